@@ -1,0 +1,117 @@
+// Package driver is what a database engine must do for dblock, and nothing else: one interface, the values that
+// go in and the values that come out. It imports the standard library only; engines import it, the client imports
+// it, and neither imports the other.
+//
+// Every method is one transition of the tables, atomic in itself. An engine decides races inside the database, by
+// the database's clock, and keeps no state of its own between calls: who waits, who retries and who gives up is
+// the client's business.
+//
+// # Order of locks
+//
+// Inside an engine the order is always: row of dblock_locks, row of dblock_sessions, row of dblock_heartbeats,
+// rows of dblock_waiters. Whatever changes who holds a name, or who waits for it, first locks the name's row in
+// dblock_locks and decides in a later statement of the same transaction.
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Engine is a Backend whose callers' transactions are of type TX (pgx.Tx, *sql.Tx). An engine's constructor
+// returns this type, so that dblock.New can infer TX.
+type Engine[TX any] interface {
+	Backend
+}
+
+// Backend is a database that holds locks. All methods are safe for concurrent use. They return errors that match
+// one of the kinds in this package with errors.Is, the context's own error, or the vendor's error as it came.
+type Backend interface {
+	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
+	Validate() error
+
+	// Version is the version of dblock's tables, 0 where there are none.
+	Version(ctx context.Context) (int, error)
+
+	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
+	OpenSession(ctx context.Context, s Session) error
+
+	// EndSession ends a session in good order, after its locks were released: nothing can be granted to it any
+	// more, and its rows go where nothing refers to them. A session that is not there is no error.
+	EndSession(ctx context.Context, session string) error
+
+	// Upkeep reserves the connection on which a session is kept alive, apart from the work of the application.
+	Upkeep(ctx context.Context) (Upkeep, error)
+
+	// Take takes the lock if nobody holds it and nobody waits for it. One statement, one commit.
+	Take(ctx context.Context, r Request) (Grant, bool, error)
+
+	// Enqueue takes the lock if nobody holds it and nobody waits for it, and otherwise joins the end of its
+	// queue, in one transaction that has locked the name's row. Where the name has no row it does neither and
+	// returns Gone: take again.
+	Enqueue(ctx context.Context, r Request) (Grant, Outcome, error)
+
+	// Reenter takes the lock over from its present holder, whatever session that is, if the holder's host and
+	// thread are those of the request, and gives it a new token. It reports false where they are not.
+	// ErrBusy where a guarded transaction of the old holder is still open.
+	Reenter(ctx context.Context, r Request) (Grant, bool, error)
+
+	// SetHolds records how many times the holder has entered the lock. ErrNotHeld where it no longer holds it.
+	SetHolds(ctx context.Context, h Held, holds int) error
+
+	// Release gives the lock to the first live waiter, or to nobody. With contended false it first tries the
+	// single statement that suffices when nobody waits. ErrNotHeld where session and token do not hold the name.
+	Release(ctx context.Context, h Held, contended bool) (Handoff, error)
+
+	// Leave undoes an attempt, whatever became of it: a place in the queue is given up, a lock is released to the
+	// next. An attempt that is nowhere is no error.
+	Leave(ctx context.Context, session, name, attempt string) (Handoff, error)
+
+	// Reclaim takes the lock from the holder that a State named, if that holder's session is dead or over its time,
+	// or its fixed lease is over, and hands it on. It expires the session first where that is due. Where the
+	// holder is another by now, or alive, it does nothing. ErrBusy where a guarded transaction of the holder is open.
+	// self is the session that asks: a grant to it needs no notification.
+	Reclaim(ctx context.Context, self, name string, holder Holder) (Handoff, error)
+
+	// Look reads the state of names as the session sees it, in no order; a name without a row is left out.
+	Look(ctx context.Context, session string, names []string) ([]State, error)
+
+	// Listen blocks while it listens for grants to the session, until ctx ends or the connection fails. It calls
+	// ready once as soon as no grant made from then on can be missed, and wake for each hint that one was made, with
+	// its attempt, or "" where the hint does not tell. ErrUnsupported where the engine can only be polled.
+	Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error
+
+	// Expired lists up to limit sessions whose time is over or that are dead and still hold a lock or a place in a
+	// queue, oldest first.
+	Expired(ctx context.Context, limit int) ([]string, error)
+
+	// Expire ends a session whose time is over, for good, and reports whether it is dead now. A session whose row
+	// is missing is dead afterwards: the row is written, so that the unique key decides and not a snapshot.
+	// ErrBusy where a guarded transaction of the session is open.
+	Expire(ctx context.Context, session string) (bool, error)
+
+	// Orphans lists up to limit locks and places in queues of a dead session.
+	Orphans(ctx context.Context, session string, limit int) ([]Claim, error)
+
+	// Overdue lists up to limit locks whose fixed lease is over, with their holders.
+	Overdue(ctx context.Context, limit int) ([]State, error)
+
+	// Purge deletes up to limit lock rows that nobody has used for longer than idle, walking the names upwards from
+	// after, and returns how many it deleted and where to go on; "" at the end. Rows in use are passed over.
+	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
+
+	// Forget deletes up to limit dead sessions to which nothing refers and that started longer ago than idle.
+	Forget(ctx context.Context, idle time.Duration, limit int) (int, error)
+}
+
+// Upkeep is a reserved connection. It is used by one goroutine at a time.
+type Upkeep interface {
+	// Heartbeat moves the end of the session's lease to TTL from now. False: the session is dead.
+	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
+
+	// Claims lists every lock and every place in a queue that the session has.
+	Claims(ctx context.Context, session string) ([]Claim, error)
+
+	// Close gives the connection back. It never waits for the network longer than a second.
+	Close() error
+}

@@ -1,0 +1,22 @@
+package driver
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in one function, by
+// code and never by message, and keeps the vendor's error beside the kind (Fail).
+var (
+	ErrSchema      = errors.New("dblock's tables are missing or of another version")
+	ErrReadOnly    = errors.New("the database is read-only")
+	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
+	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
+	ErrBusy        = errors.New("a guarded transaction of the holder is still open")
+	ErrNotHeld     = errors.New("not held by this session and token")
+	ErrUnsupported = errors.New("not supported by this engine")
+	ErrConfig      = errors.New("the engine cannot work as it was set up")
+)
+
+// Fail joins a kind and its cause: errors.Is finds both.
+func Fail(kind, cause error) error { return fmt.Errorf("%w: %w", kind, cause) }

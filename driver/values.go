@@ -1,0 +1,80 @@
+package driver
+
+import "time"
+
+// Session is one live client. Everything it holds dies with it.
+type Session struct {
+	ID   string // unguessable, at most 32 ASCII letters and digits
+	Host string
+	PID  int
+	App  string
+	TTL  time.Duration
+}
+
+// Request is one attempt to get a lock. An attempt is sent once and never again: whatever happens to the statement,
+// its outcome can be found out by Attempt.
+type Request struct {
+	Name     string
+	Session  string
+	Host     string // with Thread: the owner, for reentrancy
+	Thread   string
+	Attempt  string        // unguessable, at most 32 ASCII letters and digits
+	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
+	Metadata string        // JSON object, "" for none
+}
+
+// Outcome is what became of an Enqueue.
+type Outcome int
+
+const (
+	Gone    Outcome = iota // the name has no row: nothing was done
+	Queued                 // the attempt waits
+	Granted                // the attempt holds the lock
+)
+
+// Grant is a lock that was given.
+type Grant struct {
+	Token     int64
+	Contended bool          // others wait for the name
+	Lease     time.Duration // what was left of a fixed lease when the statement ran; 0: no fixed lease
+}
+
+// Held names a lock as its holder knows it. Both session and token must match.
+type Held struct {
+	Name    string
+	Session string
+	Token   int64
+}
+
+// Handoff says to whom a lock went. The zero value: to nobody.
+type Handoff struct {
+	Session string
+	Attempt string
+	Grant   Grant
+}
+
+// State is a name as one session sees it.
+type State struct {
+	Name    string
+	Holder  Holder   // the zero value: free
+	Waiters int      // places in the queue
+	Queued  []string // the session's own attempts among them
+}
+
+// Holder is who holds a name.
+type Holder struct {
+	Session string
+	Host    string
+	Thread  string
+	Attempt string
+	Grant   Grant         // its token; what is left of its fixed lease (never 0 where there is one: -1ns when over)
+	Since   time.Time     // by the database's clock
+	Left    time.Duration // how long it can go on without a sign of life: until session or fixed lease end; ≤ 0: over
+}
+
+// Claim is a lock that a session holds, or a place that it has in a queue.
+type Claim struct {
+	Name    string
+	Attempt string
+	Token   int64 // 0: queued
+}

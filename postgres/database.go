@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"reflect"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// database runs statements: over a pgx pool, or over database/sql.
+type database interface {
+	validate() error
+	// exec runs statements one by one on any connection, each its own transaction.
+	exec(ctx context.Context, s statement) error
+	// transact runs statements as one transaction at READ COMMITTED.
+	transact(ctx context.Context, s ...statement) error
+	// reserve opens a connection apart from the application's.
+	reserve(ctx context.Context) (connection, error)
+	// listen is Backend.Listen on a channel.
+	listen(ctx context.Context, channel string, ready func(), wake func(payload string)) error
+}
+
+type connection interface {
+	exec(ctx context.Context, s statement) error
+	close() error
+}
+
+// statement is a query of package postgresdb, its arguments, and what to do with each row that it returns (nil:
+// nothing). Generated code supplies the text, the parameters and the row, but does not run it: several statements
+// travel in one batch.
+type statement struct {
+	sql  string
+	args []any
+	row  func(row scanner) error
+}
+
+type scanner interface{ Scan(dest ...any) error }
+
+// query is a generated query with its generated parameters: a struct of them, or the single one.
+func query(sql string, params any) statement {
+	v := reflect.ValueOf(params)
+	if v.Kind() != reflect.Struct {
+		return statement{sql: sql, args: []any{params}}
+	}
+	args := make([]any, v.NumField())
+	for i := range args {
+		args[i] = v.Field(i).Interface()
+	}
+	return statement{sql: sql, args: args}
+}
+
+// into scans each row into a generated row, or the single column, and then calls seen.
+func (s statement) into(row any, seen func()) statement {
+	v := reflect.ValueOf(row).Elem()
+	dest := []any{row}
+	if v.Kind() == reflect.Struct {
+		dest = make([]any, v.NumField())
+		for i := range dest {
+			dest[i] = v.Field(i).Addr().Interface()
+		}
+	}
+	s.row = func(row scanner) error {
+		if err := row.Scan(dest...); err != nil {
+			return err
+		}
+		seen()
+		return nil
+	}
+	return s
+}
+
+// found scans a row and notes that there was one.
+func (s statement) found(row any, found *bool) statement {
+	return s.into(row, func() { *found = true })
+}
+
+// upkeep is a reserved connection in the service of one session.
+type upkeep struct{ conn connection }
+
+func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	conn, err := e.db.reserve(ctx)
+	if err != nil {
+		return nil, interpret(err)
+	}
+	return upkeep{conn}, nil
+}
+
+func (u upkeep) Close() error { return u.conn.close() }

@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// interpret turns an error of any PostgreSQL driver into a kind of package driver, by SQLSTATE. What has none never
+// came from the server: a connection that broke or could not be made.
+func interpret(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) {
+		return driver.Fail(driver.ErrUnavailable, err)
+	}
+	if kind := kindOf(server.SQLState()); kind != nil {
+		return driver.Fail(kind, err)
+	}
+	return err
+}
+
+func kindOf(state string) error {
+	switch state {
+	case "42P01", "42883", "42703", "3F000": // undefined table, function, column, schema
+		return driver.ErrSchema
+	case "25006": // read-only transaction: a standby, or default_transaction_read_only
+		return driver.ErrReadOnly
+	case "40001", "40P01": // serialization failure, deadlock
+		return driver.ErrRetry
+	case "55P03": // NOWAIT found the row locked, or the application's lock_timeout ended
+		return driver.ErrBusy
+	case "57014", "25P03", "25P04": // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout
+		return driver.ErrUnavailable
+	}
+	switch state[:min(2, len(state))] {
+	case "08", "53", "57", "58", "XX": // connection, resources (disk full, too many connections), shutdown, I/O, internal
+		return driver.ErrUnavailable
+	}
+	return nil
+}

@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+const (
+	begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+	// cleanupTimeout bounds what is done for tidiness after a context has ended.
+	cleanupTimeout = time.Second
+	// echoTimeout is how long a listener waits for its own first notification.
+	echoTimeout = 2 * time.Second
+	// pingInterval is how often a silent listener asks whether its connection still lives.
+	pingInterval = 30 * time.Second
+)
+
+// pgxDB is a database over a pgx pool.
+type pgxDB struct{ pool *pgxpool.Pool }
+
+func (d pgxDB) validate() error {
+	if d.pool == nil {
+		return driver.Fail(driver.ErrConfig, errNilPool)
+	}
+	return nil
+}
+
+func (d pgxDB) exec(ctx context.Context, s statement) error {
+	b := &pgx.Batch{}
+	s.queue(b)
+	return d.pool.SendBatch(ctx, b).Close()
+}
+
+// transact sends the whole transaction in one round trip. After an error the server has skipped the rest, the COMMIT
+// too: the transaction is rolled back before the connection goes back to the pool.
+func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	b := &pgx.Batch{}
+	b.Queue(begin)
+	for _, s := range statements {
+		s.queue(b)
+	}
+	b.Queue("COMMIT")
+	err = conn.SendBatch(ctx, b).Close()
+	if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the pool sees the open transaction and drops the connection
+	}
+	return err
+}
+
+func (s statement) queue(b *pgx.Batch) {
+	q := b.Queue(s.sql, s.args...)
+	if s.row == nil {
+		return
+	}
+	q.Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			if err := s.row(rows); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	})
+}
+
+// connect opens a connection just as the pool would, outside its budget.
+func (d pgxDB) connect(ctx context.Context) (*pgx.Conn, error) {
+	pool := d.pool.Config()
+	config := pool.ConnConfig
+	if pool.BeforeConnect != nil {
+		if err := pool.BeforeConnect(ctx, config); err != nil {
+			return nil, err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	if pool.AfterConnect != nil {
+		if err := pool.AfterConnect(ctx, conn); err != nil {
+			_ = closeConn(conn)
+			return nil, err
+		}
+	}
+	return conn, nil
+}
+
+func closeConn(conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+	defer cancel()
+	return conn.Close(ctx)
+}
+
+func (d pgxDB) reserve(ctx context.Context) (connection, error) {
+	conn, err := d.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return pgxConn{conn}, nil
+}
+
+type pgxConn struct{ conn *pgx.Conn }
+
+func (c pgxConn) exec(ctx context.Context, s statement) error {
+	b := &pgx.Batch{}
+	s.queue(b)
+	return c.conn.SendBatch(ctx, b).Close()
+}
+
+func (c pgxConn) close() error { return closeConn(c.conn) }
+
+// listen proves that it hears before it says that it is ready: behind a pooler that lends connections by the
+// transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a notification through the pool.
+func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(string)) error {
+	conn, err := d.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
+		return err
+	}
+	if _, err := d.pool.Exec(ctx, "SELECT pg_notify($1, '')", channel); err != nil {
+		return err
+	}
+	if _, err := waitForNotification(ctx, conn, echoTimeout); err != nil {
+		if ctx.Err() == nil && pgconn.Timeout(err) {
+			return driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: is a pooler in between?"))
+		}
+		return err
+	}
+	ready()
+	for {
+		n, err := waitForNotification(ctx, conn, pingInterval)
+		switch {
+		case err == nil:
+			wake(n.Payload)
+		case ctx.Err() == nil && pgconn.Timeout(err) && !conn.IsClosed():
+			ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+			err := conn.Ping(ctx)
+			cancel()
+			if err != nil {
+				return err
+			}
+		default:
+			return err
+		}
+	}
+}
+
+func waitForNotification(ctx context.Context, conn *pgx.Conn, limit time.Duration) (*pgconn.Notification, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return conn.WaitForNotification(ctx)
+}

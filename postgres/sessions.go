@@ -1,0 +1,118 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+func (e *engine) Version(ctx context.Context) (int, error) {
+	var version int32
+	var there bool
+	err := interpret(e.db.exec(ctx, query(postgresdb.SchemaVersion, struct{}{}).found(&version, &there)))
+	if errors.Is(err, driver.ErrSchema) {
+		return 0, nil
+	}
+	return int(version), err
+}
+
+func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	return interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
+		ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App, Ttl: s.TTL.Microseconds(),
+	})))
+}
+
+func (e *engine) EndSession(ctx context.Context, session string) error {
+	var dead, there bool
+	return interpret(e.db.transact(ctx,
+		query(postgresdb.LockSession, session).found(&dead, &there),
+		query(postgresdb.EndSession, session),
+		query(postgresdb.DropHeartbeat, session),
+		query(postgresdb.ForgetSession, session),
+	))
+}
+
+func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
+	var dead, there bool
+	var expiresAt int64
+	err := e.db.transact(ctx,
+		query(postgresdb.BurySession, session),
+		query(postgresdb.LockSession, session).found(&dead, &there),
+		query(postgresdb.LockHeartbeat, session).found(&expiresAt, &there),
+		query(postgresdb.ExpireSession, session),
+		query(postgresdb.DropHeartbeat, session),
+		query(postgresdb.SessionDead, session).found(&dead, &there),
+	)
+	return dead, interpret(err)
+}
+
+func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	var row postgresdb.HeartbeatRow
+	var alive bool
+	err := u.conn.exec(ctx, query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{
+		Ttl: ttl.Microseconds(), Session: session,
+	}).found(&row, &alive))
+	return alive, interpret(err)
+}
+
+func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+	var row postgresdb.ClaimsRow
+	var claims []driver.Claim
+	err := u.conn.exec(ctx, query(postgresdb.Claims, session).into(&row, func() {
+		claims = append(claims, driver.Claim(row))
+	}))
+	return claims, interpret(err)
+}
+
+func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
+	return e.list(ctx, query(postgresdb.Expired, int32(limit)))
+}
+
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	var row postgresdb.OrphansRow
+	var claims []driver.Claim
+	err := e.db.exec(ctx, query(postgresdb.Orphans, postgresdb.OrphansParams{
+		Session: session, Most: int32(limit),
+	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
+	return claims, interpret(err)
+}
+
+func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
+	var row postgresdb.OverdueRow
+	var states []driver.State
+	err := e.db.exec(ctx, query(postgresdb.Overdue, int32(limit)).into(&row, func() {
+		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
+			Session: row.Session, Grant: driver.Grant{Token: row.Token, Lease: -1},
+		}})
+	}))
+	return states, interpret(err)
+}
+
+func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
+	var row postgresdb.PurgeRow
+	var there bool
+	err := e.db.exec(ctx, query(postgresdb.Purge, postgresdb.PurgeParams{
+		After: after, Most: int32(limit), Idle: idle.Microseconds(),
+	}).found(&row, &there))
+	if int(row.Walked) < limit {
+		row.Last = ""
+	}
+	return int(row.Deleted), row.Last, interpret(err)
+}
+
+func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	forgotten, err := e.list(ctx, query(postgresdb.ForgetSessions, postgresdb.ForgetSessionsParams{
+		Idle: idle.Microseconds(), Most: int32(limit),
+	}))
+	return len(forgotten), err
+}
+
+func (e *engine) list(ctx context.Context, s statement) ([]string, error) {
+	var id string
+	var ids []string
+	err := e.db.exec(ctx, s.into(&id, func() { ids = append(ids, id) }))
+	return ids, interpret(err)
+}

@@ -1,0 +1,75 @@
+-- name: OpenSession :exec
+WITH s AS (
+    INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+    VALUES (@id, @host, @pid, @app, dblock_now()) RETURNING id
+)
+INSERT INTO dblock_heartbeats (session_id, expires_at)
+SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s;
+
+-- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot.
+-- name: BurySession :exec
+INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
+VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
+
+-- A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+-- name: LockSession :one
+SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
+
+-- After LockRow.
+-- name: LockHolder :one
+SELECT dead FROM dblock_sessions
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name) FOR UPDATE NOWAIT;
+
+-- After LockSession and LockHeartbeat: dies if its time is over.
+-- name: ExpireSession :exec
+UPDATE dblock_sessions SET dead = true
+ WHERE id = @id AND NOT dead
+   AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = @id AND h.expires_at > dblock_now());
+
+-- After LockSession: dies, whatever its time.
+-- name: EndSession :exec
+UPDATE dblock_sessions SET dead = true WHERE id = @id;
+
+-- name: SessionDead :one
+SELECT dead FROM dblock_sessions WHERE id = @id;
+
+-- A late statement may still put a lock under a session that is gone: BurySession is for that.
+-- name: ForgetSession :exec
+DELETE FROM dblock_sessions s
+ WHERE s.id = @id AND s.dead
+   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id);
+
+-- name: ForgetSessions :many
+DELETE FROM dblock_sessions WHERE id IN (
+    SELECT s.id FROM dblock_sessions s
+     WHERE s.dead AND s.started_at < dblock_now() - sqlc.arg(idle)::bigint
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+     LIMIT @most FOR UPDATE SKIP LOCKED)
+RETURNING id;
+
+-- name: Expired :many
+(SELECT h.session_id AS id FROM dblock_heartbeats h
+  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most)
+UNION
+(SELECT s.id FROM dblock_sessions s
+  WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+                 OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
+  ORDER BY s.started_at LIMIT @most);
+
+-- All that a session holds, and its places in queues (token 0).
+-- name: Claims :many
+SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)::text
+UNION ALL
+SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
+
+-- name: SchemaVersion :one
+SELECT version FROM dblock_schema;
+
+-- Claims of a dead session, some at a time.
+-- name: Orphans :many
+SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)::text
+UNION ALL
+SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
+LIMIT @most;

@@ -1,0 +1,18 @@
+-- After LockRow and TakeLocked: joins the queue unless TakeLocked took the lock. Its commit need not reach the
+-- disk: a place that a crash takes away is put back by its owner.
+-- name: JoinQueue :one
+WITH l AS (
+    UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1
+     WHERE dblock_locks.name = @name AND dblock_locks.attempt <> @attempt
+    RETURNING dblock_locks.name, next_ticket - 1 AS ticket
+)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+SELECT l.name, l.ticket, @session, @host, @thread, @attempt, @lease, @metadata, dblock_now() FROM l
+RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits;
+
+-- After LockRow.
+-- name: LeaveQueue :exec
+WITH gone AS (
+    DELETE FROM dblock_waiters w WHERE w.name = @name AND w.attempt = @attempt RETURNING w.name
+)
+UPDATE dblock_locks SET waiters = waiters - 1 WHERE dblock_locks.name = (SELECT gone.name FROM gone);
