@@ -1,0 +1,97 @@
+package migrate
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// timestamp is goose's form of a version that is a time.
+const timestamp = "20060102150405"
+
+// Copy writes the engine's migrations into dir, the folder of an application's own goose migrations, as
+// 20260102150405_00001_dblock.sql and so on, and returns the files that it wrote. They get the time now, a second
+// apart, or whatever is later than everything that dir has: goose refuses a version below one that it has run.
+//
+// What was copied before, by the name behind the time, is left as it is and is not copied again, so that a newer
+// build adds only what is new. No file is ever overwritten. On an error the files returned with it are there.
+func Copy(dir, engine string, now time.Time) ([]string, error) {
+	source, err := migrations.FS(engine)
+	if err != nil {
+		return nil, err
+	}
+	names, err := fs.Glob(source, "*.sql") // in order
+	if err != nil {
+		return nil, err
+	}
+	last, copied, err := history(dir)
+	if err != nil {
+		return nil, fmt.Errorf("dblock: copy migrations: %w", err)
+	}
+	now = now.UTC().Truncate(time.Second)
+	if !now.After(last) {
+		now = last.Add(time.Second)
+	}
+	var written []string
+	for _, name := range names {
+		if copied[name] {
+			continue
+		}
+		text, err := fs.ReadFile(source, name)
+		if err != nil {
+			return written, err
+		}
+		file := filepath.Join(dir, now.Format(timestamp)+"_"+name)
+		if err := create(file, text); err != nil {
+			return written, fmt.Errorf("dblock: copy migrations: %w", err)
+		}
+		written = append(written, file)
+		now = now.Add(time.Second)
+	}
+	return written, nil
+}
+
+// history reads what dir has: the time of its last migration, and which names stand behind a version.
+func history(dir string) (last time.Time, names map[string]bool, err error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return last, nil, err
+	}
+	names = make(map[string]bool)
+	for _, entry := range entries {
+		version, name, ok := strings.Cut(entry.Name(), "_")
+		number, err := strconv.ParseInt(version, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		names[name] = true
+		at, err := time.Parse(timestamp, version)
+		if err != nil && number > 1e13 {
+			return last, nil, fmt.Errorf("%s: its version is neither a time nor below any: nothing can be put behind it", entry.Name())
+		}
+		if err == nil && at.After(last) {
+			last = at
+		}
+	}
+	return last, names, nil
+}
+
+// create writes a new file, or none: half a migration would be taken for copied the next time.
+func create(file string, text []byte) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(file))
+	}
+	return nil
+}

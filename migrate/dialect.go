@@ -1,0 +1,188 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/pressly/goose/v3/database"
+)
+
+// errLocked: another run has the lock. Nothing is held and nothing was done.
+var errLocked = errors.New("another process holds the migration lock")
+
+// endTimeout bounds each statement that ends a run, whose context may have ended before.
+const endTimeout = 10 * time.Second
+
+// dialect is how one engine locks, begins and ends a run.
+type dialect interface {
+	store() (database.Store, error)
+	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
+	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an error conn holds
+	// neither.
+	begin(ctx context.Context, conn *sql.Conn) error
+	// end commits or rolls back, and lets the lock go in any case. Only what was to be committed can fail.
+	end(ctx context.Context, conn *sql.Conn, commit bool) error
+}
+
+var dialects = map[string]dialect{Postgres: postgres{}, MySQL: mysql{}, SQLite: sqlite{}}
+
+// lockID is the advisory lock of a run, "dblock_m" in ASCII: not goose's, which the application's own migrations use.
+const lockID int64 = 0x64626c6f636b5f6d
+
+type postgres struct{}
+
+func (postgres) store() (database.Store, error) {
+	return database.NewStore(database.DialectPostgres, Table)
+}
+
+func (postgres) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
+	return gooseTableExists(ctx, db, store)
+}
+
+func (postgres) begin(ctx context.Context, conn *sql.Conn) (err error) {
+	defer func() {
+		if err != nil && !errors.Is(err, errLocked) {
+			discard(conn)
+		}
+	}()
+	if _, err := conn.ExecContext(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return err
+	}
+	var locked bool
+	if err := conn.QueryRowContext(ctx, "SELECT pg_try_advisory_xact_lock($1)", lockID).Scan(&locked); err != nil {
+		return err
+	}
+	if locked {
+		return nil
+	}
+	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
+		return err
+	}
+	return errLocked
+}
+
+func (postgres) end(ctx context.Context, conn *sql.Conn, commit bool) error {
+	err := finish(ctx, conn, commit)
+	if err != nil {
+		discard(conn)
+	}
+	return ifCommitted(commit, err)
+}
+
+type mysql struct{}
+
+func (mysql) store() (database.Store, error) {
+	return database.NewStore(database.DialectMySQL, Table)
+}
+
+func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
+	return gooseTableExists(ctx, db, store)
+}
+
+// lockName names the lock after the database: GET_LOCK is server-wide, and a name has 64 characters at most.
+const lockName = "CONCAT('dblock:migrate:', MD5(LOWER(DATABASE())))"
+
+func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
+	var locked sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 0)").Scan(&locked); err != nil {
+		discard(conn) // the server may have taken it
+		return err
+	}
+	switch {
+	case !locked.Valid: // of a NULL name, or for want of memory
+		return errors.New("GET_LOCK returned NULL: does the connection name a database?")
+	case locked.Int64 == 0:
+		return errLocked
+	}
+	return nil
+}
+
+// end commits even though DDL has done so already: autocommit may be off in the caller's sessions.
+func (mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
+	err := finish(ctx, conn, commit)
+	if releaseErr := execute(ctx, conn, "DO RELEASE_LOCK("+lockName+")"); err != nil || releaseErr != nil {
+		discard(conn)
+	}
+	return ifCommitted(commit, err)
+}
+
+// sqlite never discards a connection: it may be the only one to a database in memory.
+type sqlite struct{}
+
+func (sqlite) store() (database.Store, error) {
+	return database.NewStore(database.DialectSQLite3, Table)
+}
+
+func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, _ database.Store) (bool, error) {
+	var there bool
+	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)", Table).Scan(&there)
+	return there, err
+}
+
+func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	return err
+}
+
+// end rolls back where COMMIT failed: with a reader in its way (SQLITE_BUSY, in rollback-journal mode) the transaction
+// stays open, and the run is tried again from the start. ROLLBACK fails only where SQLite has rolled back by itself.
+func (sqlite) end(ctx context.Context, conn *sql.Conn, commit bool) error {
+	err := finish(ctx, conn, commit)
+	if err != nil && commit {
+		_ = finish(ctx, conn, false)
+	}
+	return ifCommitted(commit, err)
+}
+
+func finish(ctx context.Context, conn *sql.Conn, commit bool) error {
+	if commit {
+		return execute(ctx, conn, "COMMIT")
+	}
+	return execute(ctx, conn, "ROLLBACK")
+}
+
+// ifCommitted drops what a ROLLBACK says: the run has failed already, or there was nothing to do.
+func ifCommitted(commit bool, err error) error {
+	if commit {
+		return err
+	}
+	return nil
+}
+
+func execute(ctx context.Context, conn *sql.Conn, statement string) error {
+	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	defer cancel()
+	_, err := conn.ExecContext(ctx, statement)
+	return err
+}
+
+// discard keeps a connection from going back to the caller's pool with a lock or an open transaction.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+}
+
+func gooseTableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
+	s, ok := store.(database.StoreExtender)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	return s.TableExists(ctx, db)
+}
+
+// busy tells SQLITE_BUSY and SQLITE_LOCKED by their code, or where the driver keeps that in a field (mattn's) by
+// SQLite's own words for it.
+func busy(err error) bool {
+	if err == nil {
+		return false
+	}
+	var coded interface{ Code() int }
+	if errors.As(err, &coded) {
+		return coded.Code()&0xff == 5 || coded.Code()&0xff == 6
+	}
+	text := err.Error()
+	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked")
+}

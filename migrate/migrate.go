@@ -1,0 +1,233 @@
+package migrate
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/dblock-go/dblock/migrations"
+)
+
+// The engines that there are migrations for.
+const (
+	Postgres = "postgres"
+	MySQL    = "mysql" // MariaDB too
+	SQLite   = "sqlite"
+)
+
+// Table is goose's version table for dblock's own history.
+const Table = "dblock_migrations"
+
+// pause is the longest time between two looks at a lock that another process holds.
+const pause = 100 * time.Millisecond
+
+// Migration is one version of the tables that this build has, or that the database has and this build does not know.
+type Migration struct {
+	Version int64
+	File    string // "" where this build does not know the version
+	Applied bool
+}
+
+// Up brings the tables to the version of this build. It may run in any number of processes at once: one does the
+// work, the others wait for it until ctx ends. On an error the versions before the one named are there; on
+// PostgreSQL and SQLite nothing of that one is, and on every engine Up may simply be called again.
+func Up(ctx context.Context, db *sql.DB, engine string) error {
+	m, err := newMigrator(db, engine)
+	if err != nil {
+		return err
+	}
+	statuses, err := m.statuses(ctx)
+	if err != nil {
+		return fmt.Errorf("dblock: migrate up: %w", err)
+	}
+	for _, s := range statuses {
+		if s.Applied {
+			continue
+		}
+		if err := m.apply(ctx, s.Version, true); err != nil {
+			return fmt.Errorf("dblock: migrate up to version %d: %w", s.Version, errors.Join(err, m.foreign(ctx, s.Version)))
+		}
+	}
+	return nil
+}
+
+// Down removes everything that Up made, except the empty version table, and with it every lock that anybody holds.
+func Down(ctx context.Context, db *sql.DB, engine string) error {
+	m, err := newMigrator(db, engine)
+	if err != nil {
+		return err
+	}
+	statuses, err := m.statuses(ctx)
+	if err != nil {
+		return fmt.Errorf("dblock: migrate down: %w", err)
+	}
+	for _, s := range slices.Backward(statuses) {
+		if s.Applied && s.File == "" {
+			return fmt.Errorf("dblock: migrate down: %s is at version %d, which this build does not know: run Down of the newer build", Table, s.Version)
+		}
+		if !s.Applied {
+			continue
+		}
+		if err := m.apply(ctx, s.Version, false); err != nil {
+			return fmt.Errorf("dblock: migrate down from version %d: %w", s.Version, err)
+		}
+	}
+	return nil
+}
+
+// Status tells which migrations the history of Up has, lowest version first. It only reads, and takes no lock.
+func Status(ctx context.Context, db *sql.DB, engine string) ([]Migration, error) {
+	m, err := newMigrator(db, engine)
+	if err != nil {
+		return nil, err
+	}
+	statuses, err := m.statuses(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("dblock: migrate status: %w", err)
+	}
+	return statuses, nil
+}
+
+// migrator is goose on one engine of one pool.
+type migrator struct {
+	db      *sql.DB
+	dialect dialect
+	engine  string
+}
+
+func newMigrator(db *sql.DB, engine string) (*migrator, error) {
+	d, ok := dialects[engine]
+	if !ok {
+		return nil, fmt.Errorf("dblock: migrate: unknown engine %q: want %s, %s or %s", engine, Postgres, MySQL, SQLite)
+	}
+	if db == nil {
+		return nil, errors.New("dblock: migrate: the pool is nil")
+	}
+	return &migrator{db: db, dialect: d, engine: engine}, nil
+}
+
+// provider is a goose.Provider for one run. It MUST NOT be closed, that would close the caller's pool, nor used
+// again: it remembers that the version table is there even where the transaction that made it was rolled back.
+func (m *migrator) provider() (*goose.Provider, error) {
+	files, err := migrations.FS(m.engine)
+	if err != nil {
+		return nil, err
+	}
+	store, err := m.dialect.store()
+	if err != nil {
+		return nil, err
+	}
+	r := &run{Store: store, dialect: m.dialect}
+	return goose.NewProvider(goose.DialectCustom, m.db, files,
+		goose.WithStore(r),
+		goose.WithSessionLocker(r),
+		// Statements run on the locked connection as they are: the transaction is the run's.
+		goose.WithIsolateDDL(true),
+		goose.WithDisableGlobalRegistry(true),
+		goose.WithLogger(goose.NopLogger()),
+	)
+}
+
+// apply runs one version up or down, unless that was done meanwhile. It is ApplyVersion and not Provider.Up, which
+// makes the version table before it locks.
+func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
+	return wait(ctx, func() error {
+		p, err := m.provider()
+		if err != nil {
+			return err
+		}
+		_, err = p.ApplyVersion(ctx, version, up)
+		if errors.Is(err, goose.ErrAlreadyApplied) || errors.Is(err, goose.ErrNotApplied) {
+			return nil
+		}
+		return err
+	})
+}
+
+// statuses reads the history without the version table's help: a database that has none has no versions, and a
+// standby cannot be given one.
+func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
+	p, err := m.provider()
+	if err != nil {
+		return nil, err
+	}
+	var statuses []Migration
+	err = wait(ctx, func() error {
+		applied, err := m.applied(ctx)
+		if err != nil {
+			return err
+		}
+		statuses = statuses[:0]
+		for _, s := range p.ListSources() {
+			statuses = append(statuses, Migration{Version: s.Version, File: s.Path, Applied: applied[s.Version]})
+			delete(applied, s.Version)
+		}
+		for version := range applied {
+			statuses = append(statuses, Migration{Version: version, Applied: true})
+		}
+		slices.SortFunc(statuses, func(a, b Migration) int { return int(a.Version - b.Version) })
+		return nil
+	})
+	return statuses, err
+}
+
+func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
+	store, err := m.dialect.store()
+	if err != nil {
+		return nil, err
+	}
+	there, err := m.dialect.tableExists(ctx, m.db, store)
+	if err != nil || !there {
+		return nil, err
+	}
+	rows, err := store.ListMigrations(ctx, m.db)
+	if err != nil {
+		return nil, err
+	}
+	applied := make(map[int64]bool)
+	for _, row := range rows {
+		if row.Version > 0 { // goose writes a version 0 when it makes the table
+			applied[row.Version] = true
+		}
+	}
+	return applied, nil
+}
+
+// foreign explains a version that could not be applied because another history had brought the tables. It reads the
+// tables' version first and our history second: what Up made cannot be in the first only.
+func (m *migrator) foreign(ctx context.Context, version int64) error {
+	var there int64
+	if err := m.db.QueryRowContext(ctx, "SELECT max(version) FROM dblock_schema").Scan(&there); err != nil || there < version {
+		return nil
+	}
+	if applied, err := m.applied(ctx); err != nil || applied[version] {
+		return nil
+	}
+	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them", there, Table)
+}
+
+// wait calls try until it does anything but find the lock taken.
+func wait(ctx context.Context, try func() error) error {
+	for waited := false; ; waited = true {
+		err := try()
+		if !errors.Is(err, errLocked) && !busy(err) {
+			if waited && err != nil && ctx.Err() != nil {
+				return fmt.Errorf("while another process held the migration lock: %w", err)
+			}
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause/2))
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("another process holds the migration lock: %w", context.Cause(ctx))
+		case <-timer.C:
+		}
+	}
+}
