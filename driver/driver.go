@@ -19,10 +19,8 @@ import (
 )
 
 // Engine is a Backend whose callers' transactions are of type TX (pgx.Tx, *sql.Tx). An engine's constructor
-// returns this type, so that dblock.New can infer TX.
-type Engine[TX any] interface {
-	Backend
-}
+// returns this type, so that dblock.New can infer TX: a struct, since from an interface Go infers by methods alone.
+type Engine[TX any] struct{ Backend }
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return errors that match
 // one of the kinds in this package with errors.Is, the context's own error, or the vendor's error as it came.
@@ -69,9 +67,9 @@ type Backend interface {
 
 	// Reclaim takes the lock from the holder that a State named, if that holder's session is dead or over its time,
 	// or its fixed lease is over, and hands it on. It expires the session first where that is due. Where the
-	// holder is another by now, or alive, it does nothing. ErrBusy where a guarded transaction of the holder is open.
-	// self is the session that asks: a grant to it needs no notification.
-	Reclaim(ctx context.Context, self, name string, holder Holder) (Handoff, error)
+	// holder is another by now, or alive, it does nothing and reports false. ErrBusy where a guarded transaction of the
+	// holder is open. self is the session that asks: a grant to it needs no notification.
+	Reclaim(ctx context.Context, self, name string, holder Holder) (next Handoff, taken bool, err error)
 
 	// Look reads the state of names as the session sees it, in no order; a name without a row is left out.
 	Look(ctx context.Context, session string, names []string) ([]State, error)
@@ -115,3 +113,6 @@ type Upkeep interface {
 	// Close gives the connection back. It never waits for the network longer than a second.
 	Close() error
 }
+
+// SchemaVersion is the version of dblock's tables that this build works with.
+const SchemaVersion = 1

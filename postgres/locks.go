@@ -106,17 +106,16 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (driv
 	return next, err
 }
 
-func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, error) {
+func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
 	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
 		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
-			return driver.Handoff{}, err
+			return driver.Handoff{}, false, err
 		}
 	}
 	var dead, there bool
-	next, _, err := e.handOver(ctx, postgresdb.HandOverParams{
+	return e.handOver(ctx, postgresdb.HandOverParams{
 		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,
 	}, query(postgresdb.LockSession, holder.Session).found(&dead, &there))
-	return next, err
 }
 
 // handOver gives a locked name to the next waiter, after what must be done between locking and giving. It reports

@@ -17,12 +17,16 @@ import (
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock never closes it, and
 // opens two connections beside it, with the pool's own configuration and hooks: one for heartbeats, and one to
 // listen for wake-ups while somebody waits. Run migrate.Up or the files of package migrations first.
-func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] { return &engine{db: pgxDB{pool}} }
+func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
+	return driver.Engine[pgx.Tx]{Backend: &engine{db: pgxDB{pool}}}
+}
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their SQLSTATE (pgx's stdlib,
 // lib/pq). It reserves one connection of the pool for heartbeats, so that the pool must allow at least two. There is
 // no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
-func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] { return &engine{db: sqlDB{db}} }
+func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
+	return driver.Engine[*sql.Tx]{Backend: &engine{db: sqlDB{db}}}
+}
 
 // engine is the SQL of every transition; db is how statements reach the server.
 type engine struct{ db database }

@@ -1,0 +1,294 @@
+package dblock
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var (
+	errSessionOver = errors.New("the session ended while waiting")
+	errAgain       = errors.New("the place in the queue is gone, or the name's row is")
+)
+
+// acquire is Lock, and with wait false TryLock.
+func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock[TX], error) {
+	if ctx == nil {
+		return nil, &LockError{op, name, fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
+	}
+	config, metadata, err := lockConfigOf(name, options)
+	if err != nil {
+		return nil, &LockError{op, name, err}
+	}
+	if err := c.begin(); err != nil {
+		return nil, &LockError{op, name, err}
+	}
+	defer c.calls.Done()
+	r := driver.Request{Name: name, Lease: config.lease, Metadata: metadata}
+	h, err := c.obtain(ctx, r, ownerOf(ctx, c, c.config.host, config.owner), wait)
+	if err != nil {
+		return nil, &LockError{op, name, err}
+	}
+	return &Lock[TX]{client: c, hold: h}, nil
+}
+
+// obtain tries until it holds the name, or until trying again is of no use.
+func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
+	gate := gateKey{r.Name, o}
+	if !c.gates.enter(ctx, gate, wait) {
+		return nil, notAcquired(driver.State{}, ctx.Err())
+	}
+	defer c.gates.leave(gate)
+	r.Host, r.Thread = o.host, o.thread
+	var away time.Duration // since when the database cannot be reached
+	for tries := 1; ; tries++ {
+		if h, entered, err := c.enter(ctx, r.Name, o); err != nil && !errors.Is(err, ErrLost) {
+			return nil, err
+		} else if entered {
+			return h, nil
+		}
+		h, err := c.try(ctx, r, o, wait)
+		switch {
+		case err == nil:
+			return h, nil
+		case errors.Is(err, ErrNotAcquired):
+			return nil, err
+		case ctx.Err() != nil:
+			return nil, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		case errors.Is(err, ErrSchema):
+			return nil, errors.Join(err, c.CheckSchema(ctx)) // which version is missing
+		case errors.Is(err, driver.ErrBusy) && !wait:
+			return nil, notAcquired(driver.State{}, err)
+		case errors.Is(err, ErrUnavailable):
+			now := c.config.clock()
+			if away == 0 {
+				away = now
+			}
+			if !c.known() || now-away > c.config.ttl || (!wait && tries > 2) {
+				return nil, err
+			}
+		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
+			if !wait && tries > 20 {
+				return nil, err
+			}
+		case errors.Is(err, errSessionOver), errors.Is(err, errAgain):
+			away = 0
+		default:
+			return nil, err
+		}
+		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// try makes one attempt in the session that is alive now.
+func (c *Client[TX]) try(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
+	h, err := c.attempt(ctx, r, o, wait)
+	if err != nil && c.background.Err() != nil {
+		return nil, ErrClosed
+	}
+	return h, err
+}
+
+// attempt sends one attempt, and undoes it where that is called for.
+func (c *Client[TX]) attempt(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
+	var l *life
+	err := c.statement(ctx, func(ctx context.Context) (err error) {
+		l, err = c.living(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Session, r.Attempt = l.ID, rand.Text()
+	c.claim(r.Attempt)
+	got, err := c.send(ctx, l, r, o, wait)
+	if err == nil {
+		if h, ok := c.hold(ctx, l, r, o, got.grant, got.asked); ok {
+			return h, nil
+		}
+		err, got.left = errSessionOver, something
+	}
+	switch got.left {
+	case nothing:
+		c.unclaim(r.Attempt)
+	default:
+		c.abandon(l, r.Name, r.Attempt, got.left == unsure)
+	}
+	if l.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
+		return nil, errSessionOver
+	}
+	return nil, err
+}
+
+// residue is what an attempt that failed may have left in the database.
+type residue int
+
+const (
+	nothing   residue = iota
+	something         // a place in the queue, or by now the lock
+	unsure            // the same, and its statement may even still be on its way
+)
+
+// residueOf judges by the error of a statement that might have taken the lock or a place in the queue.
+func residueOf(err error) residue {
+	for _, refused := range []error{driver.ErrRetry, driver.ErrBusy, driver.ErrSchema, driver.ErrReadOnly, driver.ErrConfig} {
+		if errors.Is(err, refused) {
+			return nothing
+		}
+	}
+	return unsure
+}
+
+// receipt is what came of an attempt: a grant, and the clock before the statement was sent that told of it; or what
+// is left.
+type receipt struct {
+	grant driver.Grant
+	asked time.Duration
+	left  residue
+}
+
+// send tries the ways to a lock in turn: the single statement that takes a free name, unless others were seen waiting
+// for it; for an owner that outlives its process, the way back into its own lock; the queue.
+func (c *Client[TX]) send(ctx context.Context, l *life, r driver.Request, o owner, wait bool) (receipt, error) {
+	if !c.isContended(r.Name) {
+		got, taken, err := c.take(ctx, r)
+		if taken || err != nil {
+			return got, err
+		}
+	}
+	if o.explicit {
+		got := receipt{asked: c.config.clock()}
+		var back bool
+		err := c.statement(ctx, func(ctx context.Context) (err error) {
+			got.grant, back, err = c.engine.Reenter(ctx, r)
+			return err
+		})
+		if err != nil {
+			got.left = residueOf(err)
+		}
+		if back || err != nil {
+			return got, err
+		}
+	}
+	if !wait {
+		return c.peek(ctx, l, r)
+	}
+	return c.queue(ctx, l, r)
+}
+
+func (c *Client[TX]) take(ctx context.Context, r driver.Request) (got receipt, taken bool, err error) {
+	got.asked = c.config.clock()
+	err = c.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, taken, err = c.engine.Take(ctx, r)
+		return err
+	})
+	if err != nil {
+		got.left = residueOf(err)
+	} else if !taken {
+		c.mu.Lock()
+		c.note(r.Name)
+		c.mu.Unlock()
+	}
+	return got, taken, err
+}
+
+// peek looks at a name before it touches it: to find a lock held costs no write. A holder over its time makes way.
+func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (receipt, error) {
+	var state driver.State
+	for range 2 {
+		var err error
+		if state, err = c.look(ctx, l, r.Name); err != nil {
+			return receipt{}, err
+		}
+		switch h := state.Holder; {
+		case h.Session != "" && h.Left <= 0:
+			freed, err := c.reclaim(ctx, l, state)
+			if err != nil && !errors.Is(err, driver.ErrBusy) {
+				return receipt{}, err
+			}
+			if !freed {
+				return receipt{}, notAcquired(state, err)
+			}
+		case h.Session != "" || state.Waiters > 0:
+			return receipt{}, notAcquired(state, nil)
+		}
+		if got, taken, err := c.take(ctx, r); taken || err != nil {
+			return got, err
+		}
+	}
+	return receipt{}, notAcquired(state, nil)
+}
+
+func (c *Client[TX]) look(ctx context.Context, l *life, name string) (state driver.State, err error) {
+	err = c.statement(ctx, func(ctx context.Context) error {
+		states, err := c.engine.Look(ctx, l.ID, []string{name})
+		if err == nil && len(states) > 0 {
+			state = states[0]
+		}
+		return err
+	})
+	return state, err
+}
+
+// reclaim takes a name from a holder that is over its time, and reports whether nobody has it now.
+func (c *Client[TX]) reclaim(ctx context.Context, l *life, state driver.State) (freed bool, err error) {
+	err = c.statement(ctx, func(ctx context.Context) error {
+		asked := c.config.clock()
+		next, taken, err := c.engine.Reclaim(ctx, l.ID, state.Name, state.Holder)
+		l.hub.Hand(next, asked)
+		freed = taken && next.Session == ""
+		return err
+	})
+	return freed, err
+}
+
+// queue joins the end of the queue, and waits there without a connection.
+func (c *Client[TX]) queue(ctx context.Context, l *life, r driver.Request) (receipt, error) {
+	w := l.hub.Add(r.Name, r.Attempt)
+	defer l.hub.Remove(w)
+	got := receipt{asked: c.config.clock()}
+	var outcome driver.Outcome
+	err := c.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, outcome, err = c.engine.Enqueue(ctx, r)
+		return err
+	})
+	switch {
+	case err != nil:
+		got.left = residueOf(err)
+		return got, err
+	case outcome == driver.Granted:
+		return got, nil
+	case outcome == driver.Gone:
+		c.mu.Lock()
+		delete(c.contended, r.Name)
+		c.mu.Unlock()
+		return got, errAgain
+	}
+	l.hub.Queued(w)
+	select {
+	case answer := <-w.C:
+		if !answer.Granted {
+			return got, errAgain
+		}
+		return receipt{grant: answer.Grant, asked: answer.Asked}, nil
+	case <-l.Context().Done():
+		return got, errSessionOver
+	case <-ctx.Done():
+		state, _ := l.hub.State(r.Name)
+		got.left = something
+		return got, notAcquired(state, context.Cause(ctx))
+	}
+}
+
+func (c *Client[TX]) isContended(name string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.contended[name]
+}

@@ -1,0 +1,170 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the type of the
+// application's own transactions, as the engine has it.
+//
+// From its first lock on, a client is a session in the database that a heartbeat keeps alive, and runs a reaper. It
+// never closes the application's pool, and uses it for a moment at a time: a lock that is held or waited for needs no
+// connection of it.
+type Client[TX any] struct {
+	engine driver.Engine[TX]
+	config config
+	gates  gates
+
+	background context.Context // ends when Close begins
+	stop       context.CancelCauseFunc
+	tidying    context.Context // ends when Close has had the time that it was given
+	abort      context.CancelFunc
+	calls      sync.WaitGroup // calls under way, and what they left to be undone; added to with mu locked and not closed
+	lives      sync.WaitGroup // sessions and the reaper
+	closing    chan struct{}  // closed when Close has done its work
+	opening    chan struct{}  // a token: one goroutine at a time opens a session
+
+	mu        sync.Mutex // protects what follows
+	closed    bool
+	life      *life           // the latest session; nil before the first
+	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
+	holds     map[string]*hold
+	contended map[string]bool // names that others waited for when last seen
+}
+
+// New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts nothing: the first lock
+// does. ErrConfig where the engine cannot work as it was set up, ErrInvalidOption where an option is out of range.
+func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], error) {
+	if engine.Backend == nil {
+		return nil, fmt.Errorf("dblock: %w: the engine is nil", ErrConfig)
+	}
+	if err := engine.Validate(); err != nil {
+		return nil, fmt.Errorf("dblock: %w", err)
+	}
+	config, err := newConfig(options)
+	if err != nil {
+		return nil, err
+	}
+	if err := reaper.Check(config.reaper...); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+	}
+	c := &Client[TX]{
+		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
+		closing: make(chan struct{}), opening: make(chan struct{}, 1),
+		attempts: map[string]bool{}, holds: map[string]*hold{}, contended: map[string]bool{},
+	}
+	c.background, c.stop = context.WithCancelCause(context.Background())
+	c.tidying, c.abort = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Lock waits until it holds the lock, first come first served over all processes, or until ctx ends. ctx bounds the
+// waiting only, not the lock. A context under which this owner already holds the name enters it again at once.
+//
+// ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in the queue is
+// given up, and so is a lock that was granted in the same moment. ErrInvalidName, ErrInvalidOption before any I/O.
+// ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt of this client,
+// or for longer than one TTL; while it waits, Lock survives restarts and failovers.
+func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
+	return c.acquire(ctx, "lock", name, options, true)
+}
+
+// TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns ErrNotAcquired, with who
+// holds it, without waiting. Otherwise as Lock.
+func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
+	return c.acquire(ctx, "trylock", name, options, false)
+}
+
+// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx does, and with cause
+// ErrLost when the lock is lost; under it the same name locks again at once. Do returns what fn returns, joined with
+// ErrLost if the lock was lost before fn returned.
+func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock[TX]) error, options ...LockOption) (err error) {
+	l, err := c.Lock(ctx, name, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
+	inner, cancel := context.WithCancelCause(l.hold.owner.in(ctx, c))
+	defer cancel(context.Canceled)
+	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
+	return fn(inner, l)
+}
+
+// CheckSchema returns ErrSchema, saying what to run, unless the database has the tables of the version that this
+// build works with.
+func (c *Client[TX]) CheckSchema(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
+	}
+	version, err := c.engine.Version(ctx)
+	switch {
+	case err != nil:
+		return fmt.Errorf("dblock: check schema: %w", err)
+	case version < driver.SchemaVersion:
+		return fmt.Errorf("dblock: %w: run migrate.Up: dblock_locks is at version %d, this build needs %d", ErrSchema, version, driver.SchemaVersion)
+	case version > driver.SchemaVersion:
+		return fmt.Errorf("dblock: %w: dblock_locks is at version %d, this build knows only %d: use a newer dblock", ErrSchema, version, driver.SchemaVersion)
+	}
+	return nil
+}
+
+// Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed, calls off whoever
+// waits (ErrClosed), and ends the session. When it returns, nothing of the client runs any more. If ctx ends before
+// the database has answered, the error says so, and what is left expires with the session. Close is idempotent.
+func (c *Client[TX]) Close(ctx context.Context) error {
+	if ctx == nil {
+		return fmt.Errorf("dblock: close: %w: the context is nil", ErrInvalidOption)
+	}
+	c.mu.Lock()
+	first := !c.closed
+	c.closed = true
+	holds := make([]*hold, 0, len(c.holds))
+	for _, h := range c.holds {
+		holds = append(holds, h)
+	}
+	c.mu.Unlock()
+	if !first {
+		select {
+		case <-c.closing:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
+		}
+	}
+	defer close(c.closing)
+
+	defer c.abort()
+	defer context.AfterFunc(ctx, c.abort)() // from then on, what is still to be undone is left to the end of the session
+	c.stop(ErrClosed)
+	var err error
+	for _, h := range holds {
+		err = errors.Join(err, c.giveUp(h))
+	}
+	c.calls.Wait()
+	if life := c.life; life != nil { // nobody opens one any more
+		err = errors.Join(err, c.endLife(life))
+	}
+	c.lives.Wait()
+	if err != nil {
+		return fmt.Errorf("dblock: close: %w", err)
+	}
+	return nil
+}
+
+// statement runs one call of the engine within its bound. A call that its bound cut short is a database that does not
+// answer; one that the caller's context cut short is the caller's.
+func (c *Client[TX]) statement(ctx context.Context, f func(ctx context.Context) error) error {
+	inner, cancel := context.WithTimeout(ctx, c.config.ttl)
+	defer cancel()
+	err := f(inner)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return driver.Fail(ErrUnavailable, fmt.Errorf("no answer within %v: %w", c.config.ttl, errors.New(err.Error())))
+	}
+	return err
+}

@@ -1,0 +1,112 @@
+package dblock
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// The errors of this package, to be found with errors.Is. What is returned names the lock, and keeps the cause beside
+// it: a Lock that its context ended is both ErrNotAcquired and context.Canceled.
+var (
+	// ErrNotAcquired: another holds the lock, and TryLock does not wait, or the context of Lock ended first. The
+	// error is a *NotAcquiredError, which tells who.
+	ErrNotAcquired = errors.New("not acquired")
+
+	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client could not reach the
+	// database within the TTL, the process was stopped for longer than that, a fixed lease ended, or the same owner
+	// came back elsewhere. Work done under the lock may have overlapped with the next holder's unless the token was
+	// checked.
+	ErrLost = errors.New("lost")
+
+	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
+	ErrNotHeld = driver.ErrNotHeld
+
+	// ErrClosed: the client was closed. Close gives back what it held.
+	ErrClosed = errors.New("the client is closed")
+
+	// ErrSchema: dblock's tables are missing, or of another version than this build works with. The error says which
+	// and what to run.
+	ErrSchema = driver.ErrSchema
+
+	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction default. Connect
+	// to the primary.
+	ErrReadOnly = driver.ErrReadOnly
+
+	// ErrUnavailable: the database could not be reached or could not serve: connection refused or broken, shutting
+	// down, too many connections, disk full, a statement over the application's own time limit. Lock and Unlock
+	// retry for up to one TTL before they say so.
+	ErrUnavailable = driver.ErrUnavailable
+
+	// ErrUnsupported: the engine cannot do this.
+	ErrUnsupported = driver.ErrUnsupported
+
+	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where that is possible.
+	ErrConfig = driver.ErrConfig
+
+	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.
+	ErrInvalidName = errors.New("invalid lock name")
+
+	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is allowed.
+	ErrInvalidOption = errors.New("invalid option")
+)
+
+// LockError says what was being done to which lock when it failed. Every error of a lock is one.
+type LockError struct {
+	Op   string // "lock", "trylock", "unlock", …
+	Name string
+	Err  error
+}
+
+// Error names the operation, the lock and the cause.
+func (e *LockError) Error() string { return fmt.Sprintf("dblock: %s %q: %v", e.Op, e.Name, e.Err) }
+
+// Unwrap returns the cause.
+func (e *LockError) Unwrap() error { return e.Err }
+
+// NotAcquiredError tells who held the lock when it was last looked at. It matches ErrNotAcquired, and its Cause where
+// there is one.
+type NotAcquiredError struct {
+	Host    string    // of the holder; "" where nobody held it, or it is not known
+	Thread  string    // of the holder
+	Token   int64     // of the holder
+	Since   time.Time // when the holder got it, by the database's clock
+	Until   time.Time // when it is free if the holder gives no sign of life any more, by this machine's clock
+	Waiters int       // how many were waiting in the queue
+	Cause   error     // context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
+}
+
+// Error says who holds the lock, since when, until when, and how long the queue is.
+func (e *NotAcquiredError) Error() string {
+	text := "not acquired"
+	if e.Cause != nil {
+		text += fmt.Sprintf(": %v", e.Cause)
+	}
+	if e.Host != "" {
+		text += fmt.Sprintf(" (held by %s thread %s since %s until %s unless renewed, %d waiting)",
+			e.Host, e.Thread, e.Since.Format(time.RFC3339Nano), e.Until.Format(time.RFC3339), e.Waiters)
+	}
+	return text
+}
+
+// Unwrap makes errors.Is find ErrNotAcquired and the cause.
+func (e *NotAcquiredError) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{ErrNotAcquired}
+	}
+	return []error{ErrNotAcquired, e.Cause}
+}
+
+func notAcquired(state driver.State, cause error) error {
+	e := &NotAcquiredError{Waiters: state.Waiters, Cause: cause}
+	if h := state.Holder; h.Session != "" {
+		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
+		e.Until = time.Now().Add(h.Left)
+	}
+	return e
+}
+
+// lost is ErrLost with its reason.
+func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }

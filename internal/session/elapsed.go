@@ -1,0 +1,24 @@
+package session
+
+import (
+	"sync"
+	"time"
+)
+
+var (
+	started = time.Now()
+	latest  struct {
+		sync.Mutex
+		time.Duration
+	}
+)
+
+// elapsed is the time since the program started on whichever clock went further, and never less than it said before.
+func elapsed() time.Duration {
+	now := time.Now()
+	d := max(now.Sub(started), now.Round(0).Sub(started.Round(0)))
+	latest.Lock()
+	defer latest.Unlock()
+	latest.Duration = max(latest.Duration, d)
+	return latest.Duration
+}

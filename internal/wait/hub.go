@@ -1,0 +1,397 @@
+// Package wait lets any number of goroutines of one session wait for their turn without a connection each: one
+// listener hears of grants, one loop looks them up, for all of them at once.
+//
+// A wake-up is only a hint. What counts is what the loop reads from the database, and it reads on its own account as
+// well: when a holder's lease would end, so that a crash is noticed then; when the listener has connected, since
+// grants may have been made before; and slowly all the while, or fast where the engine has nothing to listen to.
+package wait
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+const (
+	// firstLook is when a name is looked at that somebody began to wait for. Most hand-offs are faster.
+	firstLook = 100 * time.Millisecond
+	// pollInterval is how often waiters are looked at while nothing is listening.
+	pollInterval = 100 * time.Millisecond
+	// busyRetry is when a takeover is tried again that a guarded transaction held up.
+	busyRetry = 200 * time.Millisecond
+	// slack is how much later than the end of a lease its holder is looked at.
+	slack = 5 * time.Millisecond
+	// relisten bounds the pause before a broken listener connects again.
+	relistenMin, relistenMax = 100 * time.Millisecond, 5 * time.Second
+)
+
+// Backend is what waiting needs of an engine.
+type Backend interface {
+	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
+	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next driver.Handoff, taken bool, err error)
+	Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error
+}
+
+// Config is the same for all hubs of a client.
+type Config struct {
+	Clock func() time.Duration
+	Log   *slog.Logger
+	// Safety is how often everything is looked at although nothing was heard.
+	Safety time.Duration
+	// Limit bounds each statement.
+	Limit time.Duration
+	// Stray is told of wake-ups for attempts that nobody waits with.
+	Stray func(attempt string)
+}
+
+// Result is how a wait ended.
+type Result struct {
+	Granted bool // false: the attempt is in no queue any more, and holds nothing
+	Grant   driver.Grant
+	Asked   time.Duration // on the hub's clock, before the statement was sent that told of the grant
+}
+
+// Waiter is one attempt that waits.
+type Waiter struct {
+	Name    string
+	Attempt string
+	C       chan Result // receives once
+
+	queued bool // the database has confirmed the place in the queue
+}
+
+// Hub is the waiting room of one session.
+type Hub struct {
+	backend Backend
+	session string
+	config  Config
+	ctx     context.Context
+	done    sync.WaitGroup
+	stir    chan struct{} // the loop has something new to consider
+
+	mu        sync.Mutex // protects what follows
+	started   bool
+	listening bool
+	waiters   map[string]*Waiter       // by attempt
+	names     map[string]int           // how many waiters each name has
+	due       map[string]time.Duration // when each name is to be looked at
+	states    map[string]driver.State  // as last seen
+}
+
+// New makes the waiting room of a session, which closes with ctx. Nothing runs until somebody waits.
+func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
+	return &Hub{
+		backend: backend, session: session, config: config, ctx: ctx, stir: make(chan struct{}, 1),
+		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
+		states: map[string]driver.State{},
+	}
+}
+
+// Add registers an attempt before it is sent, so that no grant can come too early to be heard.
+func (h *Hub) Add(name, attempt string) *Waiter {
+	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiters[attempt] = w
+	h.names[name]++
+	return w
+}
+
+// Queued notes that the attempt stands in the queue: from now on, to be nowhere means to be gone.
+func (h *Hub) Queued(w *Waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.queued = true
+	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
+		return
+	}
+	if !h.started {
+		h.started = true
+		h.done.Go(h.listen)
+		h.done.Go(h.loop)
+	}
+	if _, known := h.due[w.Name]; !known {
+		h.due[w.Name] = h.config.Clock() + firstLook
+		h.wakeLoop()
+	}
+}
+
+// Remove forgets a waiter, whether it was answered or not.
+func (h *Hub) Remove(w *Waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.waiters[w.Attempt] == w {
+		h.forget(w)
+	}
+}
+
+// State is how a name that somebody waits for was last seen.
+func (h *Hub) State(name string) (driver.State, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s, ok := h.states[name]
+	return s, ok
+}
+
+// Hand answers a waiter of this hub to whom a lock was handed in this process, without the way through the database.
+// asked is the clock before the statement was sent that did it.
+func (h *Hub) Hand(next driver.Handoff, asked time.Duration) {
+	if next.Session != h.session {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if w := h.waiters[next.Attempt]; w != nil {
+		h.answer(w, Result{Granted: true, Grant: next.Grant, Asked: asked})
+	}
+}
+
+// Wait returns when nothing of the hub runs any more; its context must have ended.
+func (h *Hub) Wait() { h.done.Wait() }
+
+// forget MUST be called with mu locked.
+func (h *Hub) forget(w *Waiter) {
+	delete(h.waiters, w.Attempt)
+	if h.names[w.Name]--; h.names[w.Name] == 0 {
+		delete(h.names, w.Name)
+		delete(h.due, w.Name)
+		delete(h.states, w.Name)
+	}
+}
+
+// answer MUST be called with mu locked.
+func (h *Hub) answer(w *Waiter, r Result) {
+	h.forget(w)
+	w.C <- r
+}
+
+func (h *Hub) wakeLoop() {
+	select {
+	case h.stir <- struct{}{}:
+	default:
+	}
+}
+
+// listen keeps a listener connected for as long as the session lives.
+func (h *Hub) listen() {
+	pause := relistenMin
+	for h.ctx.Err() == nil {
+		err := h.backend.Listen(h.ctx, h.session, func() {
+			pause = relistenMin
+			h.setListening(true)
+		}, h.heard)
+		h.setListening(false)
+		if h.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, driver.ErrUnsupported) {
+			h.config.Log.Info("dblock: polling for grants", "session", h.session, "every", pollInterval, "because", err)
+			return
+		}
+		h.config.Log.Warn("dblock: listener lost", "session", h.session, "error", err)
+		select {
+		case <-h.ctx.Done():
+		case <-time.After(pause/2 + rand.N(pause/2)):
+		}
+		pause = min(2*pause, relistenMax)
+	}
+}
+
+func (h *Hub) setListening(listening bool) {
+	h.mu.Lock()
+	h.listening = listening
+	for name := range h.names {
+		h.due[name] = 0 // what happened before was not heard
+	}
+	h.mu.Unlock()
+	h.wakeLoop()
+}
+
+// heard takes a hint: an attempt that was granted, or "" for some attempt.
+func (h *Hub) heard(attempt string) {
+	h.mu.Lock()
+	w := h.waiters[attempt]
+	switch {
+	case w != nil:
+		h.due[w.Name] = 0
+	case attempt == "":
+		for name := range h.names {
+			h.due[name] = 0
+		}
+	}
+	h.mu.Unlock()
+	if w == nil && attempt != "" && h.config.Stray != nil {
+		h.config.Stray(attempt)
+		return
+	}
+	h.wakeLoop()
+}
+
+// loop looks at names when they are due.
+func (h *Hub) loop() {
+	for {
+		names, pause := h.next()
+		if len(names) > 0 {
+			h.look(names)
+			continue
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-h.ctx.Done():
+			timer.Stop()
+			return
+		case <-h.stir:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// next returns the names that are due, or how long none will be. When one is due for want of news, those that will be
+// soon go with it: one statement serves them all.
+func (h *Hub) next() (names []string, pause time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.config.Clock()
+	pause = h.config.Safety
+	overdue := false
+	for name := range h.names {
+		due, known := h.due[name]
+		if !known {
+			continue // its first waiter is not in the queue yet
+		}
+		pause = min(pause, due-now)
+		switch {
+		case due == 0:
+			names = append(names, name)
+		case due <= now:
+			overdue = true
+		}
+	}
+	if overdue {
+		names = names[:0]
+		for name, due := range h.due {
+			if due <= now+h.config.Safety/4 {
+				names = append(names, name)
+			}
+		}
+	}
+	if h.ctx.Err() != nil {
+		return nil, 0
+	}
+	return names, pause
+}
+
+// look reads the state of names, answers those who got them or lost their place, and takes from holders that are
+// over their time.
+func (h *Hub) look(names []string) {
+	ctx, cancel := context.WithTimeout(h.ctx, h.config.Limit)
+	defer cancel()
+	before := h.ask(names)
+	asked := h.config.Clock()
+	states, err := h.backend.Look(ctx, h.session, names)
+	if err != nil {
+		if h.ctx.Err() == nil {
+			h.config.Log.Warn("dblock: looking for grants failed", "session", h.session, "error", err)
+		}
+		h.put(names, pollInterval+rand.N(pollInterval))
+		return
+	}
+	for _, state := range states {
+		over := h.settle(state, before[state.Name], asked)
+		delete(before, state.Name)
+		if over {
+			h.reclaim(ctx, state)
+		}
+	}
+	for name, waiters := range before { // no row at all
+		h.settle(driver.State{Name: name}, waiters, asked)
+	}
+}
+
+// ask returns the waiters, by name, that were in the queue before the question was sent: only of these does an answer
+// without them mean that they are gone.
+func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	queued = make(map[string][]*Waiter, len(names))
+	for _, name := range names {
+		if h.names[name] > 0 {
+			h.due[name] = h.config.Clock() + h.config.Safety // until the answer says when
+			queued[name] = nil
+		}
+	}
+	for _, w := range h.waiters {
+		if list, asked := queued[w.Name]; asked && w.queued {
+			queued[w.Name] = append(list, w)
+		}
+	}
+	return queued
+}
+
+// settle answers what a state answers to those who were queued before, and reports whether its holder is over its
+// time.
+func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	holder := state.Holder
+	if w := h.waiters[holder.Attempt]; w != nil && holder.Session == h.session {
+		h.answer(w, Result{Granted: true, Grant: holder.Grant, Asked: asked})
+	}
+	queued := make(map[string]bool, len(state.Queued))
+	for _, attempt := range state.Queued {
+		queued[attempt] = true
+	}
+	for _, w := range before {
+		if h.waiters[w.Attempt] == w && !queued[w.Attempt] {
+			h.answer(w, Result{})
+		}
+	}
+	if h.names[state.Name] == 0 {
+		return false
+	}
+	h.states[state.Name] = state
+	wait := h.config.Safety
+	if !h.listening {
+		wait = pollInterval
+	}
+	if h.due[state.Name] != 0 { // 0: there was another hint meanwhile
+		h.due[state.Name] = h.config.Clock() + min(wait, max(holder.Left, 0)+slack)
+	}
+	return holder.Session != "" && holder.Left <= 0
+}
+
+// reclaim takes a name from a holder whose time is over. Whoever comes first does it, for all.
+func (h *Hub) reclaim(ctx context.Context, state driver.State) {
+	asked := h.config.Clock()
+	next, taken, err := h.backend.Reclaim(ctx, h.session, state.Name, state.Holder)
+	switch {
+	case err == nil && taken:
+		h.Hand(next, asked)
+		h.put([]string{state.Name}, firstLook)
+	case err == nil: // alive after all, or another was faster
+		h.put([]string{state.Name}, slack+rand.N(firstLook))
+	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
+		h.put([]string{state.Name}, busyRetry/2+rand.N(busyRetry))
+	case h.ctx.Err() == nil:
+		h.config.Log.Warn("dblock: taking over failed", "name", state.Name, "holder", state.Holder.Session, "error", err)
+		h.put([]string{state.Name}, busyRetry+rand.N(busyRetry))
+	}
+}
+
+// put sets when names are to be looked at next, unless that is at once.
+func (h *Hub) put(names []string, in time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at := h.config.Clock() + in
+	for _, name := range names {
+		if due, known := h.due[name]; known && due != 0 && h.names[name] > 0 {
+			h.due[name] = at
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/wait"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// life is one session of a client, and the waiting room that belongs to it.
+type life struct {
+	*session.Session
+	hub *wait.Hub
+}
+
+// begin counts a call in, so that Close waits for it; it MUST be followed by calls.Done.
+func (c *Client[TX]) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// living returns the session that is alive now, and opens one where none is.
+func (c *Client[TX]) living(ctx context.Context) (*life, error) {
+	if l := c.present(); l != nil {
+		return l, nil
+	}
+	select {
+	case c.opening <- struct{}{}:
+		defer func() { <-c.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if l := c.present(); l != nil {
+		return l, nil
+	}
+	if err := c.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	s, err := session.Open(ctx, c.engine, session.Config{
+		Host: c.config.host, App: c.config.app, PID: os.Getpid(), TTL: c.config.ttl, Clock: c.config.clock, Log: c.config.log,
+		Reconcile: c.reconcile,
+	})
+	if err != nil {
+		return nil, err
+	}
+	l := &life{Session: s, hub: wait.New(s.Context(), c.engine, s.ID, wait.Config{
+		Clock: c.config.clock, Log: c.config.log, Safety: c.config.ttl / 3, Limit: c.config.ttl,
+		Stray: func(attempt string) { c.verify(attempt) },
+	})}
+	c.mu.Lock()
+	first := c.life == nil
+	c.life = l
+	c.mu.Unlock()
+	c.lives.Go(func() {
+		<-s.Context().Done()
+		s.Stop(nil)
+		l.hub.Wait()
+	})
+	if first && c.config.reap {
+		c.lives.Go(func() {
+			_ = reaper.Run(c.background, c.engine, append([]reaper.Option{reaper.Logger(c.config.log)}, c.config.reaper...)...)
+		})
+	}
+	return l, nil
+}
+
+// present is the latest session if it is alive.
+func (c *Client[TX]) present() *life {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.life == nil || !c.life.Alive() {
+		return nil
+	}
+	return c.life
+}
+
+// known reports whether the client ever had a session: whether it was set up right.
+func (c *Client[TX]) known() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.life != nil
+}
+
+// endLife ends a session in good order.
+func (c *Client[TX]) endLife(l *life) error {
+	l.Stop(ErrClosed)
+	err := c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, l.ID) })
+	if err != nil {
+		return fmt.Errorf("ending session %s, which now expires by itself: %w", l.ID, err)
+	}
+	return nil
+}
+
+// abandon undoes an attempt in the background: gives back what it got, and its place in the queue. With unsure, its
+// statement may still be on its way and run after this has found nothing: so the session's belongings are listed
+// afterwards, and once more with each later reconciliation.
+func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
+	c.calls.Go(func() {
+		defer c.unclaim(attempt)
+		for l.Context().Err() == nil && c.tidying.Err() == nil {
+			asked := c.config.clock()
+			var next driver.Handoff
+			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
+				next, err = c.engine.Leave(ctx, l.ID, name, attempt)
+				return err
+			})
+			if err == nil {
+				l.hub.Hand(next, asked)
+				break
+			}
+			if !transient(err) {
+				c.config.log.Warn("dblock: giving back failed", "name", name, "error", err)
+				break
+			}
+			pause(c.tidying, 20*time.Millisecond)
+		}
+		if unsure {
+			l.Check()
+		}
+	})
+}
+
+func (c *Client[TX]) claim(attempt string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.attempts[attempt] = true
+}
+
+func (c *Client[TX]) unclaim(attempt string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.attempts, attempt)
+}
+
+// reconcile compares what the session has in the database with what the client believes that it has. What no handle
+// claims is given back: a statement that ran after its caller had given up. What a handle claims and the database does
+// not have is lost: taken by the same owner elsewhere, by an operator, or by a failover to a server that never heard
+// of it.
+func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
+	believed := c.holdsOf(s) // before the question: what is granted after it is not in the answer
+	claims, err := list(ctx)
+	if err != nil {
+		return err
+	}
+	c.mu.Lock()
+	life, closed := c.life, c.closed
+	var unclaimed []driver.Claim
+	for _, claim := range claims {
+		delete(believed, claim.Attempt)
+		if !c.attempts[claim.Attempt] {
+			unclaimed = append(unclaimed, claim)
+		}
+	}
+	if closed || life == nil || life.Session != s {
+		c.mu.Unlock()
+		return nil
+	}
+	for _, claim := range unclaimed {
+		c.attempts[claim.Attempt] = true
+		c.abandon(life, claim.Name, claim.Attempt, false)
+	}
+	c.mu.Unlock()
+	for _, h := range believed {
+		c.lose(h, errors.New("the database says that another has it, or nobody"))
+	}
+	return nil
+}
+
+// holdsOf returns what the client believes to hold in a session, by attempt.
+func (c *Client[TX]) holdsOf(s *session.Session) map[string]*hold {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	holds := make(map[string]*hold, len(c.holds))
+	for _, h := range c.holds {
+		if h.life.Session == s {
+			holds[h.attempt] = h
+		}
+	}
+	return holds
+}
+
+// verify follows a hint about an attempt that nobody waits with: if it is one that holds a lock, the lock may be lost.
+func (c *Client[TX]) verify(attempt string) {
+	c.mu.Lock()
+	life := c.life
+	held := false
+	for _, h := range c.holds {
+		held = held || h.attempt == attempt
+	}
+	c.mu.Unlock()
+	if held {
+		life.Check()
+	}
+}
+
+// transient reports whether to run a statement of our own again may help.
+func transient(err error) bool {
+	return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) || errors.Is(err, ErrUnavailable)
+}
+
+// pause waits for about d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d/2 + rand.N(d)):
+	}
+}

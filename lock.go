@@ -1,0 +1,261 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// cleanupTimeout is how long Unlock tries when its context has already ended.
+const cleanupTimeout = 5 * time.Second
+
+// Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to be unlocked once. It
+// is safe for concurrent use.
+type Lock[TX any] struct {
+	client *Client[TX]
+	hold   *hold
+
+	mu       sync.Mutex // one Unlock at a time
+	unlocked bool
+	outcome  error // what Unlock said
+}
+
+// hold is a name that this client holds, entered once or several times by the same owner.
+type hold struct {
+	life      *life
+	name      string
+	attempt   string
+	token     int64
+	owner     owner
+	contended bool // others were waiting when it was granted
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	unwatch   func() // stops the watch over session and lease
+
+	mu     sync.Mutex // protects what follows, and orders what is written of it
+	count  int
+	unsure bool // a release was sent whose outcome is not known
+}
+
+func (h *hold) held() driver.Held {
+	return driver.Held{Name: h.name, Session: h.life.ID, Token: h.token}
+}
+
+// Name returns the name of the lock.
+func (l *Lock[TX]) Name() string { return l.hold.name }
+
+// Token returns the fencing token: with every grant of a name it rises, across crashes, restarts and failovers. Send
+// it along with whatever is done under the lock, and let the receiver refuse what comes with a lower one than it has
+// seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change it; coming back as the
+// same Owner in another process does.
+func (l *Lock[TX]) Token() int64 { return l.hold.token }
+
+// Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as long as this process
+// is not stopped for longer than its margin; with cause ErrNotHeld at Unlock; with ErrClosed at Close. It carries the
+// values of the context that Lock was called with, but does not end with it, and it carries the owner: the same name
+// locks again under it at once.
+func (l *Lock[TX]) Context() context.Context { return l.hold.ctx }
+
+// Unlock gives the lock back; if it was entered several times, the last Unlock does. The next waiter holds it when
+// Unlock returns. With a ctx that has already ended it still tries for a few seconds, so that a deferred Unlock needs no
+// context of its own.
+//
+// ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the same, and the
+// client goes on trying to give it back; Unlock may be called again. Otherwise a second call returns what the first did.
+func (l *Lock[TX]) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return &LockError{"unlock", l.hold.name, fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlocked {
+		return l.outcome
+	}
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+	}
+	err := l.client.leave(ctx, l.hold)
+	if err != nil {
+		err = &LockError{"unlock", l.hold.name, err}
+	}
+	l.unlocked = err == nil || errors.Is(err, ErrLost)
+	l.outcome = err
+	return err
+}
+
+// hold registers a grant, unless it came too late to be relied upon.
+func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owner, g driver.Grant, asked time.Duration) (*hold, bool) {
+	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, count: 1}
+	h.ctx, h.cancel = context.WithCancelCause(o.in(context.WithoutCancel(ctx), c))
+	unwatchSession := context.AfterFunc(l.Context(), func() { c.lose(h, context.Cause(l.Context())) })
+	unwatchLease := func() bool { return true }
+	if g.Lease != 0 {
+		now := c.config.clock()
+		end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
+		if end <= now {
+			unwatchSession()
+			return nil, false
+		}
+		unwatchLease = c.config.clock.Alarm(end, func() { c.lose(h, errLeaseOver) })
+	}
+	h.unwatch = func() { unwatchSession(); unwatchLease() }
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if g.Contended {
+		c.note(r.Name)
+	} else {
+		delete(c.contended, r.Name)
+	}
+	if !l.Alive() || c.closed {
+		h.unwatch()
+		return nil, false
+	}
+	c.holds[r.Name] = h
+	return h, true
+}
+
+var errLeaseOver = errors.New("its fixed lease is over")
+
+// note remembers that others want a name. MUST be called with mu locked.
+func (c *Client[TX]) note(name string) {
+	if len(c.contended) >= 4096 { // a hint, and no more: forgetting all of it costs a statement here and there
+		clear(c.contended)
+	}
+	c.contended[name] = true
+}
+
+// drop takes a hold off the books and ends its context; false if it was off already.
+func (c *Client[TX]) drop(h *hold, cause error) bool {
+	c.mu.Lock()
+	held := c.holds[h.name] == h
+	if held {
+		delete(c.holds, h.name)
+	}
+	c.mu.Unlock()
+	if held {
+		h.unwatch()
+		h.cancel(cause)
+	}
+	return held
+}
+
+// lose ends a hold that was not unlocked.
+func (c *Client[TX]) lose(h *hold, reason error) {
+	if c.drop(h, &LockError{"hold", h.name, lost(reason)}) {
+		c.unclaim(h.attempt)
+		if !errors.Is(reason, ErrClosed) {
+			c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", reason)
+		}
+	}
+}
+
+// enter counts one more entry of the same owner; false if there is nothing to enter any more.
+func (c *Client[TX]) enter(ctx context.Context, name string, o owner) (*hold, bool, error) {
+	c.mu.Lock()
+	h := c.holds[name]
+	c.mu.Unlock()
+	if h == nil || h.owner != o {
+		return nil, false, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count == 0 || h.ctx.Err() != nil || !h.life.Alive() {
+		return nil, false, nil
+	}
+	if err := c.write(ctx, h, h.count+1); err != nil {
+		return nil, false, err
+	}
+	h.count++
+	return h, true, nil
+}
+
+// write records how often a lock was entered, for those who look, and finds out whether it is still held.
+func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
+	for {
+		err := c.statement(ctx, func(ctx context.Context) error { return c.engine.SetHolds(ctx, h.held(), count) })
+		switch {
+		case errors.Is(err, driver.ErrNotHeld):
+			c.lose(h, err)
+			return lost(err)
+		case err == nil || !transient(err) || ctx.Err() != nil || !h.life.Alive():
+			return err
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// leave takes back one entry; with the last one the lock goes to the next.
+func (c *Client[TX]) leave(ctx context.Context, h *hold) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cause := context.Cause(h.ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+		return cause
+	}
+	if h.count > 1 {
+		if err := c.write(ctx, h, h.count-1); err != nil {
+			return err
+		}
+		h.count--
+		return nil
+	}
+	h.count = 0
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.calls.Done()
+	c.drop(h, fmt.Errorf("%w: unlocked", ErrNotHeld))
+	return c.release(ctx, h)
+}
+
+// giveUp releases what Close finds still held.
+func (c *Client[TX]) giveUp(h *hold) error {
+	if !c.drop(h, ErrClosed) {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := c.release(c.tidying, h); err != nil {
+		return fmt.Errorf("unlocking %q: %w", h.name, err)
+	}
+	return nil
+}
+
+// release gives a lock that is off the books to the next. It is safe to repeat: after an attempt whose outcome is
+// not known, not to hold it any more is success. MUST be called with h.mu locked.
+func (c *Client[TX]) release(ctx context.Context, h *hold) error {
+	for {
+		asked := c.config.clock()
+		var next driver.Handoff
+		err := c.statement(ctx, func(ctx context.Context) (err error) {
+			next, err = c.engine.Release(ctx, h.held(), h.contended)
+			return err
+		})
+		switch {
+		case err == nil:
+			h.life.hub.Hand(next, asked)
+			c.unclaim(h.attempt)
+			return nil
+		case errors.Is(err, driver.ErrNotHeld):
+			c.unclaim(h.attempt)
+			if h.unsure {
+				return nil
+			}
+			return lost(err)
+		case !h.life.Alive():
+			c.unclaim(h.attempt)
+			return lost(errors.Join(context.Cause(h.life.Context()), err))
+		case !transient(err) || ctx.Err() != nil:
+			h.unsure = true
+			c.abandon(h.life, h.name, h.attempt, true)
+			return err
+		}
+		h.unsure = h.unsure || errors.Is(err, ErrUnavailable)
+		pause(ctx, 10*time.Millisecond)
+	}
+}

@@ -1,0 +1,147 @@
+// Package reaper clears up after clients that died: it expires their sessions, hands their locks to the next waiter,
+// takes their places out of the queues, ends fixed leases that are over, and deletes what nobody has used for long.
+//
+// A client runs one by itself; Run and Sweep run one alone, in a cron job or an operator's tool. Any number may run at
+// once. Each step is a transaction of its own that first locks what it decides about and looks again, so that reapers
+// cannot do anything twice; rows that somebody works with are left for the next time.
+//
+// Nobody depends on a reaper to get a lock: whoever waits for a dead holder takes over by himself, and dead waiters
+// are passed over at each hand-off. The reaper is for the names that nobody waits for at the moment.
+package reaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Report is what a sweep did.
+type Report struct {
+	Expired   int // sessions that were declared dead
+	HandedOn  int // locks that went to the next waiter
+	Freed     int // locks for which nobody waited
+	Dismissed int // places in queues of dead sessions
+	Purged    int // lock rows idle for longer than the retention
+	Forgotten int // dead sessions deleted
+	Postponed int // takeovers that a guarded transaction held up, or that another transaction was in the middle of
+}
+
+// Zero reports whether there was nothing to do.
+func (r Report) Zero() bool { return r == Report{} }
+
+// String lists what was done, in words.
+func (r Report) String() string {
+	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d postponed",
+		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Postponed)
+}
+
+// Option configures a reaper.
+type Option func(*config)
+
+type config struct {
+	interval, retention time.Duration
+	batch               int
+	report              func(Report)
+	log                 *slog.Logger
+}
+
+// Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do not march in step.
+// Default: 5 s.
+func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
+
+// Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise across a purge as
+// long as the database's clock is not set back by more than this. Default: 24 h.
+func Retention(d time.Duration) Option { return func(c *config) { c.retention = d } }
+
+// Batch sets how many rows one statement deletes or lists at most. Default: 500.
+func Batch(n int) Option { return func(c *config) { c.batch = n } }
+
+// OnReport sets a function that is called after each sweep that did something. Default: it is logged.
+func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
+
+// Logger sets where reports and failures go. Default: slog.Default.
+func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+
+func configOf(options []Option) (config, error) {
+	c := config{interval: 5 * time.Second, retention: 24 * time.Hour, batch: 500, log: slog.Default()}
+	for _, o := range options {
+		if o == nil {
+			return c, errors.New("dblock: reaper: a nil Option")
+		}
+		o(&c)
+	}
+	switch {
+	case c.interval < 10*time.Millisecond:
+		return c, fmt.Errorf("dblock: reaper: Interval %v: want at least 10ms", c.interval)
+	case c.retention < 0:
+		return c, fmt.Errorf("dblock: reaper: Retention %v: want 0 or more", c.retention)
+	case c.batch < 1:
+		return c, fmt.Errorf("dblock: reaper: Batch %d: want at least 1", c.batch)
+	case c.log == nil:
+		return c, errors.New("dblock: reaper: Logger(nil): want a logger, slog.DiscardHandler for silence")
+	}
+	if c.report == nil {
+		c.report = func(r Report) { c.log.Info("dblock: reaper: " + r.String()) }
+	}
+	return c, nil
+}
+
+// Check returns the error that Run and Sweep would return for these options.
+func Check(options ...Option) error {
+	_, err := configOf(options)
+	return err
+}
+
+// Run sweeps until ctx ends, and then returns nil. A sweep that fails is logged and tried again after the interval;
+// only options out of range are an error.
+func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
+	c, err := configOf(options)
+	if err != nil {
+		return err
+	}
+	r := sweeper{config: c, engine: engine}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(c.interval*7/8 + rand.N(c.interval/4)):
+		}
+		report, err := r.sweep(ctx, c.batch) // one page of names a time: an idle table costs one statement
+		if !report.Zero() {
+			c.report(report)
+		}
+		if err != nil && ctx.Err() == nil {
+			c.log.Warn("dblock: reaper: sweep failed", "error", err)
+		}
+	}
+}
+
+// Sweep does all there is to do now, once, and says what it did, also where it ended in an error.
+func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Report, error) {
+	c, err := configOf(options)
+	if err != nil {
+		return Report{}, err
+	}
+	r := sweeper{config: c, engine: engine}
+	var total Report
+	for {
+		report, err := r.sweep(ctx, c.batch)
+		total = total.plus(report)
+		if err != nil || (r.after == "" && report.Expired+report.Dismissed+report.HandedOn+report.Freed < c.batch) {
+			return total, err
+		}
+	}
+}
+
+func (r Report) plus(o Report) Report {
+	return Report{
+		Expired: r.Expired + o.Expired, HandedOn: r.HandedOn + o.HandedOn, Freed: r.Freed + o.Freed,
+		Dismissed: r.Dismissed + o.Dismissed, Purged: r.Purged + o.Purged, Forgotten: r.Forgotten + o.Forgotten,
+		Postponed: r.Postponed + o.Postponed,
+	}
+}

@@ -1,0 +1,120 @@
+package reaper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// sweeper is one reaper's way through the tables.
+type sweeper struct {
+	config
+	engine driver.Backend
+	after  string // where the walk over the names stands; "" at its beginning
+	report Report
+}
+
+// sweep does each kind of work once, in batches of the given size. A failure of one does not keep the others from
+// being tried.
+func (s *sweeper) sweep(ctx context.Context, batch int) (Report, error) {
+	s.report = Report{}
+	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.purge(ctx, batch))
+	return s.report, err
+}
+
+// sessions expires sessions and takes from the dead what they had, lock by lock: each in its own transaction, which
+// looks again.
+func (s *sweeper) sessions(ctx context.Context, batch int) error {
+	ids, err := s.engine.Expired(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("listing expired sessions: %w", err)
+	}
+	for _, id := range ids {
+		dead, err := s.engine.Expire(ctx, id)
+		if s.postponed(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("expiring session %s: %w", id, err)
+		}
+		if !dead {
+			continue // a heartbeat came just in time
+		}
+		s.report.Expired++
+		if err := s.orphans(ctx, id, batch); err != nil {
+			return fmt.Errorf("clearing up after session %s: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (s *sweeper) orphans(ctx context.Context, session string, batch int) error {
+	claims, err := s.engine.Orphans(ctx, session, batch)
+	if err != nil {
+		return err
+	}
+	for _, c := range claims {
+		if c.Token == 0 {
+			if _, err = s.engine.Leave(ctx, session, c.Name, c.Attempt); err == nil {
+				s.report.Dismissed++
+			}
+		} else {
+			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
+		}
+		if err != nil && !s.postponed(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *sweeper) overdue(ctx context.Context, batch int) error {
+	states, err := s.engine.Overdue(ctx, batch)
+	if err != nil {
+		return fmt.Errorf("listing leases that are over: %w", err)
+	}
+	for _, state := range states {
+		if err := s.reclaim(ctx, state.Name, state.Holder); err != nil && !s.postponed(err) {
+			return fmt.Errorf("ending the lease of %q: %w", state.Name, err)
+		}
+	}
+	return nil
+}
+
+func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder) error {
+	next, taken, err := s.engine.Reclaim(ctx, "", name, holder)
+	switch {
+	case err != nil || !taken:
+		return err
+	case next.Session != "":
+		s.report.HandedOn++
+	default:
+		s.report.Freed++
+	}
+	return nil
+}
+
+func (s *sweeper) purge(ctx context.Context, batch int) error {
+	purged, next, err := s.engine.Purge(ctx, s.retention, s.after, batch)
+	if err != nil && !s.postponed(err) {
+		return fmt.Errorf("purging idle names: %w", err)
+	}
+	s.report.Purged, s.after = purged, next
+	forgotten, err := s.engine.Forget(ctx, s.retention, batch)
+	if err != nil && !s.postponed(err) {
+		return fmt.Errorf("forgetting dead sessions: %w", err)
+	}
+	s.report.Forgotten = forgotten
+	return nil
+}
+
+// postponed notes work that somebody else is in the middle of.
+func (s *sweeper) postponed(err error) bool {
+	if errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) {
+		s.report.Postponed++
+		return true
+	}
+	return false
+}
