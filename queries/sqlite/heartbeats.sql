@@ -1,0 +1,14 @@
+-- The only write of a client that holds its locks and does nothing. No row: the session is dead.
+-- name: Heartbeat :execrows
+UPDATE dblock_heartbeats SET expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS INTEGER)
+ WHERE session_id = @session;
+
+-- name: OpenHeartbeat :exec
+INSERT INTO dblock_heartbeats (session_id, expires_at)
+SELECT CAST(sqlc.arg(session) AS TEXT), c.now_us + CAST(sqlc.arg(ttl) AS INTEGER) FROM dblock_clock c;
+
+-- After ExpireSession or EndSession: a clock that steps back must not revive the dead.
+-- name: DropHeartbeat :exec
+DELETE FROM dblock_heartbeats
+ WHERE session_id = @session
+   AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_heartbeats.session_id AND s.dead);

@@ -1,0 +1,57 @@
+-- name: OpenSession :exec
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT CAST(@id AS TEXT), CAST(@host AS TEXT), CAST(@pid AS INTEGER), CAST(@app AS TEXT), c.now_us FROM dblock_clock c;
+
+-- The row that an operator or a restore took away comes back dead.
+-- name: BurySession :exec
+INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
+SELECT CAST(@id AS TEXT), '', 0, '', c.now_us, true FROM dblock_clock c WHERE true
+ON CONFLICT (id) DO NOTHING;
+
+-- Dies if its time is over.
+-- name: ExpireSession :exec
+UPDATE dblock_sessions SET dead = true
+ WHERE id = @id AND NOT dead
+   AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h
+                    WHERE h.session_id = dblock_sessions.id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c));
+
+-- Dies, whatever its time.
+-- name: EndSession :exec
+UPDATE dblock_sessions SET dead = true WHERE id = @id;
+
+-- name: SessionDead :one
+SELECT dead FROM dblock_sessions WHERE id = @id;
+
+-- name: ForgetSession :exec
+DELETE FROM dblock_sessions
+ WHERE id = @id AND dead
+   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
+   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id);
+
+-- name: ForgetSessions :execrows
+DELETE FROM dblock_sessions WHERE id IN (
+    SELECT s.id FROM dblock_sessions s
+     WHERE s.dead AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS INTEGER)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+     LIMIT @most);
+
+-- name: Expired :many
+SELECT due.id FROM (
+    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
+     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+    UNION ALL
+    SELECT s.id, s.started_at AS since FROM dblock_sessions s
+     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
+) AS due ORDER BY due.since LIMIT @most;
+
+-- All that a session holds, and its places in queues (token 0), some at a time: a negative number is all of them.
+-- name: Claims :many
+SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
+UNION ALL
+SELECT w.name, w.attempt, 0 AS token FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
+LIMIT @most;
+
+-- name: SchemaVersion :one
+SELECT version FROM dblock_schema;

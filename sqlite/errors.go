@@ -1,0 +1,144 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"reflect"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+// Result codes of SQLite. The low byte is the kind; what is above it says more.
+const (
+	sqliteError    = 1
+	sqliteBusy     = 5
+	sqliteLocked   = 6
+	sqliteNoMem    = 7
+	sqliteReadOnly = 8
+	sqliteIOErr    = 10
+	sqliteCorrupt  = 11
+	sqliteFull     = 13
+	sqliteCantOpen = 14
+	sqliteProtocol = 15 // WAL: others were quicker, too many times
+	sqliteSchema   = 17
+	sqliteNotADB   = 26
+
+	sqliteReadOnlyMoved = sqliteReadOnly | 4<<8 // the file was moved or deleted while open
+)
+
+// interpret turns an error of any SQLite driver into a kind of package driver, by its result code. What has none never
+// came from SQLite: a pool that is closed, a connection that could not be made.
+func interpret(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld} {
+		if errors.Is(err, kind) {
+			return err
+		}
+	}
+	code, coded := codeOf(err)
+	if !coded {
+		return driver.Fail(driver.ErrUnavailable, err)
+	}
+	if kind := kindOf(code); kind != nil {
+		return driver.Fail(kind, err)
+	}
+	return err
+}
+
+func kindOf(code int) error {
+	if code == sqliteReadOnlyMoved {
+		return driver.ErrUnavailable
+	}
+	switch code & 0xff {
+	case sqliteReadOnly:
+		return driver.ErrReadOnly
+	case sqliteSchema:
+		return driver.ErrRetry
+	case sqliteNoMem, sqliteIOErr, sqliteCorrupt, sqliteFull, sqliteCantOpen, sqliteNotADB:
+		return driver.ErrUnavailable
+	}
+	return nil
+}
+
+// busy: another connection is in the way. Nothing was done.
+func busy(err error) bool {
+	code, coded := codeOf(err)
+	if !coded {
+		return false
+	}
+	switch code & 0xff {
+	case sqliteBusy, sqliteLocked, sqliteProtocol:
+		return true
+	}
+	return false
+}
+
+// codeOf finds the result code in an error of any driver: modernc.org/sqlite has a method Code, ncruces/go-sqlite3 has
+// ExtendedCode and Code with types of its own, mattn/go-sqlite3 has fields of these names. Own types cannot be named
+// in an interface without importing the driver.
+func codeOf(err error) (int, bool) {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if joined, ok := err.(interface{ Unwrap() []error }); ok {
+			for _, e := range joined.Unwrap() {
+				if code, ok := codeOf(e); ok {
+					return code, true
+				}
+			}
+			return 0, false
+		}
+		v := reflect.ValueOf(err)
+		for _, method := range []reflect.Value{v.MethodByName("ExtendedCode"), v.MethodByName("Code")} {
+			if method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+				if code, ok := integer(method.Call(nil)[0]); ok {
+					return code, true
+				}
+			}
+		}
+		v = reflect.Indirect(v)
+		for _, name := range []string{"ExtendedCode", "Code"} {
+			if v.Kind() != reflect.Struct {
+				break
+			}
+			field, ok := v.Type().FieldByName(name)
+			if !ok || len(field.Index) > 1 { // one of an embedded pointer may not be there
+				continue
+			}
+			if code, ok := integer(v.FieldByIndex(field.Index)); ok && code != 0 {
+				return code, true
+			}
+		}
+	}
+	return 0, false
+}
+
+func integer(v reflect.Value) (int, bool) {
+	switch {
+	case !v.IsValid():
+		return 0, false
+	case v.CanInt():
+		return int(v.Int()), true
+	case v.CanUint():
+		return int(v.Uint()), true
+	}
+	return 0, false
+}
+
+// migrated looks whether the tables are there and of this version: the result code of a missing table is that of any
+// mistake in a statement.
+func migrated(ctx context.Context, conn *sql.Conn) bool {
+	const objects = `SELECT count(*) FROM sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
+		'dblock_sessions', 'dblock_heartbeats', 'dblock_locks', 'dblock_waiters')`
+	var n int
+	if conn.QueryRowContext(ctx, objects).Scan(&n) != nil {
+		return true // it cannot be told: the error stays as it came
+	}
+	if n < 6 {
+		return false
+	}
+	version, err := sqlitedb.New(conn).SchemaVersion(ctx)
+	return err != nil || version == driver.SchemaVersion
+}

@@ -1,0 +1,162 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+func (e *engine) Version(ctx context.Context) (int, error) {
+	var version int64
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		version, err = q.SchemaVersion(ctx)
+		return err
+	})
+	if errors.Is(err, driver.ErrSchema) {
+		return 0, nil
+	}
+	return int(version), err
+}
+
+func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		err := q.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})
+		if err != nil {
+			return err
+		}
+		return q.OpenHeartbeat(ctx, sqlitedb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
+	})
+}
+
+func (e *engine) EndSession(ctx context.Context, session string) error {
+	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		if err := q.EndSession(ctx, session); err != nil {
+			return err
+		}
+		if err := q.DropHeartbeat(ctx, session); err != nil {
+			return err
+		}
+		return q.ForgetSession(ctx, session)
+	})
+}
+
+func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
+	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		dead, err = expire(ctx, q, session)
+		return err
+	})
+	return dead && err == nil, err
+}
+
+// expire ends a session whose time is over or whose row is missing, and reports whether it is dead now.
+func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {
+	if err := q.BurySession(ctx, session); err != nil {
+		return false, err
+	}
+	if err := q.ExpireSession(ctx, session); err != nil {
+		return false, err
+	}
+	if err := q.DropHeartbeat(ctx, session); err != nil {
+		return false, err
+	}
+	return q.SessionDead(ctx, session)
+}
+
+// Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application with none.
+func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) { return upkeep{e}, ctx.Err() }
+
+type upkeep struct{ e *engine }
+
+func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	var alive int64
+	err := u.e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		alive, err = q.Heartbeat(ctx, sqlitedb.HeartbeatParams{Session: session, Ttl: ttl.Microseconds()})
+		return err
+	})
+	return alive > 0 && err == nil, err
+}
+
+func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+	return u.e.claims(ctx, session, -1)
+}
+
+func (u upkeep) Close() error { return nil }
+
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return e.claims(ctx, session, limit)
+}
+
+func (e *engine) claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	var claims []driver.Claim
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Claims(ctx, sqlitedb.ClaimsParams{Session: session, Most: int64(limit)})
+		claims = nil
+		for _, row := range rows {
+			claims = append(claims, driver.Claim{Name: row.Name, Attempt: row.Attempt, Token: row.Token})
+		}
+		return err
+	})
+	return claims, err
+}
+
+func (e *engine) Expired(ctx context.Context, limit int) (ids []string, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		ids, err = q.Expired(ctx, int64(limit))
+		return err
+	})
+	return ids, err
+}
+
+func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
+	var states []driver.State
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Overdue(ctx, int64(limit))
+		states = nil
+		for _, row := range rows {
+			states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
+				Session: row.SessionID.String, Grant: driver.Grant{Token: row.Token, Lease: -1},
+			}})
+		}
+		return err
+	})
+	return states, err
+}
+
+// Purge takes the write lock only for a page in which something is idle.
+func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
+	var page []sqlitedb.PurgePageRow
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		page, err = q.PurgePage(ctx, sqlitedb.PurgePageParams{Idle: idle.Microseconds(), After: after, Most: int64(limit)})
+		return err
+	})
+	if err != nil || len(page) == 0 {
+		return 0, "", err
+	}
+	final, found := page[len(page)-1].Name, false
+	for _, row := range page {
+		found = found || row.Idle
+	}
+	var deleted int64
+	if found {
+		err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+			deleted, err = q.PurgeIdle(ctx, sqlitedb.PurgeIdleParams{After: after, Final: final, Idle: idle.Microseconds()})
+			return err
+		})
+	}
+	if err != nil || len(page) < limit {
+		return int(deleted), "", err
+	}
+	return int(deleted), final, nil
+}
+
+func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	var forgotten int64
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		forgotten, err = q.ForgetSessions(ctx, sqlitedb.ForgetSessionsParams{Idle: idle.Microseconds(), Most: int64(limit)})
+		return err
+	})
+	return int(forgotten), err
+}

@@ -1,0 +1,58 @@
+// Package sqlite keeps dblock's locks in tables of an SQLite database, 3.35 or newer, for the processes of one machine.
+//
+// # Writers
+//
+// SQLite has one writer at a time, and the lock on the database is all the locking there is. Every transition begins
+// with BEGIN IMMEDIATE, which takes that lock before anything is read: a transaction that reads first and writes later
+// fails when another wrote in between, whatever the busy timeout. Under it the rules of the other engines about rows
+// that a statement waited for are met by themselves: nothing read here can change before the commit.
+//
+// A transition that changes the holder will therefore not meet a guarded transaction: Guard writes in the caller's
+// transaction, and so holds the database's write lock until that ends. Ours waits for it like for any other writer,
+// and ErrBusy, the other engines' answer to a guard, does not exist here.
+//
+// # Waiting
+//
+// The application's busy timeout is a sleep inside SQLite that no context can end (seen: 3 s with a context of 0.1 s).
+// So it is set to zero while a connection is on loan, and put back before the connection is. What finds the database
+// busy gives its connection back, waits with jitter, and comes again until its context ends. The statements in
+// between run to their end, cancelled or not: none can wait, and a statement that is interrupted leaves a doubt.
+//
+// No call holds a connection while it waits for another, so that a pool of one is enough.
+//
+// # Wake-ups
+//
+// A grant to a session of the same process rings it directly. For everything else a listener looks, every 10 ms, at two
+// counters of a connection: data_version, which moves when another connection has committed, and total_changes, which
+// moves when this one has.
+//
+// # Durability
+//
+// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down. Whoever held these locks
+// went down with it, and tokens follow the clock, so that they rise all the same.
+package sqlite
+
+import (
+	"database/sql"
+	"errors"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// New keeps locks through the application's pool, with any SQLite driver (modernc.org/sqlite, mattn/go-sqlite3,
+// ncruces/go-sqlite3) and any settings of it. The pool stays the application's: dblock never closes it and reserves no
+// connection of it. An in-memory database needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations
+// first.
+func New(db *sql.DB) driver.Engine[*sql.Tx] {
+	return driver.Engine[*sql.Tx]{Backend: &engine{database{db: db, turn: make(chan struct{}, 1)}}}
+}
+
+// engine is the SQL of every transition; db is how statements reach the file.
+type engine struct{ db database }
+
+func (e *engine) Validate() error {
+	if e.db.db == nil {
+		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
+	}
+	return nil
+}
