@@ -1,4 +1,76 @@
 // Package dblock is distributed locks in the database that an application already has: PostgreSQL, MySQL, MariaDB, or
-// SQLite for one machine. No new server: the lock is a row, its queue is a table, and what a holder does under it can
-// commit together with it.
+// SQLite for one machine. No new server and no sidecar: the lock is a row, its queue is a table, and any number of
+// processes that share the database share the locks.
+//
+//	client, err := dblock.New(postgres.New(pool))
+//	…
+//	lock, err := client.Lock(ctx, "invoice/42") // waits, first come first served, until ctx ends
+//	if err != nil {
+//		return err
+//	}
+//	defer lock.Unlock(ctx)
+//	charge(lock.Context(), lock.Token())
+//
+// # Terms
+//
+// A client opens a session in the database, one row, which dies once and for good. A heartbeat keeps it alive: one
+// row written every fifth of the TTL, however many locks hang on the session. A lock is a row that names its holder's
+// session, with a fencing token that rises with every grant. Who has to wait takes a ticket in the lock's queue and
+// holds no connection while waiting; a release gives the lock to the lowest ticket whose session lives, in the same
+// commit, and wakes it. A grant to a waiter is a hand-off: it owns the lock from that commit on.
+//
+// # What is promised
+//
+// Exclusion: while Lock.Context is live, nobody else holds the name, as long as this process is not stopped between
+// looking at its context and acting for longer than its margin (1 % of the TTL and two round trips), and the clocks
+// of this machine and of the database run at the same rate within 1 %. No clock is ever compared with another: the
+// client counts the TTL from before it sent its last successful heartbeat, the database from when it ran it.
+//
+// Fencing: whatever pauses, restarts, failovers or purges do, tokens of a name rise strictly in the order of its grants.
+// A token is the larger of the last one plus one, and the microseconds since 1970 on the database's clock; it fails
+// only where a server that lost commits has a clock that is behind by more than the time since then.
+//
+// Fairness: waiters are granted in the order in which they were queued, over all processes. Neither TryLock nor the
+// fast path passes a queue. A dead waiter is passed over.
+//
+// Liveness: a crashed holder is succeeded within TTL + 1 s by whoever waits, with no operator and no reaper. A clean
+// release hands over within one commit and one notification.
+//
+// Thrift: a lock that is held or waited for needs no connection of the application's pool. A client has one connection
+// of its own for heartbeats and, from the first time that it waits, one to listen; SQLite needs neither.
+//
+// Ambiguity is resolved: every attempt carries an id. After an error or a cancelled context the library finds out, by
+// that id, whether it got the lock after all, and gives back what nobody claims. What a session has is compared with
+// what its client believes every TTL and after each lost connection.
+//
+// The caller's things stay the caller's: pools are never closed, and no statement is killed that is not dblock's own.
+//
+// # What is not
+//
+// A lease is a hint to code that ignores the token: a process that is stopped for longer than its TTL and then goes on
+// writing can only be refused by whoever checks the token. SQLite is for one machine. With asynchronous replication a
+// failover can lose the latest grants: then two clients may believe in the same lock until the older one compares its
+// belief, which it does as soon as its connection breaks; tokens still rise. A database clock that is set forward by
+// more than the TTL ends the sessions of all clients, a clock set back keeps dead ones alive for as long. A dblock that
+// is stopped in the middle of a transaction on MySQL, MariaDB or SQLite, by SIGSTOP say, keeps the name's row locked until
+// it goes on or its connection breaks: there a transaction takes several round trips; on PostgreSQL it is one.
+//
+// # Failures
+//
+// The database is away: waiters go on waiting and survive it, holders keep their locks until the TTL is over, and new
+// locks fail with ErrUnavailable, after one TTL, or at once where the client never reached it. The process dies: its
+// session expires, and whoever waits takes over. The listening connection is lost: waiters are polled for until it is
+// back. A release cannot be sent: the client goes on giving it back in the background, until the session ends.
+//
+// # Reentrancy
+//
+// A goroutine is no owner in Go, so the owner travels in the context: under Lock.Context, and in the function given to
+// Do, the same name locks again at once and is counted. An explicit Owner outlives the process: the restarted process
+// enters its own lock again immediately, with a new token, and its old incarnation is fenced.
+//
+// # Layers
+//
+// The API and its words are in this package, the statements in postgres, mysql and sqlite, and the contract between
+// them in driver. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
+// the dead in reaper. The root imports no engine, an engine imports no other and not the root.
 package dblock
