@@ -11,7 +11,7 @@ import (
 // Version is the version of the tables that this build of dblock works with.
 const Version = 1
 
-//go:embed */*.sql
+//go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
 var files embed.FS
 
 // FS returns the migrations of an engine, "postgres", "mysql" (MariaDB too) or "sqlite", as goose reads them: files

@@ -1,0 +1,308 @@
+// Package dbtest gives a test a real database. Only tests import it, and its own command serve.
+//
+// A server is looked for once per test binary, when a test first asks for its kind (postgres, mysql, mariadb):
+//
+//  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN, DBLOCK_TEST_MARIADB_DSN. Its user
+//     must be allowed to create databases. A DSN that does not answer is a failure.
+//  2. Docker, through dockertest: postgres:17, mysql:8.4, mariadb:11.4.
+//  3. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in DBLOCK_TEST_PG_BIN,
+//     /usr/lib/postgresql or PATH; MariaDB in DBLOCK_TEST_MARIADB_BIN, PATH or /usr/sbin; MySQL's mysqld likewise,
+//     or as the command DBLOCK_TEST_MYSQLD. A server never runs as root: root starts it as postgres, mysql or nobody.
+//
+// Servers started here are stopped, and their folders removed, when Run ends. Every database is made for one test
+// and dropped after it. SQLite is a file in the test's folder and always there.
+//
+// A kind without a server is left out, and Run says so. DBLOCK_TEST_REQUIRE=postgres,mariadb makes that a failure of
+// each test that asks for it; so does DBLOCK_TEST_ONLY=postgres,mysql, which leaves all other kinds out.
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// The kinds of server. MySQL and MariaDB share an engine and are two kinds.
+const (
+	KindPostgres = "postgres"
+	KindMySQL    = "mysql"
+	KindMariaDB  = "mariadb"
+	KindSQLite   = "sqlite"
+)
+
+// Kinds are all of them, in the order in which Each runs them.
+var Kinds = []string{KindSQLite, KindPostgres, KindMySQL, KindMariaDB}
+
+// dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a transaction open.
+const dropTimeout = 20 * time.Second
+
+// Database is a database of one test.
+type Database struct {
+	Kind   string // one of Kinds
+	Engine string // as package migrate names it
+	DSN    string
+}
+
+// Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
+func Each(t *testing.T, f func(t *testing.T, db Database)) {
+	t.Helper()
+	EachEmpty(t, func(t *testing.T, db Database) {
+		db.Migrate(t)
+		f(t, db)
+	})
+}
+
+// EachEmpty is Each without the tables.
+func EachEmpty(t *testing.T, f func(t *testing.T, db Database)) {
+	t.Helper()
+	for _, kind := range Kinds {
+		if server, err := find(kind); err == nil || required(kind) {
+			t.Run(kind, func(t *testing.T) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				f(t, server.Empty(t))
+			})
+		}
+	}
+}
+
+// Postgres returns a fresh database with dblock's tables on PostgreSQL. Without a server the test is skipped, and Run
+// says so; likewise for the other kinds.
+func Postgres(t testing.TB) Database { t.Helper(); return migrated(t, KindPostgres) }
+
+// MySQL is Postgres for MySQL.
+func MySQL(t testing.TB) Database { t.Helper(); return migrated(t, KindMySQL) }
+
+// MariaDB is Postgres for MariaDB.
+func MariaDB(t testing.TB) Database { t.Helper(); return migrated(t, KindMariaDB) }
+
+// SQLite returns a fresh SQLite file with dblock's tables.
+func SQLite(t testing.TB) Database { t.Helper(); return migrated(t, KindSQLite) }
+
+// Empty returns a fresh database of a kind, without tables.
+func Empty(t testing.TB, kind string) Database {
+	t.Helper()
+	server, err := find(kind)
+	switch {
+	case err == nil:
+		return server.Empty(t)
+	case required(kind):
+		t.Fatal(err)
+	default:
+		t.Skip(err)
+	}
+	return Database{}
+}
+
+func migrated(t testing.TB, kind string) Database {
+	t.Helper()
+	db := Empty(t, kind)
+	db.Migrate(t)
+	return db
+}
+
+// Database returns a fresh database with dblock's tables.
+func (s *Server) Database(t testing.TB) Database {
+	t.Helper()
+	db := s.Empty(t)
+	db.Migrate(t)
+	return db
+}
+
+// Empty returns a fresh database without tables. It is dropped when the test has ended, with whoever is in it still.
+func (s *Server) Empty(t testing.TB) Database {
+	t.Helper()
+	if s.Kind == KindSQLite {
+		file := filepath.Join(t.TempDir(), "dblock.db")
+		return Database{Kind: KindSQLite, Engine: migrate.SQLite, DSN: "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
+	}
+	name := "dblock_" + strings.ToLower(rand.Text()[:16])
+	if err := s.admin("CREATE DATABASE " + name); err != nil {
+		t.Fatalf("dbtest: create a database on %s (%s): %v", s.Kind, s.From, err)
+	}
+	drop := "DROP DATABASE " + name
+	if s.Kind == KindPostgres {
+		drop += " WITH (FORCE)"
+	}
+	t.Cleanup(func() {
+		if err := s.admin(drop); err != nil && s.control == nil {
+			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
+		}
+	})
+	dsn, err := withDatabase(s.Kind, s.DSN, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Database{Kind: s.Kind, Engine: engineOf(s.Kind), DSN: dsn}
+}
+
+// admin runs a statement on a connection of its own.
+func (s *Server) admin(statement string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
+	defer cancel()
+	db, err := open(s.Kind, s.DSN)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	_, err = db.ExecContext(ctx, statement)
+	return err
+}
+
+// Migrate brings dblock's tables into the database.
+func (d Database) Migrate(t testing.TB) {
+	t.Helper()
+	db, err := open(d.Kind, d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := migrate.Up(ctx, db, d.Engine); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// SQL opens a pool of database/sql, which is closed when the test has ended.
+func (d Database) SQL(t testing.TB) *sql.DB {
+	t.Helper()
+	db, err := open(d.Kind, d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// Pool opens a pgx pool, which is closed when the test has ended. A connection that the test has not given back by
+// then would keep Close waiting for ever, so that is left to the leak check.
+func (d Database) Pool(t testing.TB) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if n := pool.Stat().AcquiredConns(); n > 0 {
+			t.Errorf("dbtest: %d connections of the pool were not given back", n)
+			return
+		}
+		pool.Close()
+	})
+	return pool
+}
+
+// Through returns the database as seen through a proxy to its server.
+func (d Database) Through(t testing.TB, p *Proxy) Database {
+	t.Helper()
+	var err error
+	if d.Kind == KindPostgres {
+		var u *url.URL
+		if u, err = postgresURL(d.DSN); err == nil {
+			u.Host = p.Addr()
+			d.DSN = u.String()
+		}
+	} else {
+		var c *mysql.Config
+		if c, err = mysql.ParseDSN(d.DSN); err == nil {
+			c.Net, c.Addr = "tcp", p.Addr()
+			d.DSN = c.FormatDSN()
+		}
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// Addr is the host and port of the database's server.
+func (d Database) Addr(t testing.TB) string {
+	t.Helper()
+	addr, err := address(d.Kind, d.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return addr
+}
+
+func address(kind, dsn string) (string, error) {
+	if kind == KindPostgres {
+		c, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf("%s:%d", c.Host, c.Port), nil
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "", err
+	}
+	return c.Addr, nil
+}
+
+func engineOf(kind string) string {
+	if kind == KindMariaDB {
+		return migrate.MySQL
+	}
+	return kind
+}
+
+func open(kind, dsn string) (*sql.DB, error) {
+	switch kind {
+	case KindPostgres:
+		return sql.Open("pgx", dsn)
+	case KindSQLite:
+		return sql.Open("sqlite", dsn)
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	c.Logger = &mysql.NopLogger{} // it would tell of every connection that a test cuts
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+func withDatabase(kind, dsn, name string) (string, error) {
+	if kind == KindPostgres {
+		u, err := postgresURL(dsn)
+		if err != nil {
+			return "", err
+		}
+		u.Path = "/" + name
+		return u.String(), nil
+	}
+	c, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return "", err
+	}
+	c.DBName = name
+	return c.FormatDSN(), nil
+}
+
+func postgresURL(dsn string) (*url.URL, error) {
+	u, err := url.Parse(dsn)
+	if err != nil || u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return nil, fmt.Errorf("dbtest: a PostgreSQL DSN must be a URL, postgres://user@host:port/database")
+	}
+	return u, nil
+}

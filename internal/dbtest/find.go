@@ -1,0 +1,184 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// readyTimeout is how long a server may take from its start to its first answer; a container's first start makes
+// its data too. A server that somebody else runs has answerTimeout.
+const (
+	readyTimeout  = 2 * time.Minute
+	answerTimeout = 10 * time.Second
+)
+
+// errLeftOut: DBLOCK_TEST_ONLY does not name the kind.
+var errLeftOut = errors.New("left out by DBLOCK_TEST_ONLY")
+
+// Server is a database server.
+type Server struct {
+	Kind string
+	DSN  string // its user may create databases
+	From string // where it was found, for people
+	control
+	tb testing.TB // set where the server is one test's own
+}
+
+// servers are those that were looked for so far, found or not.
+var servers = struct {
+	sync.Mutex
+	m map[string]result
+}{m: make(map[string]result)}
+
+type result struct {
+	server *Server
+	err    error
+}
+
+// Find returns the server of a kind that all tests of this process share, and starts it where it must.
+func Find(kind string) (*Server, error) { return find(kind) }
+
+// StopAll stops and removes every shared server that was started here.
+func StopAll() {
+	servers.Lock()
+	defer servers.Unlock()
+	for _, r := range servers.m {
+		if r.server != nil && r.server.control != nil {
+			if err := r.server.remove(); err != nil {
+				fmt.Fprintf(os.Stderr, "dbtest: stop %s: %v\n", r.server.Kind, err)
+			}
+		}
+	}
+	clear(servers.m)
+}
+
+func find(kind string) (*Server, error) {
+	servers.Lock()
+	defer servers.Unlock()
+	r, ok := servers.m[kind]
+	if !ok {
+		r.server, r.err = search(kind)
+		servers.m[kind] = r
+	}
+	return r.server, r.err
+}
+
+func search(kind string) (*Server, error) {
+	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 && !slices.Contains(only, kind) {
+		return nil, errLeftOut
+	}
+	if kind == KindSQLite {
+		return &Server{Kind: kind, From: "a file"}, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+	defer cancel()
+	if dsn := os.Getenv(dsnVariable(kind)); dsn != "" {
+		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		defer cancel()
+		if err := ready(ctx, kind, dsn, nil); err != nil {
+			return nil, fmt.Errorf("the server of %s does not answer: %w", dsnVariable(kind), err)
+		}
+		return &Server{Kind: kind, DSN: dsn, From: dsnVariable(kind)}, nil
+	}
+	server, dockerErr := startContainer(ctx, kind, false)
+	if dockerErr == nil {
+		return server, nil
+	}
+	server, localErr := startLocal(ctx, kind)
+	if localErr == nil {
+		return server, nil
+	}
+	return nil, fmt.Errorf("no %s: no %s; Docker: %w; local: %w", kind, dsnVariable(kind), dockerErr, localErr)
+}
+
+func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }
+
+// required tells whether a test that asks for a missing kind must fail: one that was asked for by name.
+func required(kind string) bool {
+	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 {
+		return slices.Contains(only, kind)
+	}
+	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind) || os.Getenv(dsnVariable(kind)) != ""
+}
+
+func list(variable string) []string {
+	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// ready waits until the server answers, until ctx ends, or until the server has ended; ended is nil where that is not
+// ours to know.
+func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
+	db, err := open(kind, dsn)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	again := time.NewTicker(25 * time.Millisecond)
+	defer again.Stop()
+	for {
+		ping, cancel := context.WithTimeout(ctx, 5*time.Second)
+		err := db.PingContext(ping)
+		cancel()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ended:
+			return errors.New("the server ended while it started")
+		case <-ctx.Done():
+			return fmt.Errorf("no answer: %w", err)
+		}
+	}
+}
+
+// Run runs the tests of a package: func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }. Afterwards it stops the
+// servers that they started, says which kinds were left out, and fails where goroutines have leaked.
+func Run(m *testing.M, ignore ...goleak.Option) int {
+	code := m.Run()
+	report()
+	StopAll()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(ignore...); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+func report() {
+	servers.Lock()
+	defer servers.Unlock()
+	for _, kind := range Kinds {
+		if err := servers.m[kind].err; err != nil && !errors.Is(err, errLeftOut) {
+			tell(fmt.Sprintf("dblock: left out %s; scripts/test runs everything. %v\n", kind, err))
+		}
+	}
+}
+
+// tell writes to the standard error of go test: of a test binary that passes, go test shows nothing at all, and
+// silence would look like success on every engine.
+func tell(text string) {
+	if runtime.GOOS == "linux" {
+		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", os.Getppid()), os.O_WRONLY|os.O_APPEND, 0)
+		if err == nil {
+			defer f.Close()
+			if _, err := f.WriteString(text); err == nil {
+				return
+			}
+		}
+	}
+	fmt.Fprint(os.Stderr, text)
+}
