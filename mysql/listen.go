@@ -1,0 +1,271 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+const (
+	// nap is how long one statement of a listener sleeps. Longer would be fewer statements, but read timeouts of the
+	// application's DSN apply to it too.
+	nap = 4 * time.Second
+	// proofTimeout is how long a listener waits for its own first KILL.
+	proofTimeout = 2 * time.Second
+	// killInterval is the pause between two KILLs of the own listener: one that falls between two statements is lost.
+	killInterval = 20 * time.Millisecond
+	// replyTimeout is what a listener's statement may take beside its sleep before the connection counts as broken.
+	replyTimeout = 5 * time.Second
+	// maxKnown is how many grants a listener keeps in mind before it marks them as known in the tables.
+	maxKnown = 64
+)
+
+var plainID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
+
+// wakeUp ends the sleep of a session's listener. It is a hint, and errors are none of the caller's: a listener that was
+// not reached finds the grant itself before it sleeps again. It outlives ctx, as the grant that it tells of does.
+//
+// The connection is looked up and interrupted in one statement, so that no id grows stale on the way here. In the
+// server a moment lies between the two, which is safe: ids are not used twice while it is up, and a listener's
+// connection never goes back to its pool, so that what an id has named as a listener it never names as anything else.
+func wakeUp(ctx context.Context, conn *sql.Conn, session string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	_ = interrupt(ctx, conn, session)
+}
+
+// interrupt sends no parameters: MySQL allows none in a KILL. Ids come from tables that others write.
+func interrupt(ctx context.Context, on interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+}, session string) error {
+	if !plainID.MatchString(session) {
+		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("session id %q", session))
+	}
+	_, err := on.ExecContext(ctx, "KILL QUERY IS_USED_LOCK('dblock:"+session+"')")
+	return err
+}
+
+// Listen sleeps on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
+// session interrupts it.
+func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
+	conn, err := e.reserve(ctx)
+	if err != nil {
+		return interpret(err)
+	}
+	defer discard(conn)
+	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn)}
+	l.q = mysqldb.New(l.prepared)
+	if err := l.open(ctx); err != nil {
+		return interpret(err)
+	}
+	if _, err := l.news(ctx); err != nil { // what was granted before now is not waited for
+		return interpret(err)
+	}
+	ready()
+	for {
+		if err := l.acknowledge(ctx); err != nil {
+			return interpret(err)
+		}
+		cut, err := l.await(ctx)
+		if err != nil {
+			return interpret(err)
+		}
+		attempts, err := l.news(ctx)
+		if err != nil {
+			return interpret(err)
+		}
+		for _, attempt := range attempts {
+			wake(attempt)
+		}
+		if cut && len(attempts) == 0 {
+			wake("")
+		}
+	}
+}
+
+// listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was meant for the
+// sleep, and is run again.
+type listener struct {
+	engine   *engine
+	conn     *sql.Conn
+	session  string
+	prepared *prepared
+	q        *mysqldb.Queries
+	known    map[string]string // attempts that wake was called with, and their names
+}
+
+// open takes the named lock and proves that a KILL from the pool gets through: it does not where the user lacks the
+// privilege, or where a proxy spreads the pool over several servers.
+func (l *listener) open(ctx context.Context) error {
+	if cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on"); err != nil || cluster == "ON" {
+		return errors.Join(err, driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks")))
+	}
+	locked, err := l.lock(ctx, 0)
+	if err == nil && !locked {
+		// A connection of this session that broke unnoticed still sleeps on the server.
+		_ = interrupt(ctx, l.engine.db, l.session)
+		locked, err = l.lock(ctx, 1)
+	}
+	if err != nil {
+		return err
+	}
+	if !locked {
+		return driver.Fail(driver.ErrUnavailable, errors.New("an earlier listener of this session still holds its named lock"))
+	}
+	ended, refused := make(chan struct{}), make(chan error, 1)
+	go func() { refused <- l.interruptUntil(ended, proofTimeout) }()
+	cut, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (interrupted int64, err error) {
+		err = l.conn.QueryRowContext(ctx, "SELECT SLEEP(?)", proofTimeout.Seconds()).Scan(&interrupted)
+		return interrupted, err
+	})
+	close(ended)
+	if cause := <-refused; err == nil && !cut {
+		err = driver.Fail(driver.ErrUnsupported, errors.Join(errors.New("KILL QUERY does not reach the listener"), cause))
+	}
+	return err
+}
+
+func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
+	var locked sql.NullBool
+	err := l.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", "dblock:"+l.session, seconds).Scan(&locked)
+	return locked.Bool, err
+}
+
+// await sleeps until there is a grant that wake was not called with. It reports true where the sleep was cut short.
+func (l *listener) await(ctx context.Context) (cut bool, err error) {
+	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
+	return l.sleep(ctx, nap, func(ctx context.Context) (int64, error) {
+		return l.q.AwaitHanded(ctx, mysqldb.AwaitHandedParams{Session: l.session, Known: known, Seconds: int32(nap.Seconds())})
+	})
+}
+
+// sleep runs a statement that sleeps. The driver answers the end of a context by closing the connection, on whose other
+// end the server would sleep on and keep the named lock: so the statement is interrupted instead.
+func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (interrupted int64, err error)) (cut bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), length+replyTimeout)
+	defer cancel()
+	ended, killed := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(killed)
+		_ = l.interruptUntil(ended, closeTimeout)
+		cancel()
+	})
+	interrupted, err := statement(own)
+	close(ended)
+	if !stop() {
+		<-killed
+		return false, ctx.Err()
+	}
+	if wasKilled(err) {
+		return true, nil
+	}
+	return interrupted != 0, unanswered(ctx, err)
+}
+
+// interruptUntil interrupts the listener's statement again and again, until it has ended or the server refuses.
+func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	for {
+		if err := interrupt(ctx, l.engine.db, l.session); err != nil && number(err) != noSuchThread {
+			return err
+		}
+		select {
+		case <-ended:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(killInterval):
+		}
+	}
+}
+
+// news are the attempts granted by others that wake was not called with.
+func (l *listener) news(ctx context.Context) ([]string, error) {
+	rows, err := l.handed(ctx)
+	for wasKilled(err) {
+		rows, err = l.handed(ctx)
+	}
+	if err != nil {
+		return nil, unanswered(ctx, err)
+	}
+	known := make(map[string]string, len(rows))
+	var attempts []string
+	for _, row := range rows {
+		known[row.Attempt] = row.Name
+		if _, there := l.known[row.Attempt]; !there {
+			attempts = append(attempts, row.Attempt)
+		}
+	}
+	l.known = known
+	return attempts, nil
+}
+
+func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	return l.q.Handed(ctx, l.session)
+}
+
+// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks that were handed over
+// and are held for long.
+func (l *listener) acknowledge(ctx context.Context) error {
+	if len(l.known) <= maxKnown {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	var done []string
+	err := transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) error {
+		for part := range chunks(slices.Collect(maps.Values(l.known))) {
+			rows, err := q.LockHanded(within, mysqldb.LockHandedParams{Names: part, Session: l.session})
+			if err != nil {
+				return err
+			}
+			var names []string
+			for _, row := range rows {
+				if l.known[row.Attempt] == row.Name { // not a later grant of the same name
+					names, done = append(names, row.Name), append(done, row.Attempt)
+				}
+			}
+			for part := range chunks(names) {
+				if err := q.AcknowledgeHanded(within, part); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if wasKilled(err) || errors.Is(interpret(err), driver.ErrRetry) {
+		return nil // nothing was done; next time
+	}
+	if err != nil {
+		return unanswered(ctx, err)
+	}
+	for _, attempt := range done {
+		delete(l.known, attempt)
+	}
+	return nil
+}
+
+func wasKilled(err error) bool { return number(err) == killed }
+
+// unanswered tells the end of the listener's own patience from the end of ctx.
+func unanswered(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return driver.Fail(driver.ErrUnavailable, errors.New("the listener's statement was not answered"))
+	}
+	return err
+}

@@ -1,0 +1,93 @@
+// Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
+//
+// To take a free lock is one upsert that decides by the lock's row alone; to release it when nobody waits is one
+// UPDATE. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
+// name's row and decides in later statements. It is several round trips: a process stopped in the middle of one keeps
+// that name's row locked until it goes on or the server drops its connection.
+//
+// Whoever grants a lock to another session ends the sleep of that session's listener, with KILL QUERY on the connection
+// that holds the session's named lock. Processes that wait for each other's locks must therefore share a database
+// user, or have the privilege to kill (CONNECTION_ADMIN); otherwise a waiter notices its grant only when its listener
+// next looks, within seconds.
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The pool stays the
+// application's: dblock never closes it. It reserves one of its connections for heartbeats, and one to listen for
+// wake-ups while somebody waits, so that the pool must allow at least three. Run migrate.Up or the files of package
+// migrations first.
+func New(db *sql.DB) driver.Engine[*sql.Tx] {
+	return driver.Engine[*sql.Tx]{Backend: &engine{db: db, prepared: preparedOn(db)}}
+}
+
+type engine struct {
+	db       *sql.DB
+	prepared *prepared
+	reads    atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
+}
+
+const (
+	unknown int32 = iota
+	committed
+	dirty
+)
+
+func (e *engine) Validate() error {
+	if e.db == nil {
+		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
+	}
+	if n := e.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, wake-ups another, and work a third: SetMaxOpenConns(3) or more", n))
+	}
+	return nil
+}
+
+// queries run one by one on any connection, each its own transaction at the application's isolation level.
+func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
+
+// transact runs work as one transaction at READ COMMITTED and commits it. Where work then names a session in wake, its
+// listener is woken, on the same connection: the pool may have no other.
+func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake string, err error)) error {
+	if err := e.prepared.catchUp(ctx); err != nil {
+		return interpret(err)
+	}
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return interpret(err)
+	}
+	defer conn.Close()
+	var wake string
+	err = transactOn(ctx, conn, e.prepared, func(q *mysqldb.Queries) (err error) {
+		wake, err = work(q)
+		return err
+	})
+	if err == nil && wake != "" {
+		wakeUp(ctx, conn, wake)
+	}
+	return interpret(err)
+}
+
+// transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it back.
+func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *mysqldb.Queries) error) error {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	if err := work(mysqldb.New(preparedTx{p, tx})); err != nil {
+		if undone := tx.Rollback(); !errors.Is(undone, sql.ErrTxDone) {
+			err = errors.Join(err, undone)
+		}
+		return err
+	}
+	return tx.Commit()
+}

@@ -1,0 +1,167 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"maps"
+	"runtime"
+	"slices"
+	"sync"
+)
+
+// prepared runs statements that it prepares once. Without that, a statement with parameters is two round trips on a
+// pool that does not interpolate them, and nothing tells whether it does. The texts are the generated ones, some forty.
+type prepared struct {
+	on interface {
+		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
+		QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+	}
+	*statements
+}
+
+// statements is apart from prepared so that it outlives it: nobody closes an engine, and what it has prepared on the
+// application's pool goes when the last reference to it does.
+type statements struct {
+	mu     sync.Mutex // of all below
+	byText map[string]*sql.Stmt
+	wanted map[string]bool // seen inside transactions, not yet prepared
+}
+
+func newStatements() *statements {
+	return &statements{byText: map[string]*sql.Stmt{}, wanted: map[string]bool{}}
+}
+
+func preparedOn(db *sql.DB) *prepared {
+	p := &prepared{on: db, statements: newStatements()}
+	runtime.AddCleanup(p, func(s *statements) { go s.close() }, p.statements)
+	return p
+}
+
+// preparedOnConn needs no cleanup: the statements go with the connection.
+func preparedOnConn(conn *sql.Conn) *prepared {
+	return &prepared{on: conn, statements: newStatements()}
+}
+
+func (s *statements) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, stmt := range s.byText {
+		_ = stmt.Close()
+	}
+}
+
+func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
+	p.mu.Lock()
+	stmt := p.byText[text]
+	p.mu.Unlock()
+	if stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := p.on.PrepareContext(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if first := p.byText[text]; first != nil {
+		_ = stmt.Close()
+		return first, nil
+	}
+	p.byText[text] = stmt
+	delete(p.wanted, text)
+	return stmt, nil
+}
+
+// inTx returns the statement for use in a transaction, or nil where it is not prepared yet; then it is wanted.
+func (p *prepared) inTx(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt {
+	p.mu.Lock()
+	stmt := p.byText[text]
+	if stmt == nil {
+		p.wanted[text] = true
+	}
+	p.mu.Unlock()
+	if stmt == nil {
+		return nil
+	}
+	return tx.StmtContext(ctx, stmt)
+}
+
+// catchUp prepares what transactions have wanted. MUST be called without holding a connection of the pool: preparing
+// takes one, and where every connection waits for another nobody goes on.
+func (p *prepared) catchUp(ctx context.Context) error {
+	p.mu.Lock()
+	texts := slices.Collect(maps.Keys(p.wanted))
+	p.mu.Unlock()
+	for _, text := range texts {
+		if _, err := p.prepare(ctx, text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PrepareContext is there for the generated interface only.
+func (p *prepared) PrepareContext(ctx context.Context, text string) (*sql.Stmt, error) {
+	return p.on.PrepareContext(ctx, text)
+}
+
+func (p *prepared) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	defer runtime.KeepAlive(p)
+	s, err := p.prepare(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args...)
+}
+
+func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	defer runtime.KeepAlive(p)
+	s, err := p.prepare(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args...)
+}
+
+func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	defer runtime.KeepAlive(p)
+	s, err := p.prepare(ctx, text)
+	if err != nil {
+		return p.on.QueryRowContext(ctx, text, args...) // a Row cannot be made of an error: it fails again by itself
+	}
+	return s.QueryRowContext(ctx, args...)
+}
+
+// preparedTx runs prepared statements in a transaction. It prepares nothing through the pool.
+type preparedTx struct {
+	p  *prepared
+	tx *sql.Tx
+}
+
+func (t preparedTx) PrepareContext(ctx context.Context, text string) (*sql.Stmt, error) {
+	return t.tx.PrepareContext(ctx, text)
+}
+
+func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	defer runtime.KeepAlive(t.p)
+	if s := t.p.inTx(ctx, t.tx, text); s != nil {
+		return s.ExecContext(ctx, args...)
+	}
+	return t.tx.ExecContext(ctx, text, args...)
+}
+
+func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+	defer runtime.KeepAlive(t.p)
+	if s := t.p.inTx(ctx, t.tx, text); s != nil {
+		return s.QueryContext(ctx, args...)
+	}
+	return t.tx.QueryContext(ctx, text, args...)
+}
+
+func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	defer runtime.KeepAlive(t.p)
+	if s := t.p.inTx(ctx, t.tx, text); s != nil {
+		return s.QueryRowContext(ctx, args...)
+	}
+	return t.tx.QueryRowContext(ctx, text, args...)
+}

@@ -1,0 +1,175 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+func (e *engine) Version(ctx context.Context) (int, error) {
+	version, err := e.queries().SchemaVersion(ctx)
+	there, err := found(err)
+	if err = interpret(err); errors.Is(err, driver.ErrSchema) || err == nil && !there {
+		return 0, nil
+	}
+	return int(version), err
+}
+
+func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	return e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+		if err := q.OpenSession(ctx, mysqldb.OpenSessionParams{
+			ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App,
+		}); err != nil {
+			return "", err
+		}
+		return "", q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
+	})
+}
+
+func (e *engine) EndSession(ctx context.Context, session string) error {
+	return e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+		_, there, err := lockSession(ctx, q, session)
+		if err != nil || !there {
+			return "", err
+		}
+		if err := bury(ctx, q, session); err != nil {
+			return "", err
+		}
+		if referred, err := q.Referred(ctx, mysqldb.ReferredParams{ID: session}); err != nil || referred.Bool {
+			return "", err
+		}
+		_, err = q.ForgetSession(ctx, session)
+		return "", err
+	})
+}
+
+// bury ends a session whose row is locked.
+func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
+	if err := q.KillSession(ctx, session); err != nil {
+		return err
+	}
+	return q.DropHeartbeat(ctx, session)
+}
+
+func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) (_ string, err error) {
+		var there bool
+		if dead, there, err = lockSession(ctx, q, session); err != nil {
+			return "", err
+		}
+		if !there {
+			// Not before LockSession, which does not wait: an upsert waits behind a guarded transaction.
+			if err := q.BurySession(ctx, session); err != nil {
+				return "", err
+			}
+			if dead, _, err = lockSession(ctx, q, session); err != nil {
+				return "", err
+			}
+		}
+		if !dead {
+			expiresAt, err := q.LockHeartbeat(ctx, session)
+			beats, err := found(err)
+			if err != nil {
+				return "", err
+			}
+			now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
+			if err != nil || beats && expiresAt > now {
+				return "", err
+			}
+			dead = true
+		}
+		return "", bury(ctx, q, session)
+	})
+	return dead && err == nil, err
+}
+
+func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
+	expired, err := e.queries().Expired(ctx, int32(limit))
+	if err != nil {
+		return nil, interpret(err)
+	}
+	holders, err := e.queries().DeadHolders(ctx, int32(limit))
+	if err != nil {
+		return nil, interpret(err)
+	}
+	seen := make(map[string]bool, len(expired))
+	for _, id := range expired {
+		seen[id] = true
+	}
+	for _, id := range holders {
+		if !seen[id] {
+			expired = append(expired, id)
+		}
+	}
+	return expired[:min(limit, len(expired))], nil
+}
+
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+	return claims(ctx, e.queries(), session, limit)
+}
+
+func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Claim, error) {
+	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(min(limit, math.MaxInt32))})
+	list := make([]driver.Claim, len(rows))
+	for i, row := range rows {
+		list[i] = driver.Claim(row)
+	}
+	return list, interpret(err)
+}
+
+func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
+	rows, err := e.queries().Overdue(ctx, int32(limit))
+	states := make([]driver.State, len(rows))
+	for i, row := range rows {
+		states[i] = driver.State{Name: row.Name, Holder: driver.Holder{
+			Session: row.SessionID, Grant: driver.Grant{Token: row.Token, Lease: -1},
+		}}
+	}
+	return states, interpret(err)
+}
+
+func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
+	names, err := e.queries().Page(ctx, mysqldb.PageParams{After: after, Limit: int32(limit)})
+	if err != nil || len(names) == 0 {
+		return 0, "", interpret(err)
+	}
+	last := names[len(names)-1]
+	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+		names, err := q.LockIdle(ctx, mysqldb.LockIdleParams{After: after, Last: last, Idle: idle.Microseconds()})
+		for part := range chunks(names) {
+			n, err := q.DropLocks(ctx, part)
+			if err != nil {
+				return "", err
+			}
+			deleted += int(n)
+		}
+		return "", err
+	})
+	if err != nil {
+		return 0, "", err
+	}
+	if len(names) < limit {
+		last = ""
+	}
+	return deleted, last, nil
+}
+
+func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	ids, err := e.queries().Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
+	if err != nil {
+		return 0, interpret(err)
+	}
+	forgotten := 0
+	for _, id := range ids {
+		n, err := e.queries().ForgetSession(ctx, id) // its dead row is never locked for longer than a reclaim
+		if err != nil {
+			return forgotten, interpret(err)
+		}
+		forgotten += int(n)
+	}
+	return forgotten, nil
+}

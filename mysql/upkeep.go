@@ -1,0 +1,91 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// closeTimeout bounds what is done for tidiness after a context has ended.
+const closeTimeout = time.Second
+
+// reserve takes a connection out of the application's pool, for good: it is set up our way, so discard must end it.
+func (e *engine) reserve(ctx context.Context) (*sql.Conn, error) {
+	conn, err := e.db.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := e.setUp(ctx, conn); err != nil {
+		discard(conn)
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
+	var autocommit bool
+	if err := conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&autocommit); err != nil {
+		return err
+	}
+	if !autocommit {
+		return driver.Fail(driver.ErrConfig, errors.New("the pool's connections have autocommit off, so that no statement of dblock would commit: leave it on in the DSN"))
+	}
+	if err := e.learn(ctx, conn); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		return err
+	}
+	// The application's limit on the time of statements is for its own: MySQL's, and MariaDB's.
+	limit, err := variable(ctx, conn, "max_execution_time", "max_statement_time")
+	if err != nil || limit == "" {
+		return err
+	}
+	for _, name := range []string{"max_execution_time", "max_statement_time"} {
+		if _, err := conn.ExecContext(ctx, "SET SESSION "+name+" = 0"); err != nil && number(err) != unknownVariable {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard closes a reserved connection, so that the pool does not lend it out. It does not wait for the network: all
+// that it sends is a goodbye.
+func discard(conn *sql.Conn) {
+	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+	_ = conn.Close()
+}
+
+// upkeep is a reserved connection in the service of one session.
+type upkeep struct {
+	conn *sql.Conn
+	q    *mysqldb.Queries
+}
+
+func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	conn, err := e.reserve(ctx)
+	if err != nil {
+		return nil, interpret(err)
+	}
+	return upkeep{conn, mysqldb.New(preparedOnConn(conn))}, nil
+}
+
+func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	expiresAt, err := u.q.Heartbeat(ctx, mysqldb.HeartbeatParams{Session: session, Ttl: ttl.Microseconds()})
+	return expiresAt != 0, interpret(err)
+}
+
+func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+	return claims(ctx, u.q, session, math.MaxInt32)
+}
+
+func (u upkeep) Close() error {
+	discard(u.conn)
+	return nil
+}

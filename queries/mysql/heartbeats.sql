@@ -1,0 +1,20 @@
+-- The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
+-- where it did not change. 0: the session is dead.
+-- name: Heartbeat :execlastid
+UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS SIGNED))
+ WHERE session_id = sqlc.arg(session);
+
+-- name: OpenHeartbeat :exec
+INSERT INTO dblock_heartbeats (session_id, expires_at)
+SELECT sqlc.arg(session), c.now_us + CAST(sqlc.arg(ttl) AS SIGNED) FROM dblock_clock c;
+
+-- By id alone: with the time in the WHERE it could pass over a heartbeat in flight. The time is read afterwards.
+-- name: LockHeartbeat :one
+SELECT expires_at FROM dblock_heartbeats WHERE session_id = sqlc.arg(session) FOR UPDATE;
+
+-- After KillSession: a clock that steps back must not revive the dead.
+-- name: DropHeartbeat :exec
+DELETE FROM dblock_heartbeats WHERE session_id = sqlc.arg(session);
+
+-- name: Clock :one
+SELECT CAST(now_us AS SIGNED) AS now_us FROM dblock_clock;

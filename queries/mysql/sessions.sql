@@ -1,0 +1,57 @@
+-- name: OpenSession :exec
+INSERT INTO dblock_sessions (id, host, pid, app, started_at)
+SELECT sqlc.arg(id), sqlc.arg(host), sqlc.arg(pid), sqlc.arg(app), c.now_us FROM dblock_clock c;
+
+-- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot. Not
+-- INSERT IGNORE, which also ignores what it should not.
+-- name: BurySession :exec
+INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
+SELECT sqlc.arg(id), '', 0, '', c.now_us, 1 FROM dblock_clock c
+ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
+
+-- A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+-- name: LockSession :one
+SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id) FOR UPDATE NOWAIT;
+
+-- After LockSession.
+-- name: KillSession :exec
+UPDATE dblock_sessions SET dead = 1 WHERE id = sqlc.arg(id);
+
+-- Whether a lock or a place in a queue still refers to the session.
+-- name: Referred :one
+SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = sqlc.arg(id))
+    OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = sqlc.arg(id)) AS referred;
+
+-- A late statement may still put a lock under a session that is gone: BurySession is for that. No subquery on other
+-- tables: a DELETE would lock what it reads there, against the order of locks.
+-- name: ForgetSession :execrows
+DELETE FROM dblock_sessions WHERE id = sqlc.arg(id) AND dead = 1;
+
+-- Of these, those that nobody is touching.
+-- name: Forgettable :many
+SELECT s.id FROM dblock_sessions s
+ WHERE s.dead = 1 AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+   AND NOT EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id)
+ LIMIT ?;
+
+-- name: Expired :many
+SELECT h.session_id FROM dblock_heartbeats h
+ WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT ?;
+
+-- name: DeadHolders :many
+SELECT s.id FROM dblock_sessions s
+ WHERE s.dead = 1 AND (EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
+ ORDER BY s.started_at LIMIT ?;
+
+-- All that a session holds, and its places in queues (token 0), some at a time. One statement: between two, a grant
+-- would be missed by both.
+-- name: Claims :many
+SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
+UNION ALL
+SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+LIMIT ?;
+
+-- name: SchemaVersion :one
+SELECT version FROM dblock_schema;
