@@ -60,7 +60,10 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 		case ctx.Err() != nil:
 			return nil, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
 		case errors.Is(err, ErrSchema):
-			return nil, errors.Join(err, c.CheckSchema(ctx)) // which version is missing
+			if which := c.checkSchema(ctx); which != nil {
+				return nil, which
+			}
+			return nil, err
 		case errors.Is(err, driver.ErrBusy) && !wait:
 			return nil, notAcquired(driver.State{}, err)
 		case errors.Is(err, ErrUnavailable):

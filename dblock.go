@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/dblock-go/dblock/driver"
@@ -23,11 +25,12 @@ type Client[TX any] struct {
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
-	tidying    context.Context // ends when Close has had the time that it was given
+	tidying    context.Context // ends when Close has done its work, or was given no more time for it
 	abort      context.CancelFunc
 	calls      sync.WaitGroup // calls under way, and what they left to be undone; added to with mu locked and not closed
 	lives      sync.WaitGroup // sessions and the reaper
-	closing    chan struct{}  // closed when Close has done its work
+	down       chan struct{}  // closed when nothing runs any more
+	failure    error          // why not all could be given back; to be read once down is closed
 	opening    chan struct{}  // a token: one goroutine at a time opens a session
 
 	mu        sync.Mutex // protects what follows
@@ -56,7 +59,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	}
 	c := &Client[TX]{
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
-		closing: make(chan struct{}), opening: make(chan struct{}, 1),
+		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, holds: map[string]*hold{}, contended: map[string]bool{},
 	}
 	c.background, c.stop = context.WithCancelCause(context.Background())
@@ -102,59 +105,67 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
 	}
+	if err := c.checkSchema(ctx); err != nil {
+		return fmt.Errorf("dblock: check schema: %w", err)
+	}
+	return nil
+}
+
+func (c *Client[TX]) checkSchema(ctx context.Context) error {
 	version, err := c.engine.Version(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("dblock: check schema: %w", err)
+		return err
 	case version < driver.SchemaVersion:
-		return fmt.Errorf("dblock: %w: run migrate.Up: dblock_locks is at version %d, this build needs %d", ErrSchema, version, driver.SchemaVersion)
+		return fmt.Errorf("%w: run migrate.Up: dblock_locks is at version %d, this build needs %d", ErrSchema, version, driver.SchemaVersion)
 	case version > driver.SchemaVersion:
-		return fmt.Errorf("dblock: %w: dblock_locks is at version %d, this build knows only %d: use a newer dblock", ErrSchema, version, driver.SchemaVersion)
+		return fmt.Errorf("%w: dblock_locks is at version %d, this build knows only %d: use a newer dblock", ErrSchema, version, driver.SchemaVersion)
 	}
 	return nil
 }
 
 // Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed, calls off whoever
-// waits (ErrClosed), and ends the session. When it returns, nothing of the client runs any more. If ctx ends before
-// the database has answered, the error says so, and what is left expires with the session. Close is idempotent.
+// waits (ErrClosed), and ends the session. When it returns nil, nothing of the client runs any more. If ctx ends
+// before the database has answered, Close says so, stops trying, and what is left expires with the session. Close is
+// idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: close: %w: the context is nil", ErrInvalidOption)
 	}
 	c.mu.Lock()
-	first := !c.closed
-	c.closed = true
-	holds := make([]*hold, 0, len(c.holds))
-	for _, h := range c.holds {
-		holds = append(holds, h)
+	if !c.closed {
+		c.closed = true
+		go c.shutDown()
 	}
 	c.mu.Unlock()
-	if !first {
-		select {
-		case <-c.closing:
-			return nil
-		case <-ctx.Done():
-			return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
-		}
+	select {
+	case <-c.down:
+	case <-ctx.Done():
+		c.abort()
+		return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
 	}
-	defer close(c.closing)
-
-	defer c.abort()
-	defer context.AfterFunc(ctx, c.abort)() // from then on, what is still to be undone is left to the end of the session
-	c.stop(ErrClosed)
-	var err error
-	for _, h := range holds {
-		err = errors.Join(err, c.giveUp(h))
-	}
-	c.calls.Wait()
-	if life := c.life; life != nil { // nobody opens one any more
-		err = errors.Join(err, c.endLife(life))
-	}
-	c.lives.Wait()
-	if err != nil {
-		return fmt.Errorf("dblock: close: %w", err)
+	if c.failure != nil {
+		return fmt.Errorf("dblock: close: %w", c.failure)
 	}
 	return nil
+}
+
+// shutDown is what Close waits for. No call begins any more.
+func (c *Client[TX]) shutDown() {
+	defer close(c.down)
+	defer c.abort()
+	c.stop(ErrClosed)
+	c.mu.Lock()
+	holds := slices.Collect(maps.Values(c.holds))
+	c.mu.Unlock()
+	for _, h := range holds {
+		c.failure = errors.Join(c.failure, c.giveUp(h))
+	}
+	c.calls.Wait()
+	if c.life != nil {
+		c.failure = errors.Join(c.failure, c.endLife(c.life))
+	}
+	c.lives.Wait()
 }
 
 // statement runs one call of the engine within its bound. A call that its bound cut short is a database that does not

@@ -45,7 +45,7 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	if l := c.present(); l != nil {
 		return l, nil
 	}
-	if err := c.CheckSchema(ctx); err != nil {
+	if err := c.checkSchema(ctx); err != nil {
 		return nil, err
 	}
 	s, err := session.Open(ctx, c.engine, session.Config{

@@ -93,30 +93,32 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owner, g driver.Grant, asked time.Duration) (*hold, bool) {
 	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, count: 1}
 	h.ctx, h.cancel = context.WithCancelCause(o.in(context.WithoutCancel(ctx), c))
-	unwatchSession := context.AfterFunc(l.Context(), func() { c.lose(h, context.Cause(l.Context())) })
-	unwatchLease := func() bool { return true }
-	if g.Lease != 0 {
-		now := c.config.clock()
-		end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
-		if end <= now {
-			unwatchSession()
-			return nil, false
-		}
-		unwatchLease = c.config.clock.Alarm(end, func() { c.lose(h, errLeaseOver) })
-	}
-	h.unwatch = func() { unwatchSession(); unwatchLease() }
+	now := c.config.clock()
+	end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
+
 	c.mu.Lock()
-	defer c.mu.Unlock()
+	if c.closed || !l.Alive() || (g.Lease != 0 && end <= now) {
+		c.mu.Unlock()
+		return nil, false
+	}
+	// With mu locked, so that neither can end the hold before it is on the books.
+	unwatchSession := context.AfterFunc(l.Context(), func() { c.lose(h, context.Cause(l.Context())) })
+	h.unwatch = func() { unwatchSession() }
+	if g.Lease != 0 {
+		unwatchLease := c.config.clock.Alarm(end, func() { c.lose(h, errLeaseOver) })
+		h.unwatch = func() { unwatchSession(); unwatchLease() }
+	}
 	if g.Contended {
 		c.note(r.Name)
 	} else {
 		delete(c.contended, r.Name)
 	}
-	if !l.Alive() || c.closed {
-		h.unwatch()
-		return nil, false
-	}
+	before := c.holds[r.Name]
 	c.holds[r.Name] = h
+	c.mu.Unlock()
+	if before != nil { // the database took it from that one, and the client has not heard of it yet
+		c.end(before, fmt.Errorf("dblock: %q: %w", r.Name, lost(errors.New("the database granted the name again"))))
+	}
 	return h, true
 }
 
@@ -139,20 +141,24 @@ func (c *Client[TX]) drop(h *hold, cause error) bool {
 	}
 	c.mu.Unlock()
 	if held {
-		h.unwatch()
-		h.cancel(cause)
+		c.end(h, cause)
 	}
 	return held
 }
 
+// end ends the context of a hold that is off the books.
+func (c *Client[TX]) end(h *hold, cause error) {
+	h.unwatch()
+	h.cancel(cause)
+	if errors.Is(cause, ErrLost) {
+		c.unclaim(h.attempt)
+		c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", cause)
+	}
+}
+
 // lose ends a hold that was not unlocked.
 func (c *Client[TX]) lose(h *hold, reason error) {
-	if c.drop(h, &LockError{"hold", h.name, lost(reason)}) {
-		c.unclaim(h.attempt)
-		if !errors.Is(reason, ErrClosed) {
-			c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", reason)
-		}
-	}
+	c.drop(h, fmt.Errorf("dblock: %q: %w", h.name, lost(reason)))
 }
 
 // enter counts one more entry of the same owner; false if there is nothing to enter any more.
@@ -194,7 +200,10 @@ func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
 func (c *Client[TX]) leave(ctx context.Context, h *hold) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if cause := context.Cause(h.ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+	switch cause := context.Cause(h.ctx); {
+	case errors.Is(cause, ErrLost):
+		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
+	case errors.Is(cause, ErrClosed):
 		return cause
 	}
 	if h.count > 1 {

@@ -164,14 +164,15 @@ func (s *Session) beat() {
 			checked = true
 		case <-time.After(pause):
 		}
-		ctx, cancel := context.WithTimeout(s.ctx, interval)
+		began := s.config.Clock()
 		fresh := up == nil
-		err := s.once(ctx, &up)
+		err := s.once(&up, interval)
 		if err == nil && beats > 0 && (fresh || checked || beats%claimsEvery == 0) {
-			err = s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) { return up.Claims(ctx, s.ID) })
+			err = s.within(interval, func(ctx context.Context) error {
+				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) { return up.Claims(ctx, s.ID) })
+			})
 		}
-		cancel()
-		pause = interval
+		pause = max(0, interval-(s.config.Clock()-began))
 		if err != nil && s.ctx.Err() == nil {
 			s.config.Log.Warn("dblock: heartbeat failed", "session", s.ID, "error", err)
 			if up != nil {
@@ -183,22 +184,37 @@ func (s *Session) beat() {
 	}
 }
 
-func (s *Session) once(ctx context.Context, up *driver.Upkeep) (err error) {
+func (s *Session) within(limit time.Duration, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(s.ctx, limit)
+	defer cancel()
+	return f(ctx)
+}
+
+// once sends one heartbeat, over a new connection where there is none. Each step may take as long as limit.
+func (s *Session) once(up *driver.Upkeep, limit time.Duration) error {
 	if *up == nil {
-		if *up, err = s.store.Upkeep(ctx); err != nil {
-			*up = nil
+		err := s.within(limit, func(ctx context.Context) error {
+			conn, err := s.store.Upkeep(ctx)
+			if err == nil {
+				*up = conn
+			}
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}
-	sent := s.config.Clock()
-	alive, err := (*up).Heartbeat(ctx, s.ID, s.config.TTL)
-	if err != nil {
-		return err
-	}
-	if !alive {
-		s.end(ErrKilled)
-		return ErrKilled
-	}
-	s.extend(sent)
-	return nil
+	return s.within(limit, func(ctx context.Context) error {
+		sent := s.config.Clock()
+		alive, err := (*up).Heartbeat(ctx, s.ID, s.config.TTL)
+		switch {
+		case err != nil:
+			return err
+		case !alive:
+			s.end(ErrKilled)
+			return ErrKilled
+		}
+		s.extend(sent)
+		return nil
+	})
 }

@@ -1,0 +1,266 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const ttl = 10 * time.Second
+
+// server is a database in which one session lives: it answers after a delay, fails, or says that the session is dead.
+type server struct {
+	mu                     sync.Mutex
+	delay                  time.Duration
+	down, dead             bool
+	expires                time.Time // by the server's count
+	beats, connects, lists int
+}
+
+func (s *server) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+// answer runs do as the server, after half of the delay, and lets the other half pass.
+func (s *server) answer(ctx context.Context, do func()) error {
+	s.mu.Lock()
+	delay, down := s.delay, s.down
+	s.mu.Unlock()
+	if down {
+		return driver.Fail(driver.ErrUnavailable, errors.New("down"))
+	}
+	for i := range 2 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(delay / 2):
+		}
+		if i == 0 {
+			s.set(do)
+		}
+	}
+	return nil
+}
+
+func (s *server) OpenSession(ctx context.Context, v driver.Session) error {
+	return s.answer(ctx, func() { s.expires = time.Now().Add(v.TTL) })
+}
+
+func (s *server) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	return s, s.answer(ctx, func() { s.connects++ })
+}
+
+func (s *server) Heartbeat(ctx context.Context, _ string, ttl time.Duration) (alive bool, err error) {
+	err = s.answer(ctx, func() {
+		s.beats++
+		if alive = !s.dead; alive {
+			s.expires = time.Now().Add(ttl)
+		}
+	})
+	return alive, err
+}
+
+func (s *server) Claims(ctx context.Context, _ string) ([]driver.Claim, error) {
+	return nil, s.answer(ctx, func() { s.lists++ })
+}
+
+func (s *server) Close() error { return nil }
+
+// start opens a session on a fake clock, which can be set forward as a suspended machine's is.
+func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
+	t.Helper()
+	var mu sync.Mutex
+	var slept time.Duration
+	began := time.Now()
+	session, err := Open(t.Context(), s, Config{
+		TTL: ttl, Log: slog.New(slog.DiscardHandler),
+		Clock: func() time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Since(began) + slept
+		},
+		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Claim, error)) error {
+			_, err := list(ctx)
+			return err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { session.Stop(nil) })
+	return session, func(d time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		slept += d
+	}
+}
+
+func ended(t *testing.T, s *Session, want error) {
+	t.Helper()
+	if got := context.Cause(s.Context()); !errors.Is(got, want) {
+		t.Errorf("the session's end: %v, want %v", got, want)
+	}
+}
+
+func TestASessionLivesAsLongAsItsHeartbeatsArrive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{delay: 10 * time.Millisecond}
+		session, _ := start(t, s)
+		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
+		if !session.Alive() {
+			t.Error("dead:", context.Cause(session.Context()))
+		}
+		s.set(func() {
+			if want := 10*beatsPerTTL + 1; s.beats != want || s.connects != 1 {
+				t.Errorf("%d heartbeats over %d connections, want %d over 1", s.beats, s.connects, want)
+			}
+			if s.lists != 10 {
+				t.Errorf("reconciled %d times in 10 TTLs", s.lists)
+			}
+		})
+	})
+}
+
+func TestASessionEndsBeforeTheServerLetsOthersIn(t *testing.T) {
+	for _, delay := range []time.Duration{0, 100 * time.Millisecond, time.Second, 1900 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{delay: delay}
+			session, _ := start(t, s)
+			time.Sleep(3*ttl + 777*time.Millisecond)
+			s.set(func() { s.down = true })
+			<-session.Context().Done()
+			ended(t, session, ErrExpired)
+			s.set(func() {
+				if left := time.Until(s.expires); left < ttl/driftShare || left > ttl/2 {
+					t.Errorf("delay %v: ended %v before the server's count", delay, left)
+				}
+			})
+		})
+	}
+}
+
+func TestFourHeartbeatsMayFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{delay: 10 * time.Millisecond}
+		session, _ := start(t, s)
+		time.Sleep(ttl + 50*time.Millisecond) // a heartbeat has just arrived
+		lists := 0
+		s.set(func() { s.down, lists = true, s.lists })
+		time.Sleep(4 * ttl / beatsPerTTL)
+		s.set(func() { s.down = false })
+		time.Sleep(ttl / beatsPerTTL)
+		if !session.Alive() {
+			t.Error("dead:", context.Cause(session.Context()))
+		}
+		s.set(func() {
+			if s.connects != 2 || s.lists != lists+1 {
+				t.Errorf("%d connections, and reconciled %d times after the new one", s.connects, s.lists-lists)
+			}
+		})
+	})
+}
+
+func TestAHeartbeatAfterTheDeadlineRevivesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, sleep := start(t, s)
+		time.Sleep(ttl)
+		s.set(func() { s.delay = ttl / 10 })
+		time.Sleep(ttl / beatsPerTTL) // a heartbeat is on its way
+		sleep(2 * ttl)                // and meanwhile the machine sleeps
+		if session.Alive() {
+			t.Error("alive by a clock that says otherwise")
+		}
+		<-session.Context().Done()
+		ended(t, session, ErrExpired)
+	})
+}
+
+func TestAMachineThatWakesUpNoticesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		session, sleep := start(t, &server{delay: 10 * time.Millisecond})
+		time.Sleep(ttl)
+		sleep(ttl) // Go's timers do not know
+		woke := time.Now()
+		<-session.Context().Done()
+		if late := time.Since(woke); late > ttl/20 {
+			t.Errorf("noticed after %v", late)
+		}
+	})
+}
+
+func TestAKilledSessionEndsWithItsNextHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		s.set(func() { s.dead = true })
+		session.Check()
+		synctest.Wait()
+		ended(t, session, ErrKilled)
+	})
+}
+
+func TestRepliesThatTakeMostOfTheTTLEndTheSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		s.set(func() { s.delay = ttl * 8 / 10 })
+		<-session.Context().Done()
+		ended(t, session, ErrExpired)
+		s.set(func() {
+			if s.expires.Before(time.Now()) {
+				t.Error("the server let others in first")
+			}
+		})
+	})
+}
+
+func TestAnAlarmRingsByTheClockAndNotByTheTimers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var mu sync.Mutex
+		slept := time.Duration(0)
+		clock := Clock(func() time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			return time.Since(began) + slept
+		})
+		rang := make(chan time.Duration, 1)
+		clock.Alarm(time.Minute, func() { rang <- clock() })
+		time.Sleep(10 * time.Second)
+		mu.Lock()
+		slept = time.Hour
+		mu.Unlock()
+		if at := <-rang; at < time.Minute || time.Since(began) > 12*time.Second {
+			t.Errorf("rang at %v, %v after it was due", at, time.Since(began)-10*time.Second)
+		}
+		stop := clock.Alarm(clock()+time.Minute, func() { t.Error("rang although stopped") })
+		stop()
+		time.Sleep(2 * time.Minute)
+	})
+}
+
+func TestTheClockNeverGoesBack(t *testing.T) {
+	for _, clock := range []Clock{Boottime, elapsed} {
+		before := clock()
+		for range 1000 {
+			now := clock()
+			if now < before {
+				t.Fatalf("%v after %v", now, before)
+			}
+			before = now
+		}
+	}
+}

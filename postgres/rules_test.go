@@ -1,0 +1,467 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// The rules for race-free SQL, each with connections in a fixed order: the script holds something uncommitted, the
+// engine's call runs into it, the script commits, and the call must come out right. Every one of these fails when
+// its rule is broken; the comment says how.
+
+// script is a connection of the test's own beside the engine under test.
+type script struct {
+	*testing.T
+	*engine
+	pool *pgxpool.Pool
+	tx   pgx.Tx // open from begin to commit
+}
+
+func newScript(t *testing.T, settings ...string) *script {
+	db := dbtest.Postgres(t)
+	config, err := pgxpool.ParseConfig(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(settings); i += 2 {
+		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return &script{T: t, engine: New(pool).Backend.(*engine), pool: db.Pool(t)}
+}
+
+func (s *script) session(id string, ttl time.Duration) {
+	s.Helper()
+	if err := s.OpenSession(s.Context(), driver.Session{ID: id, Host: "h", TTL: ttl}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *script) begin() {
+	s.Helper()
+	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.tx = tx
+	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
+}
+
+// do runs a generated query in the script's transaction.
+func (s *script) do(st statement) {
+	s.Helper()
+	rows, err := s.tx.Query(s.Context(), st.sql, st.args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *script) commit() {
+	s.Helper()
+	if err := s.tx.Commit(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// blocked starts a call of the engine and returns once it waits for a lock; the channel closes when it is done.
+func (s *script) blocked(call func()) <-chan struct{} {
+	s.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); call() }()
+	deadline := time.After(10 * time.Second)
+	for {
+		if s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+			return done
+		}
+		select {
+		case <-done:
+			s.Fatal("the call did not wait")
+		case <-deadline:
+			s.Fatal("the call neither waits nor ends")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (s *script) number(sql string, args ...any) (n int64) {
+	s.Helper()
+	if err := s.pool.QueryRow(s.Context(), sql, args...).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+func request(session, attempt string) driver.Request {
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt}
+}
+
+func (s *script) take(r driver.Request) driver.Grant {
+	s.Helper()
+	g, ok, err := s.Take(s.Context(), r)
+	if err != nil || !ok {
+		s.Fatalf("take: %v, %v", ok, err)
+	}
+	return g
+}
+
+func (s *script) enqueue(r driver.Request) {
+	s.Helper()
+	if _, outcome, err := s.Enqueue(s.Context(), r); err != nil || outcome != driver.Queued {
+		s.Fatalf("enqueue: %v, %v", outcome, err)
+	}
+}
+
+func (s *script) holder() driver.Holder {
+	s.Helper()
+	states, err := s.Look(s.Context(), "nobody", []string{"n"})
+	if err != nil || len(states) != 1 {
+		s.Fatalf("look: %v, %v", states, err)
+	}
+	return states[0].Holder
+}
+
+func join(r driver.Request) statement {
+	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt})
+}
+
+// Rule 1. Broken by now() in dblock_now, which stands still from the statement's start.
+func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	g := s.take(request("a", "a1"))
+	if _, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, false); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	r := request("a", "a2")
+	r.Lease = time.Minute
+	done := s.blocked(func() { s.take(r) })
+	free := s.number("SELECT dblock_now()")
+	s.commit()
+	<-done
+	if start := s.number("SELECT expires_at FROM dblock_locks") - r.Lease.Microseconds(); start < free {
+		t.Errorf("the lease began %v before the row was free", microseconds(free-start))
+	}
+}
+
+// Rules 2 and 4. Broken by leaving out TakeLock's WHERE.
+func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	s.begin()
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1"}))
+	done := s.blocked(func() {
+		if _, taken, err := s.Take(t.Context(), request("b", "b1")); taken || err != nil {
+			t.Errorf("took what another had just taken: %v, %v", taken, err)
+		}
+	})
+	s.commit()
+	<-done
+}
+
+// Rule 4. Broken by computing the token from excluded, or from the clock alone.
+func TestATokenRisesFromTheRowWhateverTheClockSays(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	if _, err := s.pool.Exec(t.Context(), "INSERT INTO dblock_locks (name, token, acquired_at) VALUES ('n', $1, 0)", ahead); err != nil {
+		t.Fatal(err)
+	}
+	g := s.take(request("a", "a1"))
+	if g.Token != ahead+1 {
+		t.Errorf("token %d after %d", g.Token, ahead)
+	}
+	s.enqueue(request("a", "a2"))
+	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	if err != nil || next.Grant.Token != ahead+2 {
+		t.Errorf("hand-off: %+v, %v", next, err)
+	}
+}
+
+// Rule 3. Broken by leaving LockRow out of handOver: the hand-off then decides by a snapshot from before the waiter.
+func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} { // rule 10: whatever the application's default
+		t.Run(isolation, func(t *testing.T) {
+			s := newScript(t, "default_transaction_isolation", isolation)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			g := s.take(request("a", "a1"))
+			s.begin()
+			s.do(query(postgresdb.LockRow, "n"))
+			s.do(join(request("b", "b1")))
+			done := s.blocked(func() {
+				next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+				if err != nil || next.Attempt != "b1" {
+					t.Errorf("the lock went to %+v, %v", next, err)
+				}
+			})
+			s.commit()
+			<-done
+		})
+	}
+}
+
+// Rule 3, the single statement of a release. Broken by leaving out its "waiters = 0".
+func TestAnIdleReleaseIsNoneWhenSomebodyJustQueuedUp(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	g := s.take(request("a", "a1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(join(request("b", "b1")))
+	done := s.blocked(func() {
+		next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, false)
+		if err != nil || next.Attempt != "b1" {
+			t.Errorf("the lock went to %+v, %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+}
+
+// Rules 7 and 9. Broken by tickets from a sequence: then the second to ask would be the first to commit.
+func TestTicketsCommitInTheirOrder(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	g := s.take(request("a", "a1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(join(request("b", "first")))
+	done := s.blocked(func() { s.enqueue(request("b", "second")) })
+	s.commit()
+	<-done
+	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	if err != nil || next.Attempt != "first" {
+		t.Errorf("the lock went to %+v, %v", next, err)
+	}
+}
+
+// Rule 9. Broken by SKIP LOCKED in HandOver: a head of the queue that is merely being touched would be passed over.
+func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	g := s.take(request("a", "a1"))
+	s.enqueue(request("b", "head"))
+	s.enqueue(request("b", "tail"))
+	s.begin()
+	s.do(statement{sql: "SELECT 1 FROM dblock_waiters WHERE attempt = 'head' FOR UPDATE"})
+	done := s.blocked(func() {
+		next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+		if err != nil || next.Attempt != "head" {
+			t.Errorf("the lock went to %+v, %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+}
+
+// Rule 5. Broken by leaving out LockHeartbeat, or by putting the time into its WHERE.
+func TestAHeartbeatInFlightKeepsASessionAlive(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Microsecond) // over at once
+	s.begin()
+	s.do(query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds()}))
+	done := s.blocked(func() {
+		if dead, err := s.Expire(t.Context(), "a"); dead || err != nil {
+			t.Errorf("expired under a heartbeat: %v, %v", dead, err)
+		}
+	})
+	s.commit()
+	<-done
+}
+
+// Rule 5. Broken by leaving out DropHeartbeat.
+func TestTheDeadStayDead(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Microsecond)
+	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
+		t.Fatalf("expire: %v, %v", dead, err)
+	}
+	up, err := s.Upkeep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	if alive, err := up.Heartbeat(t.Context(), "a", time.Minute); alive || err != nil {
+		t.Errorf("a heartbeat revived the dead: %v, %v", alive, err)
+	}
+	if n := s.number("SELECT count(*) FROM dblock_heartbeats"); n != 0 {
+		t.Error("the heartbeat row is still there, for a clock that steps back to revive")
+	}
+}
+
+// Rule 6. Broken by taking a missing row for death: the session here is about to commit.
+func TestAMissingSessionIsNotDead(t *testing.T) {
+	s := newScript(t)
+	s.begin()
+	s.do(query(postgresdb.OpenSession, postgresdb.OpenSessionParams{ID: "a", Ttl: time.Minute.Microseconds()}))
+	done := s.blocked(func() {
+		if dead, err := s.Expire(t.Context(), "a"); dead || err != nil {
+			t.Errorf("expired a session that was only just opening: %v, %v", dead, err)
+		}
+	})
+	s.commit()
+	<-done
+	if dead, err := s.Expire(t.Context(), "gone"); !dead || err != nil {
+		t.Errorf("a session that an operator deleted is never cleared up: %v, %v", dead, err)
+	}
+}
+
+// Rule 5. Each broken by leaving out NOWAIT, or LockSession and LockHolder: the guard is a share lock on the session.
+func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
+	for name, takeover := range map[string]func(s *script) error{
+		"expire": func(s *script) error {
+			_, err := s.Expire(s.Context(), "a")
+			return err
+		},
+		"end": func(s *script) error { return s.EndSession(s.Context(), "a") },
+		"reclaim of a fixed lease": func(s *script) error {
+			_, _, err := s.Reclaim(s.Context(), "b", "n", s.holder())
+			return err
+		},
+		"return of the same owner": func(s *script) error {
+			_, _, err := s.Reenter(s.Context(), driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Microsecond)
+			s.session("b", time.Minute)
+			r := request("a", "a1")
+			r.Lease = time.Microsecond
+			g := s.take(r)
+			s.begin()
+			s.do(statement{sql: "SELECT 1 FROM dblock_sessions WHERE id = 'a' FOR SHARE"})
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			done := make(chan error, 1)
+			go func() { done <- takeover(s) }()
+			select {
+			case err := <-done:
+				if !errors.Is(err, driver.ErrBusy) {
+					t.Errorf("got %v", err)
+				}
+			case <-ctx.Done():
+				t.Error("waits behind the guarded transaction")
+			}
+			if h := s.holder(); h.Grant.Token != g.Token || s.number("SELECT count(*) FROM dblock_sessions WHERE dead") != 0 {
+				t.Errorf("taken over: %+v", h)
+			}
+			s.commit()
+			if err := takeover(s); err != nil {
+				t.Errorf("after the guarded transaction: %v", err)
+			}
+		})
+	}
+}
+
+// Rule 5. Broken by leaving the reclaim condition out of HandOver.
+func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	s.take(request("a", "a1"))
+	h := s.holder()
+	for _, h.Grant.Lease = range []time.Duration{0, -1} { // as if its session, as if its lease were over
+		if next, taken, err := s.Reclaim(t.Context(), "b", "n", h); taken || err != nil {
+			t.Errorf("reclaimed: %+v, %v", next, err)
+		}
+	}
+}
+
+// Rule 7. Broken by leaving either EXISTS out of HandOver.
+func TestTheDeadAreNotGrantedTo(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("dead", time.Microsecond)
+	s.session("late", time.Microsecond) // not declared dead yet
+	s.session("live", time.Minute)
+	g := s.take(request("a", "a1"))
+	for _, id := range []string{"dead", "late", "live"} {
+		s.enqueue(request(id, "of "+id))
+	}
+	if dead, err := s.Expire(t.Context(), "dead"); !dead || err != nil {
+		t.Fatal(dead, err)
+	}
+	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	if err != nil || next.Attempt != "of live" || next.Grant.Contended {
+		t.Errorf("the lock went to %+v, %v", next, err)
+	}
+	if n := s.number("SELECT count(*) + (SELECT waiters FROM dblock_locks) FROM dblock_waiters"); n != 0 {
+		t.Errorf("%d waiters are still in the queue or its count", n)
+	}
+}
+
+// Rule 12. Broken by leaving session or token out of the WHERE.
+func TestOnlySessionAndTokenTogetherRelease(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	g := s.take(request("a", "a1"))
+	for _, h := range []driver.Held{
+		{Name: "n", Session: "a", Token: g.Token - 1}, {Name: "n", Session: "b", Token: g.Token}, {Name: "m", Session: "a", Token: g.Token},
+	} {
+		for _, contended := range []bool{false, true} {
+			if _, err := s.Release(t.Context(), h, contended); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("release of %+v: %v", h, err)
+			}
+		}
+		if err := s.SetHolds(t.Context(), h, 2); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("setting the holds of %+v: %v", h, err)
+		}
+	}
+	if h := s.holder(); h.Grant.Token != g.Token {
+		t.Errorf("released: %+v", h)
+	}
+}
+
+// A grant that a crash takes back would be granted again. Broken by leaving dblock_durable out of a grant.
+func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
+	s := newScript(t, "synchronous_commit", "off")
+	s.session("a", time.Minute)
+	g := s.take(request("a", "a1"))
+	s.enqueue(request("a", "a2"))
+	for name, grant := range map[string]statement{
+		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "a", Attempt: "a3"}),
+		"hand-off": query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
+		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
+			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),
+		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds()}),
+	} {
+		var commits string
+		var found bool
+		err := s.db.transact(t.Context(),
+			statement{sql: "SET LOCAL synchronous_commit = off"}, grant,
+			statement{sql: "SELECT current_setting('synchronous_commit')"}.found(&commits, &found),
+			statement{sql: "ROLLBACK"}) // the COMMIT that follows finds no transaction, and warns
+		if err != nil || commits != "on" {
+			t.Errorf("%s: synchronous_commit is %q at the commit, %v", name, commits, err)
+		}
+	}
+}
