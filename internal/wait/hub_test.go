@@ -1,0 +1,305 @@
+package wait
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	me     = "me"
+	safety = 5 * time.Second
+)
+
+// table is a database of a few names. Its listener hears what hint sends, while it is connected.
+type table struct {
+	mu       sync.Mutex
+	states   map[string]driver.State
+	listen   error // with which Listen ends, when broken is closed
+	broken   chan struct{}
+	hints    chan string
+	deaf     bool // nothing can be listened to
+	looks    int
+	hold     chan struct{} // while it is there, an answer of Look is kept back
+	reclaims []string
+	busy     int // so many takeovers are refused
+}
+
+func (f *table) set(do func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	do()
+}
+
+// queue puts attempts of this session into the queue of a name that another holds.
+func (f *table) queue(name string, left time.Duration, attempts ...string) {
+	f.set(func() {
+		f.states[name] = driver.State{Name: name, Waiters: len(attempts), Queued: attempts,
+			Holder: driver.Holder{Session: "other", Attempt: "theirs", Grant: driver.Grant{Token: 1}, Left: left}}
+	})
+}
+
+// grant gives a name to an attempt of this session.
+func (f *table) grant(name, attempt string) {
+	f.set(func() {
+		f.states[name] = driver.State{Name: name,
+			Holder: driver.Holder{Session: me, Attempt: attempt, Grant: driver.Grant{Token: 2}, Left: time.Minute}}
+	})
+}
+
+func (f *table) Look(ctx context.Context, _ string, names []string) (states []driver.State, err error) {
+	f.mu.Lock()
+	f.looks++
+	for _, name := range names {
+		if s, ok := f.states[name]; ok {
+			states = append(states, s)
+		}
+	}
+	hold := f.hold
+	f.mu.Unlock()
+	if hold != nil {
+		<-hold
+	}
+	return states, nil
+}
+
+func (f *table) Reclaim(_ context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.reclaims = append(f.reclaims, name)
+	if f.busy > 0 {
+		f.busy--
+		return driver.Handoff{}, false, driver.ErrBusy
+	}
+	next := driver.Handoff{Session: self, Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
+	f.states[name] = driver.State{Name: name, Holder: driver.Holder{Session: self, Attempt: next.Attempt, Grant: next.Grant, Left: time.Minute}}
+	return next, true, nil
+}
+
+func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(string)) error {
+	if f.deaf {
+		return driver.ErrUnsupported
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(50 * time.Millisecond): // to connect
+	}
+	var broken chan struct{}
+	f.set(func() { broken = f.broken })
+	ready()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-broken:
+			return errors.New("broken")
+		case hint := <-f.hints:
+			wake(hint)
+		}
+	}
+}
+
+func room(t *testing.T, f *table) *Hub {
+	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan string), make(chan struct{})
+	began := time.Now()
+	ctx, cancel := context.WithCancel(t.Context())
+	h := New(ctx, f, me, Config{
+		Clock:  func() time.Duration { return time.Since(began) },
+		Log:    slog.New(slog.DiscardHandler),
+		Safety: safety, Limit: time.Minute,
+	})
+	t.Cleanup(func() { cancel(); h.Wait() })
+	return h
+}
+
+func (h *Hub) enter(name, attempt string) *Waiter {
+	w := h.Add(name, attempt)
+	h.Queued(w)
+	return w
+}
+
+// answered waits for the answer and returns it with the time that it took.
+func answered(w *Waiter) (Result, time.Duration) {
+	began := time.Now()
+	return <-w.C, time.Since(began)
+}
+
+func TestAHintIsFollowedAtOnce(t *testing.T) {
+	for _, hint := range []string{"a1", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &table{}
+			h := room(t, f)
+			f.queue("n", time.Hour, "a1")
+			w := h.enter("n", "a1")
+			time.Sleep(7 * safety)
+			f.grant("n", "a1")
+			f.hints <- hint
+			if r, took := answered(w); !r.Granted || r.Grant.Token != 2 || took > time.Millisecond {
+				t.Errorf("%+v after %v", r, took)
+			}
+		})
+	}
+}
+
+func TestNoGrantIsMissedWhileNothingListens(t *testing.T) {
+	for name, lose := range map[string]func(f *table){
+		"before it is ready": func(f *table) {},
+		"after it broke": func(f *table) {
+			time.Sleep(time.Second)
+			f.set(func() { close(f.broken); f.broken = make(chan struct{}) })
+			synctest.Wait()
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			f := &table{}
+			h := room(t, f)
+			f.queue("n", time.Hour, "a1")
+			w := h.enter("n", "a1")
+			lose(f)
+			f.grant("n", "a1") // and nobody hears it
+			if r, took := answered(w); !r.Granted || took > 3*pollInterval {
+				t.Errorf("%s: %+v after %v", name, r, took)
+			}
+		})
+	}
+}
+
+func TestWithoutAListenerThereIsOnePollForAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{deaf: true}
+		h := room(t, f)
+		var waiters []*Waiter
+		for i := range 100 {
+			name, attempt := fmt.Sprint("n", i), fmt.Sprint("a", i)
+			f.queue(name, time.Hour, attempt)
+			waiters = append(waiters, h.enter(name, attempt))
+		}
+		time.Sleep(10 * time.Second)
+		f.set(func() {
+			if most := int(10*time.Second/pollInterval) + 2; f.looks > most {
+				t.Errorf("%d polls in 10 s for 100 names, want at most %d", f.looks, most)
+			}
+		})
+		f.grant("n42", "a42")
+		if r, took := answered(waiters[42]); !r.Granted || took > 2*pollInterval {
+			t.Errorf("%+v after %v", r, took)
+		}
+	})
+}
+
+func TestAHintThatIsLostIsMadeUpForSlowly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{}
+		h := room(t, f)
+		f.queue("n", time.Hour, "a1")
+		w := h.enter("n", "a1")
+		time.Sleep(time.Minute)
+		f.grant("n", "a1")
+		if r, took := answered(w); !r.Granted || took > safety+slack {
+			t.Errorf("%+v after %v", r, took)
+		}
+	})
+}
+
+func TestIdleWaitersCostOneSlowCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{}
+		h := room(t, f)
+		f.queue("n", time.Hour)
+		for i := range 200 {
+			attempt := fmt.Sprint("a", i)
+			f.set(func() {
+				s := f.states["n"]
+				s.Queued = append(s.Queued, attempt)
+				f.states["n"] = s
+			})
+			h.enter("n", attempt)
+		}
+		time.Sleep(10 * time.Minute)
+		f.set(func() {
+			if most := int(10*time.Minute/safety) + 3; f.looks > most {
+				t.Errorf("%d looks in 10 minutes for 200 waiters, want at most %d", f.looks, most)
+			}
+		})
+	})
+}
+
+func TestAHolderIsTakenFromWhenItsTimeIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{busy: 3} // its guarded transaction takes a while
+		h := room(t, f)
+		f.queue("n", 2*time.Second, "a1")
+		w := h.enter("n", "a1")
+		time.Sleep(firstLook + time.Millisecond)
+		f.queue("n", 0, "a1")
+		r, took := answered(w)
+		if !r.Granted || took < 2*time.Second-time.Millisecond || took > 2*time.Second+slack+4*2*busyRetry {
+			t.Errorf("%+v after %v", r, took)
+		}
+		f.set(func() {
+			if len(f.reclaims) != 4 {
+				t.Errorf("tried %d times, want 4", len(f.reclaims))
+			}
+		})
+	})
+}
+
+func TestOnlyWhoWasQueuedBeforeTheQuestionCanBeGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{hold: make(chan struct{})}
+		h := room(t, f)
+		f.queue("n", time.Hour) // the answer that is kept back knows of nobody
+		gone := h.enter("n", "a1")
+		time.Sleep(2 * firstLook)
+		late := h.enter("n", "a2")
+		sent := h.Add("n", "a3") // not confirmed yet
+		f.set(func() { close(f.hold); f.hold = nil })
+		if r, _ := answered(gone); r.Granted {
+			t.Errorf("granted: %+v", r)
+		}
+		synctest.Wait()
+		select {
+		case r := <-late.C:
+			t.Errorf("an answer from before it was queued: %+v", r)
+		case r := <-sent.C:
+			t.Errorf("an answer from before it was sent: %+v", r)
+		default:
+		}
+		f.set(func() { delete(f.states, "n") }) // the row is purged, or the table restored
+		if r, took := answered(late); r.Granted || took > safety+slack {
+			t.Errorf("%+v after %v", r, took)
+		}
+	})
+}
+
+func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{}
+		h := room(t, f)
+		f.queue("n", time.Hour, "a1")
+		w := h.enter("n", "a1")
+		h.Hand(driver.Handoff{Session: "other", Attempt: "a1"}, 0) // not ours
+		h.Hand(driver.Handoff{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}, 42)
+		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
+			t.Errorf("%+v after %v", r, took)
+		}
+		early := h.Add("n", "a2") // answered before its own statement has returned
+		h.Hand(driver.Handoff{Session: me, Attempt: "a2"}, 0)
+		h.Queued(early)
+		if r, took := answered(early); !r.Granted || took != 0 {
+			t.Errorf("%+v after %v", r, took)
+		}
+	})
+}
