@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// app is an application with its pool: of pgx on PostgreSQL, of database/sql elsewhere. What dblock is compared with
+// runs on the same pool.
+type app struct {
+	database
+	pgx    *pgxpool.Pool
+	db     *sql.DB
+	update *sql.Stmt
+}
+
+// open opens a pool of up to conns connections, which counts its statements where count is not nil.
+func (d database) open(ctx context.Context, conns int, count *counter) (*app, error) {
+	a := &app{database: d}
+	if d.engine == migrate.Postgres {
+		config, err := pgxpool.ParseConfig(d.dsn)
+		if err != nil {
+			return nil, err
+		}
+		config.MaxConns = int32(conns)
+		if count != nil {
+			config.ConnConfig.Tracer = count
+		}
+		a.pgx, err = pgxpool.NewWithConfig(ctx, config)
+		return a, err
+	}
+	var err error
+	if a.db, err = sql.Open(d.driver, d.dsn); err != nil {
+		return nil, err
+	}
+	if count != nil {
+		a.db = sql.OpenDB(counted{a.db.Driver(), d.dsn, count})
+	}
+	a.db.SetMaxOpenConns(conns)
+	a.db.SetMaxIdleConns(conns)
+	a.update, err = a.db.PrepareContext(ctx, "UPDATE bench_rows SET n = n + 1 WHERE id = ?")
+	return a, err
+}
+
+func (d database) mustOpen(b testing.TB, conns int, count *counter) *app {
+	b.Helper()
+	a, err := d.open(b.Context(), conns, count)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(a.close)
+	return a
+}
+
+func (a *app) close() {
+	if a.pgx != nil {
+		a.pgx.Close()
+		return
+	}
+	_ = a.update.Close()
+	_ = a.db.Close()
+}
+
+// commit is the reference: one row updated by its primary key, in a prepared statement that is a transaction of its
+// own. Nothing that commits can be cheaper.
+func (a *app) commit(ctx context.Context, id int) error {
+	if a.pgx != nil {
+		_, err := a.pgx.Exec(ctx, "UPDATE bench_rows SET n = n + 1 WHERE id = $1", id)
+		return err
+	}
+	_, err := a.update.ExecContext(ctx, id)
+	return err
+}
+
+func (a *app) exec(ctx context.Context, statement string) error {
+	if a.pgx != nil {
+		_, err := a.pgx.Exec(ctx, statement)
+		return err
+	}
+	_, err := a.db.ExecContext(ctx, statement)
+	return err
+}
+
+// number returns the single number that a query selects.
+func (a *app) number(ctx context.Context, query string) (n int, err error) {
+	if a.pgx != nil {
+		err = a.pgx.QueryRow(ctx, query).Scan(&n)
+	} else {
+		err = a.db.QueryRowContext(ctx, query).Scan(&n)
+	}
+	return n, err
+}
+
+// rest closes the pool's idle connections, so that those are left which are in use.
+func (a *app) rest() {
+	if a.pgx != nil {
+		a.pgx.Reset()
+		return
+	}
+	a.db.SetMaxIdleConns(0)
+}
+
+// client is a dblock.Client, whatever its transactions are.
+type client interface {
+	lock(ctx context.Context, name string) (held, error)
+	Close(ctx context.Context) error
+}
+
+type held interface {
+	Token() int64
+	Unlock(ctx context.Context) error
+}
+
+type clientOf[TX any] struct{ *dblock.Client[TX] }
+
+func (c clientOf[TX]) lock(ctx context.Context, name string) (held, error) { return c.Lock(ctx, name) }
+
+func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (client, error) {
+	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
+	return clientOf[TX]{c}, err
+}
+
+func (a *app) client(options ...dblock.Option) (client, error) {
+	switch a.engine {
+	case migrate.Postgres:
+		return newClient(postgres.New(a.pgx), options)
+	case migrate.MySQL:
+		return newClient(mysql.New(a.db), options)
+	case migrate.SQLite:
+		return newClient(sqlite.New(a.db), options)
+	}
+	return nil, fmt.Errorf("no engine %q", a.engine)
+}
+
+func (a *app) mustClient(b testing.TB, options ...dblock.Option) client {
+	b.Helper()
+	c, err := a.client(options...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			b.Error(err)
+		}
+	})
+	return c
+}
+
+// pair takes a lock and gives it back.
+func pair(ctx context.Context, c client, name string) error {
+	l, err := c.lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
+}

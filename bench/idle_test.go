@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+const (
+	waiters = 200
+	// window is how long the statements are counted: one TTL of 15 s, so that whatever has a rhythm shows.
+	window = 15 * time.Second
+)
+
+// BenchmarkIdle counts what one holder and 200 idle waiters cost: statements a second and connections, per client.
+// The connections are those that stay when the pool has closed its idle ones: that of the heartbeat is among them.
+// All four cases are counted at the same time, each in a database of its own.
+func BenchmarkIdle(b *testing.B) {
+	each(b, func(b *testing.B, k kind) {
+		var cases []*idle
+		for _, clients := range []int{1, 4} {
+			for reaper, options := range map[string][]dblock.Option{"": {dblock.WithoutReaper()}, "+reaper": nil} {
+				cases = append(cases, newIdle(b, k, clients, reaper, options))
+			}
+		}
+		time.Sleep(2 * time.Second) // listeners are up, first looks are over
+		for _, c := range cases {
+			for _, a := range c.apps {
+				a.rest()
+			}
+			c.count.reset()
+		}
+		b.ResetTimer()
+		var elapsed time.Duration
+		for b.Loop() {
+			start := time.Now()
+			time.Sleep(window)
+			elapsed += time.Since(start)
+		}
+		b.ReportMetric(0, "ns/op")
+		for _, c := range cases {
+			all, beyond, words := c.count.reset()
+			perClient := elapsed.Seconds() * float64(c.clients)
+			b.Logf("%s: %s", c.name, words)
+			b.ReportMetric(float64(all)/perClient, c.name+":stmt/s")
+			b.ReportMetric(float64(beyond)/perClient, c.name+":stmt/s-beyond-heartbeat")
+			b.ReportMetric(float64(c.connections(b))/float64(c.clients), c.name+":conns")
+		}
+	})
+}
+
+// idle is one holder and its waiters, over some clients.
+type idle struct {
+	database
+	name    string
+	clients int
+	count   *counter
+	apps    []*app
+}
+
+func newIdle(b *testing.B, k kind, clients int, reaper string, options []dblock.Option) *idle {
+	b.Helper()
+	c := &idle{database: k.create(b), name: fmt.Sprintf("%d%s", clients, reaper), clients: clients, count: newCounter()}
+	probe := c.database.mustOpen(b, 1, nil)
+	ctx, cancel := context.WithCancel(context.Background())
+	var waiting sync.WaitGroup
+	for i := range clients {
+		a := c.database.mustOpen(b, 8, c.count)
+		c.apps = append(c.apps, a)
+		cl := a.mustClient(b, options...)
+		if i == 0 {
+			if _, err := cl.lock(ctx, "name"); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for range waiters / clients {
+			waiting.Go(func() {
+				if _, err := cl.lock(ctx, "name"); !errors.Is(err, context.Canceled) {
+					b.Errorf("a waiter ended: %v", err)
+				}
+			})
+		}
+	}
+	b.Cleanup(func() { cancel(); waiting.Wait() })
+	queued(b, probe, waiters)
+	probe.close()
+	return c
+}
+
+func (c *idle) connections(b *testing.B) (n int) {
+	if c.kind.env != "" {
+		return c.database.connections(b, c.apps[0])
+	}
+	for _, a := range c.apps {
+		n += c.database.connections(b, a)
+	}
+	return n
+}
+
+// queued waits until so many stand in queues.
+func queued(b *testing.B, a *app, want int) {
+	b.Helper()
+	deadline := time.Now().Add(time.Minute)
+	for {
+		n, err := a.number(b.Context(), "SELECT count(*) FROM dblock_waiters")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if n == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			b.Fatalf("%d wait after a minute: want %d", n, want)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

@@ -1,0 +1,105 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+const (
+	heldLocks    = 2000
+	upkeepTTL    = 5 * time.Second
+	beat         = upkeepTTL / 5
+	upkeepWindow = 6 * beat
+)
+
+// BenchmarkUpkeep counts the rows that a client writes to keep 2,000 locks. Triggers count them, so that nothing that
+// is written escapes.
+func BenchmarkUpkeep(b *testing.B) {
+	each(b, func(b *testing.B, k kind) {
+		d := k.create(b)
+		count := newCounter()
+		a, probe := d.mustOpen(b, 8, count), d.mustOpen(b, 1, nil)
+		c := a.mustClient(b, dblock.WithTTL(upkeepTTL))
+		var wg sync.WaitGroup
+		errs := make([]error, 8)
+		for g := range errs {
+			wg.Go(func() {
+				for i := g; i < heldLocks && errs[g] == nil; i += len(errs) {
+					_, errs[g] = c.lock(b.Context(), fmt.Sprintf("name/%d", i))
+				}
+			})
+		}
+		wg.Wait()
+		if err := errors.Join(errs...); err != nil {
+			b.Fatal(err)
+		}
+		for _, statement := range countRows(k) {
+			if err := probe.exec(b.Context(), statement); err != nil {
+				b.Fatal(err)
+			}
+		}
+		count.reset()
+		var beats float64
+		for b.Loop() {
+			start := time.Now()
+			time.Sleep(upkeepWindow)
+			beats += float64(time.Since(start)) / float64(beat)
+		}
+		all, _, words := count.reset()
+		written, err := probe.number(b.Context(), "SELECT n FROM bench_written")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.Logf("%.1f heartbeats: %d rows written; %s", beats, written, words)
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(written)/beats, "rows-written/heartbeat")
+		b.ReportMetric(float64(all)/beats, "stmt/heartbeat")
+		for _, statement := range countNoMore(k) {
+			if err := probe.exec(b.Context(), statement); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// triggers calls f for each change of each of dblock's tables that anything but a migration writes.
+func triggers(f func(trigger, event, table string) string) (statements []string) {
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"} {
+		for _, event := range []string{"INSERT", "UPDATE", "DELETE"} {
+			statements = append(statements, f("bench_"+strings.ToLower(event)+"_"+table, event, table))
+		}
+	}
+	return statements
+}
+
+func countRows(k kind) []string {
+	const count = "UPDATE bench_written SET n = n + 1"
+	statements := []string{"CREATE TABLE bench_written (n bigint NOT NULL)", "INSERT INTO bench_written (n) VALUES (0)"}
+	action := count
+	switch k.engine {
+	case migrate.Postgres:
+		statements = append(statements, "CREATE FUNCTION bench_count() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "+count+"; RETURN NULL; END $$")
+		action = "EXECUTE FUNCTION bench_count()"
+	case migrate.SQLite:
+		action = "BEGIN " + count + "; END"
+	}
+	return append(statements, triggers(func(trigger, event, table string) string {
+		return fmt.Sprintf("CREATE TRIGGER %s AFTER %s ON %s FOR EACH ROW %s", trigger, event, table, action)
+	})...)
+}
+
+func countNoMore(k kind) []string {
+	return triggers(func(trigger, _, table string) string {
+		if k.engine == migrate.Postgres {
+			return fmt.Sprintf("DROP TRIGGER %s ON %s", trigger, table)
+		}
+		return "DROP TRIGGER " + trigger
+	})
+}
