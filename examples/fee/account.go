@@ -1,0 +1,50 @@
+package main
+
+import "fmt"
+
+// account is what the servers read and write. All money is whole cents.
+type account struct {
+	balance    int64
+	deductions int // how many fees the balance reflects
+}
+
+// The account starts with a deposit. When a fee leaves less than the minimum, its owner pays the deposit in again, in
+// the same write: a balance that only ever lost 3 % would soon be so small that the fees are rounded to nothing.
+const (
+	deposit = 1_000_000_00
+	minimum = 1_000_00
+)
+
+// fee is 3 % of a balance in cents, rounded half up to a whole cent.
+func fee(balance int64) int64 { return (balance*3 + 50) / 100 }
+
+// afterFee is the account one fee later.
+func (a account) afterFee() account {
+	a.balance -= fee(a.balance)
+	if a.balance < minimum {
+		a.balance += deposit
+	}
+	a.deductions++
+	return a
+}
+
+// replay deducts n fees from a new account, one after the other. No other balance is right after n fees.
+func replay(n int) account {
+	a := account{balance: deposit}
+	for range n {
+		a = a.afterFee()
+	}
+	return a
+}
+
+// money writes cents as 1,234,567.89.
+func money(cents int64) string {
+	if cents < 0 {
+		return "-" + money(-cents)
+	}
+	whole := fmt.Sprint(cents / 100)
+	for i := len(whole) - 3; i > 0; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	return fmt.Sprintf("%s.%02d", whole, cents%100)
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// source is a database that can be opened.
+type source struct {
+	Engine string // as package migrate names it
+	DSN    string // as the engine's driver wants it
+	Place  string // for people; without the password
+}
+
+// parseDSN understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own user:pass@tcp(host:port)/db.
+func parseDSN(dsn string) (source, error) {
+	scheme, rest, isURL := strings.Cut(dsn, "://")
+	switch {
+	case isURL && (scheme == "postgres" || scheme == "postgresql"):
+		c, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return source{}, fmt.Errorf("-dsn: %w", err) // pgx leaves the password out
+		}
+		return source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host, c.Port)}, nil
+	case isURL && (scheme == "mysql" || scheme == "mariadb"):
+		native, err := nativeMySQL(dsn)
+		if err != nil {
+			return source{}, fmt.Errorf("-dsn: %w", err)
+		}
+		return mysqlSource(native)
+	case !isURL && strings.Contains(rest+dsn, "/"):
+		return mysqlSource(dsn)
+	}
+	return source{}, errors.New("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db")
+}
+
+func mysqlSource(native string) (source, error) {
+	c, err := mysql.ParseDSN(native)
+	if err != nil {
+		return source{}, fmt.Errorf("-dsn: %w", err)
+	}
+	if c.DBName == "" {
+		return source{}, errors.New("-dsn: it names no database: …/db")
+	}
+	return source{migrate.MySQL, native, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
+}
+
+// nativeMySQL turns a URL into the form of go-sql-driver, whose parameters are the same.
+func nativeMySQL(dsn string) (string, error) {
+	u, err := url.Parse(dsn)
+	if err != nil {
+		var withURL *url.Error // it would show the password
+		if errors.As(err, &withURL) {
+			err = withURL.Err
+		}
+		return "", err
+	}
+	c := mysql.NewConfig()
+	c.User = u.User.Username()
+	c.Passwd, _ = u.User.Password()
+	c.Net, c.Addr = "tcp", u.Host
+	if u.Port() == "" {
+		c.Addr = strings.TrimSuffix(u.Host, ":") + ":3306"
+	}
+	c.DBName = strings.TrimPrefix(u.Path, "/")
+	native := c.FormatDSN()
+	if u.RawQuery != "" {
+		separator := "?"
+		if strings.Contains(native[strings.LastIndex(native, "/"):], "?") {
+			separator = "&"
+		}
+		native += separator + u.RawQuery
+	}
+	return native, nil
+}

@@ -1,0 +1,144 @@
+// Command fee shows what a lock is for. Two service servers, real processes, share one account in a database. Each
+// reads the balance, computes a fee of 3 %, and writes the new balance back, again and again: first without a lock,
+// and fees are lost; then with one, and the account is exact to the cent.
+//
+//	go run ./examples/fee                                      on an SQLite file of its own
+//	go run ./examples/fee -crash                               a server is killed while it has the lock
+//	go run ./examples/fee -pause                               a server is stopped while it has the lock, and wakes up too late
+//	go run ./examples/fee -dsn postgres://user:pass@host/db    on PostgreSQL
+//	go run ./examples/fee -dsn mysql://user:pass@host/db       on MySQL or MariaDB
+//
+// How dblock is used stands in server.go, and there in the method deduct.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+// cleanupTimeout bounds what is tidied up after the run, or after Ctrl-C.
+const cleanupTimeout = 5 * time.Second
+
+// options are the command line.
+type options struct {
+	dsn      string
+	servers  int
+	workers  int
+	rounds   int
+	ttl      time.Duration
+	accident accident
+	verbose  bool
+}
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == serveCommand {
+		os.Exit(serveMain())
+	}
+	os.Exit(run(os.Args[1:]))
+}
+
+func run(args []string) int {
+	o, err := parseOptions(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "fee:", err)
+		return 2
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program at once
+	err = play(ctx, o)
+	switch {
+	case ctx.Err() != nil:
+		fmt.Fprintln(os.Stderr, "fee: interrupted")
+		return 130
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "fee:", err)
+		return 1
+	}
+	return 0
+}
+
+func parseOptions(args []string) (o options, err error) {
+	flags := flag.NewFlagSet("fee", flag.ContinueOnError)
+	flags.StringVar(&o.dsn, "dsn", "", "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite file of its own)")
+	flags.IntVar(&o.servers, "servers", 2, "service servers, each a process")
+	flags.IntVar(&o.workers, "workers", 4, "workers in each server, each a goroutine")
+	flags.IntVar(&o.rounds, "rounds", 200, "fees that each server deducts, in each phase")
+	flags.DurationVar(&o.ttl, "ttl", 3*time.Second, "after what time without a sign of life a server loses the lock")
+	crash := flags.Bool("crash", false, "kill a server with SIGKILL while it has the lock")
+	pause := flags.Bool("pause", false, "stop a server with SIGSTOP while it has the lock, and let it go on when another has it")
+	flags.BoolVar(&o.verbose, "v", false, "show what the servers log")
+	flags.Usage = func() {
+		fmt.Fprint(flags.Output(), "A 3 % fee, deducted by several servers from one account: without a lock, then with it.\n\n")
+		flags.PrintDefaults()
+	}
+	if err := flags.Parse(args); err != nil {
+		return o, err
+	}
+	switch {
+	case flags.NArg() > 0:
+		return o, fmt.Errorf("unknown argument %q; -h shows the flags", flags.Arg(0))
+	case o.servers < 1 || o.workers < 1 || o.rounds < 1:
+		return o, errors.New("-servers, -workers and -rounds must be at least 1")
+	case *crash && *pause:
+		return o, errors.New("-crash and -pause: one at a time")
+	case *crash:
+		o.accident = crashed
+	case *pause:
+		o.accident = paused
+	}
+	if o.accident != none && (o.servers < 2 || o.rounds < 4*o.workers) {
+		return o, fmt.Errorf("-%s needs at least 2 -servers and, for %d -workers, %d -rounds: somebody must still want the lock to take it over",
+			o.accident, o.workers, 4*o.workers)
+	}
+	return o, nil
+}
+
+// play opens the database, makes the account, and runs the two phases.
+func play(ctx context.Context, o options) (err error) {
+	db, err := openDatabase(ctx, o.dsn)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	if err := db.migrate(ctx); err != nil {
+		return err
+	}
+	release, err := db.onlyRun(ctx, o.ttl)
+	if err != nil {
+		return err
+	}
+	defer release()
+	accounts := db.accounts()
+	if err := accounts.create(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, accounts.drop()) }()
+
+	printIntroduction(o, db)
+	without, err := runPhase(ctx, phase{options: o, title: "Without the lock"}, db, accounts)
+	if err != nil {
+		return err
+	}
+	with, err := runPhase(ctx, phase{options: o, title: "With the lock", locked: true}, db, accounts)
+	if err != nil {
+		return err
+	}
+	printServers(with)
+	printOutcome(without)
+	printOutcome(with)
+	printLeftovers(db)
+	if !with.exact() {
+		return errors.New("the account is not exact although the lock was used")
+	}
+	return nil
+}

@@ -1,0 +1,40 @@
+package main
+
+import "time"
+
+// The program and its servers speak JSON over the servers' standard input and output. A server gets its job, opens the
+// database, says that it is ready, and begins when it gets a line. When its input ends, so does the server: that is
+// how it notices that the program is gone.
+
+// job is what a server has to do.
+type job struct {
+	Source  source
+	Locked  bool
+	Workers int
+	Rounds  int
+	TTL     time.Duration
+	Stay    bool // half way, stay inside the critical section: the program will stop or kill the server there
+}
+
+// report is what a server tells the program.
+type report struct {
+	Kind    kind
+	Token   int64         `json:",omitzero"` // of the lock
+	Wait    time.Duration `json:",omitzero"` // for the lock
+	At      time.Time     `json:",omitzero"` // when it happened, by the clock of the machine that all run on
+	Lost    bool          `json:",omitzero"` // isWoken: the lock's context ended with ErrLost
+	Refused bool          `json:",omitzero"` // isWoken: the stale write was refused
+	Text    string        `json:",omitzero"` // isWoken, hasFailed: why
+}
+
+type kind string
+
+const (
+	isReady   kind = "ready"
+	feeTaken  kind = "fee"    // and written
+	feeMissed kind = "missed" // the lock was lost before the write, and the round is done again
+	isInside  kind = "inside" // has the lock and has read the balance, and stays there
+	isWoken   kind = "woken"  // after isInside: the lock is lost, and a write was tried all the same
+	hasFailed kind = "failed"
+	hasEnded  kind = "ended" // from the program's end of the pipe: the process is gone
+)

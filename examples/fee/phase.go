@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// phase is one round of the game, with servers of its own.
+type phase struct {
+	options
+	title  string
+	locked bool
+}
+
+// tally is what came of one server.
+type tally struct {
+	number, pid  int
+	fees, grants int
+	waits        []time.Duration // for the lock
+	token        int64           // the last
+	killed       bool
+}
+
+// result is what came of a phase.
+type result struct {
+	phase
+	tallies []tally
+	fees    int     // that the servers took, all together
+	final   account // as the database has it
+	took    time.Duration
+}
+
+func (r result) lost() int { return r.fees - r.final.deductions }
+
+// right is the account that as many fees must leave.
+func (r result) right() account { return replay(r.fees) }
+
+// exact tells whether nothing was lost, to the cent.
+func (r result) exact() bool { return r.final == r.right() }
+
+// phaseRun is a phase that is under way.
+type phaseRun struct {
+	phase
+	db        database
+	bars      *bars
+	processes []*process
+	tallies   []tally
+	ready     int
+	scene     scene
+	began     time.Time
+}
+
+// patience is how long nothing may happen, beyond the TTL, until the program calls it a failure.
+const patience = 30 * time.Second
+
+// runPhase starts the servers, lets them begin together, and counts what they report until the last has ended.
+func runPhase(ctx context.Context, p phase, db database, accounts accounts) (result, error) {
+	if !p.locked {
+		p.accident = none
+	}
+	if err := accounts.reset(ctx); err != nil {
+		return result{}, err
+	}
+	r := &phaseRun{phase: p, db: db, tallies: make([]tally, p.servers)}
+	r.bars = newBars(p)
+	err := r.run(ctx)
+	took := time.Since(r.began)
+	r.bars.stop()
+	if err != nil {
+		return result{}, fmt.Errorf("%s: %w", p.title, err)
+	}
+	final, err := accounts.read(ctx)
+	if err != nil {
+		return result{}, err
+	}
+	done := result{phase: p, tallies: r.tallies, final: final, took: took}
+	for _, t := range r.tallies {
+		done.fees += t.fees
+	}
+	if final != replay(final.deductions) {
+		return done, fmt.Errorf("%s: the balance is %s after %d fees; nobody writes that", p.title, money(final.balance), final.deductions)
+	}
+	return done, nil
+}
+
+func (r *phaseRun) run(ctx context.Context) (err error) {
+	events := make(chan event)
+	for i := range r.servers {
+		p, startErr := startProcess(i+1, job{
+			Source: r.db.source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl,
+			Stay: r.accident != none && i == 0,
+		}, r.verbose, events)
+		if startErr != nil {
+			err = startErr
+			break
+		}
+		r.processes = append(r.processes, p)
+		r.tallies[i] = tally{number: p.number, pid: p.cmd.Process.Pid}
+	}
+	r.began = time.Now()
+	stall := time.NewTimer(r.ttl + patience)
+	defer stall.Stop()
+	var kill <-chan time.Time // set when the servers were asked to go
+	giveUp := func(why error) {
+		err = errors.Join(err, why)
+		if kill == nil {
+			kill = time.After(endTimeout)
+			for _, p := range r.processes {
+				_ = resume(p.cmd.Process) // a server that is stopped cannot go
+				p.end()
+			}
+		}
+	}
+	if err != nil {
+		giveUp(nil)
+	}
+	interrupted := ctx.Done()
+	for running := len(r.processes); running > 0; {
+		select {
+		case e := <-events:
+			stall.Reset(r.ttl + patience)
+			if e.Kind == hasEnded {
+				running--
+			}
+			if eventErr := r.handle(ctx, e); eventErr != nil && kill == nil {
+				giveUp(eventErr)
+			}
+		case <-interrupted:
+			interrupted = nil
+			giveUp(context.Cause(ctx))
+		case <-stall.C:
+			giveUp(fmt.Errorf("nothing happened for %v", r.ttl+patience))
+		case <-kill:
+			for _, p := range r.processes {
+				_ = p.kill()
+			}
+		}
+	}
+	if err == nil && r.accident != none && !r.scene.over {
+		err = errors.New("nobody took the lock over: the other servers were done before; try more -rounds")
+	}
+	return err
+}
+
+// handle counts one report.
+func (r *phaseRun) handle(ctx context.Context, e event) error {
+	t := &r.tallies[e.from.number-1]
+	switch e.Kind {
+	case isReady:
+		if r.ready++; r.ready < r.servers {
+			return nil
+		}
+		r.began = time.Now()
+		for _, p := range r.processes {
+			if err := p.start(); err != nil {
+				return err
+			}
+		}
+		return nil
+	case feeTaken:
+		t.fees++
+		r.bars.step(e.from.number)
+	case hasFailed:
+		return fmt.Errorf("server %d: %s\n%s", e.from.number, e.Text, e.from.log.String())
+	case hasEnded:
+		if e.from == r.scene.victim && r.accident == crashed {
+			t.killed = true
+			r.bars.fail(e.from.number)
+			return nil
+		}
+		if e.Text == "" && t.fees != r.rounds {
+			e.Text = fmt.Sprintf("after %d of %d rounds", t.fees, r.rounds)
+		}
+		if e.Text != "" {
+			return fmt.Errorf("server %d ended: %s\n%s", e.from.number, e.Text, e.from.log.String())
+		}
+		return nil
+	}
+	if e.Token != 0 && e.Kind != isWoken {
+		t.grants++
+		t.token = e.Token
+		t.waits = append(t.waits, e.Wait)
+	}
+	return r.watch(ctx, e)
+}
+
+// wait is the pth percentile of what a server waited for the lock.
+func (t tally) wait(p int) time.Duration {
+	if len(t.waits) == 0 {
+		return 0
+	}
+	slices.Sort(t.waits)
+	return t.waits[min(len(t.waits)*p/100, len(t.waits)-1)]
+}

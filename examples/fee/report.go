@@ -1,0 +1,65 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+func printIntroduction(o options, db database) {
+	fmt.Printf("%s with %s each deduct a 3 %% fee from one account, %s times each.\n%s\n",
+		count(o.servers, "server"), count(o.workers, "worker"), fmt.Sprint(o.rounds), db.Place)
+}
+
+// printServers is a table of what each server got.
+func printServers(r result) {
+	t := table.NewWriter()
+	t.SetOutputMirror(os.Stdout)
+	t.SetStyle(table.StyleLight)
+	t.Style().Format.Header = text.FormatDefault
+	t.AppendHeader(table.Row{"server", "process", "fees", "grants", "wait p50", "wait p99", "last token"})
+	for _, s := range r.tallies {
+		name := fmt.Sprint(s.number)
+		if s.killed {
+			name += " (killed)"
+		}
+		t.AppendRow(table.Row{name, s.pid, s.fees, s.grants, milliseconds(s.wait(50)), milliseconds(s.wait(99)), s.token})
+	}
+	right := []table.ColumnConfig{}
+	for n := 2; n <= 7; n++ {
+		right = append(right, table.ColumnConfig{Number: n, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	t.SetColumnConfigs(right)
+	fmt.Println()
+	t.Render()
+}
+
+// printOutcome says in one sentence whether the account is right.
+func printOutcome(r result) {
+	took := milliseconds(r.took)
+	switch {
+	case r.exact():
+		fmt.Printf("%s: exact to the cent. None of %d fees was lost in %s; the balance is %s.\n",
+			r.title, r.fees, took, money(r.final.balance))
+	default:
+		fmt.Printf("%s: %d of %d fees were lost in %s; the balance is %s and should be %s.\n",
+			r.title, r.lost(), r.fees, took, money(r.final.balance), money(r.right().balance))
+	}
+}
+
+func printLeftovers(db database) {
+	if db.Engine != migrate.SQLite {
+		fmt.Printf("\nThe table %s is dropped again. dblock's own tables (dblock_…) stay: the next program finds them.\n", tableName)
+	}
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,123 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// serveCommand is the argument with which the program starts itself as a server.
+const serveCommand = "serve"
+
+// closeTimeout is how long a server takes to say goodbye, endTimeout how long until it goes without.
+const (
+	closeTimeout = 2 * time.Second
+	endTimeout   = 3 * time.Second
+)
+
+// serveMain is the main function of a server.
+func serveMain() int {
+	// Ctrl-C reaches every process of the terminal. The program decides, and closes the servers' input.
+	signal.Ignore(os.Interrupt, syscall.SIGHUP)
+	tell := teller()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	input := bufio.NewReader(os.Stdin)
+	var j job
+	line, err := input.ReadBytes('\n')
+	if err == nil {
+		err = json.Unmarshal(line, &j)
+	}
+	if err != nil {
+		tell(report{Kind: hasFailed, Text: "the job: " + err.Error()})
+		return 1
+	}
+	start := make(chan struct{})
+	go func() {
+		if _, err := input.ReadBytes('\n'); err == nil {
+			close(start)
+			_, _ = input.ReadByte() // nothing comes but the end
+		}
+		cancel()
+		time.AfterFunc(endTimeout, func() { os.Exit(1) })
+	}()
+	if err := serve(ctx, j, tell, start); err != nil && ctx.Err() == nil {
+		tell(report{Kind: hasFailed, Text: err.Error()})
+		return 1
+	}
+	return 0
+}
+
+// teller writes reports to the standard output, one line each.
+func teller() func(report) {
+	var mu sync.Mutex // protects encoder
+	encoder := json.NewEncoder(os.Stdout)
+	return func(r report) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = encoder.Encode(r) // the program is gone, and our input ends in this moment
+	}
+}
+
+// serve opens the database and does the job with its engine.
+func serve(ctx context.Context, j job, tell func(report), start <-chan struct{}) error {
+	db, err := j.Source.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.close()
+	switch j.Source.Engine {
+	case migrate.Postgres:
+		return do(ctx, postgres.New(db.pool), db.accounts(), j, tell, start)
+	case migrate.MySQL:
+		return do(ctx, mysql.New(db.db), db.accounts(), j, tell, start)
+	default:
+		return do(ctx, sqlite.New(db.db), db.accounts(), j, tell, start)
+	}
+}
+
+// do does a job: half of it, then the accident where there is to be one, then the rest.
+func do[TX any](ctx context.Context, engine driver.Engine[TX], accounts accounts, j job, tell func(report), start <-chan struct{}) (err error) {
+	client, err := dblock.New(engine, dblock.WithTTL(j.TTL)) // one for the whole process
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = errors.Join(err, client.Close(ctx))
+	}()
+	s := &server[TX]{client, accounts, tell}
+	tell(report{Kind: isReady})
+	select {
+	case <-start:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !j.Locked {
+		return s.work(ctx, j.Workers, j.Rounds, s.deductUnlocked)
+	}
+	half := j.Rounds / 2
+	if err := s.work(ctx, j.Workers, half, s.deduct); err != nil {
+		return err
+	}
+	if j.Stay {
+		if err := s.stay(ctx); err != nil {
+			return err
+		}
+	}
+	return s.work(ctx, j.Workers, j.Rounds-half, s.deduct)
+}

@@ -1,0 +1,49 @@
+// Command pgx takes a lock in PostgreSQL: DSN=postgres://… go run ./examples/quickstart/pgx
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+	"os"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+func main() {
+	if err := run(context.Background(), os.Getenv("DSN")); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(ctx context.Context, dsn string) error {
+	pool, err := pgxpool.New(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	if err := up(ctx, stdlib.OpenDBFromPool(pool)); err != nil {
+		return err
+	}
+	client, err := dblock.New(postgres.New(pool))
+	if err != nil {
+		return err
+	}
+	defer client.Close(ctx)
+	return client.Do(ctx, "invoice/42", func(ctx context.Context, l *dblock.Lock[pgx.Tx]) error {
+		fmt.Println("nobody else has invoice/42; token", l.Token())
+		return nil
+	})
+}
+
+func up(ctx context.Context, db *sql.DB) error {
+	defer db.Close()
+	return migrate.Up(ctx, db, migrate.Postgres)
+}
