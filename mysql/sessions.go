@@ -140,13 +140,12 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 	last := names[len(names)-1]
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
 		names, err := q.LockIdle(ctx, mysqldb.LockIdleParams{After: after, Last: last, Idle: idle.Microseconds()})
-		for part := range chunks(names) {
-			n, err := q.DropLocks(ctx, part)
-			if err != nil {
+		for _, name := range names {
+			if err := q.DropLock(ctx, name); err != nil {
 				return "", err
 			}
-			deleted += int(n)
 		}
+		deleted = len(names)
 		return "", err
 	})
 	if err != nil {

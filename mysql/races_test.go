@@ -1,0 +1,291 @@
+package mysql_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+const farAhead = 4_000_000_000_000_000 // a token that no clock reaches
+
+func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		a.take(t, "n")
+		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL, token = ? WHERE name = 'n'", farAhead)
+		taking := start(t, func(ctx context.Context) (driver.Grant, error) {
+			grant, _, err := b.Take(ctx, b.request("n"))
+			return grant, err
+		})
+		s.blocked(t, b)
+		must(t, freeing.Commit())
+		if got := <-taking; got.err != nil || got.value.Token != farAhead+1 {
+			t.Fatalf("%+v, want the token after the row's", got)
+		}
+
+		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1 WHERE name = 'n'", a.session)
+		taking = start(t, func(ctx context.Context) (driver.Grant, error) {
+			grant, taken, err := b.Take(ctx, b.request("n"))
+			if taken {
+				t.Error("taken from its holder")
+			}
+			return grant, err
+		})
+		s.blocked(t, b)
+		must(t, locking.Commit())
+		if got := <-taking; got.err != nil {
+			t.Fatal(got.err)
+		}
+		if h := b.look(t, "n").Holder; h.Session != a.session || h.Grant.Token != farAhead+2 {
+			t.Fatalf("the holder is %+v", h)
+		}
+	})
+}
+
+func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
+		taking := start(t, func(ctx context.Context) (bool, error) {
+			_, taken, err := b.Take(ctx, b.request("n"))
+			return taken, err
+		})
+		s.blocked(t, b)
+		must(t, joining.Commit())
+		if got := <-taking; got.err != nil || got.value {
+			t.Fatalf("%+v, want not taken", got)
+		}
+	})
+}
+
+func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, contended := range []bool{false, true} {
+			a, b := s.actor(t), s.actor(t)
+			name := id()
+			held := a.take(t, name)
+			attempt := id()
+			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
+			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0)", name, b.session, attempt)
+			must(t, err)
+			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return a.Release(ctx, held, contended) })
+			s.blocked(t, a)
+			must(t, joining.Commit())
+			got := <-releasing
+			if got.err != nil || got.value.Session != b.session || got.value.Attempt != attempt || got.value.Grant.Token <= held.Token {
+				t.Fatalf("contended %v: %+v, want the lock to go to %s", contended, got, b.session)
+			}
+		}
+	})
+}
+
+func TestAnEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		a.take(t, "n")
+		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
+		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
+			_, outcome, err := b.Enqueue(ctx, b.request("n"))
+			return outcome, err
+		})
+		s.blocked(t, b)
+		must(t, freeing.Commit())
+		if got := <-joining; got.err != nil || got.value != driver.Granted {
+			t.Fatalf("%+v, want granted", got)
+		}
+	})
+}
+
+func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b, c := s.actor(t), s.actor(t), s.actor(t)
+		held := a.take(t, "n")
+		// The first in line has its ticket and has not committed: the second must not get one before.
+		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
+		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
+			_, outcome, err := c.Enqueue(ctx, c.request("n"))
+			return outcome, err
+		})
+		s.blocked(t, c)
+		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0)", b.session)
+		must(t, err)
+		must(t, first.Commit())
+		if got := <-second; got.err != nil || got.value != driver.Queued {
+			t.Fatalf("%+v, want queued", got)
+		}
+		next, err := a.Release(t.Context(), held, true)
+		must(t, err)
+		if next.Attempt != "first" || !next.Grant.Contended {
+			t.Fatalf("%+v, want the first", next)
+		}
+	})
+}
+
+func TestAHeartbeatInFlightSavesItsSession(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		s.expire(t, a)
+		beating := s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = ?", farAhead, a.session)
+		expiring := start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, a.session) })
+		s.blocked(t, b)
+		must(t, beating.Commit())
+		if got := <-expiring; got.err != nil || got.value {
+			t.Fatalf("%+v, want alive", got)
+		}
+	})
+}
+
+func TestAHeartbeatThatComesTooLateFindsItselfDead(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		u, err := a.Upkeep(t.Context()) // the only connection there is
+		must(t, err)
+		defer u.Close()
+		s.expire(t, a)
+		killing := s.transaction(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ? FOR UPDATE", a.session)
+		beating := start(t, func(ctx context.Context) (bool, error) { return u.Heartbeat(ctx, a.session, ttl) })
+		s.blocked(t, a)
+		_, err = killing.Exec("UPDATE dblock_sessions SET dead = 1 WHERE id = ?", a.session)
+		must(t, err)
+		_, err = killing.Exec("DELETE FROM dblock_heartbeats WHERE session_id = ?", a.session)
+		must(t, err)
+		must(t, killing.Commit())
+		if got := <-beating; got.err != nil || got.value {
+			t.Fatalf("%+v, want dead", got)
+		}
+		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
+			t.Fatal(dead, err)
+		}
+	})
+}
+
+func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		held := b.take(t, "n")
+		a.enqueue(t, "n")
+		s.expire(t, a)
+		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
+			t.Fatal(dead, err)
+		}
+		u, err := s.engine(t).Upkeep(t.Context())
+		must(t, err)
+		defer u.Close()
+		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {
+			t.Fatal("a heartbeat revived the dead", err)
+		}
+		// A restore that brings the row back, or a clock that makes an old one good again.
+		s.exec(t, "INSERT INTO dblock_heartbeats VALUES (?, ?)", a.session, farAhead)
+		if next, err := b.Release(t.Context(), held, true); err != nil || next.Session != "" {
+			t.Fatalf("%+v %v: granted to the dead", next, err)
+		}
+		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
+			t.Fatal("alive again", err)
+		}
+	})
+}
+
+func TestNobodyWaitsBehindAGuardedTransaction(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		r := a.request("n")
+		if _, taken, err := a.Take(t.Context(), r); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		s.expire(t, a)
+		holder := b.look(t, "n").Holder
+		guard := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", a.session)
+		again := b.request("n")
+		again.Thread = r.Thread
+		takeovers := map[string]func(ctx context.Context) error{
+			"Expire":     func(ctx context.Context) error { return second(b.Expire(ctx, a.session)) },
+			"Reclaim":    func(ctx context.Context) error { return third(b.Reclaim(ctx, b.session, "n", holder)) },
+			"Reenter":    func(ctx context.Context) error { return third(b.Reenter(ctx, again)) },
+			"EndSession": func(ctx context.Context) error { return b.EndSession(ctx, a.session) },
+			"Reclaim after a fixed lease": func(ctx context.Context) error {
+				over := holder
+				over.Grant.Lease = -1
+				return third(b.Reclaim(ctx, b.session, "n", over))
+			},
+		}
+		for name, takeover := range takeovers {
+			got := <-start(t, func(ctx context.Context) (string, error) { return name, takeover(ctx) })
+			t.Log(name)
+			is(t, got.err, driver.ErrBusy)
+		}
+		must(t, guard.Commit())
+		if next, taken, err := b.Reclaim(t.Context(), b.session, "n", holder); err != nil || !taken || next.Session != "" {
+			t.Fatal(next, taken, err)
+		}
+	})
+}
+
+func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b, c := s.actor(t), s.actor(t), s.actor(t)
+		a.take(t, "n")
+		holder := b.look(t, "n").Holder
+		s.expire(t, a)
+		if dead, err := c.Expire(t.Context(), a.session); err != nil || !dead {
+			t.Fatal(dead, err)
+		}
+		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1 WHERE name = 'n'", c.session)
+		reclaiming := start(t, func(ctx context.Context) (bool, error) {
+			_, taken, err := b.Reclaim(ctx, b.session, "n", holder)
+			return taken, err
+		})
+		s.blocked(t, b)
+		must(t, other.Commit())
+		if got := <-reclaiming; got.err != nil || got.value {
+			t.Fatalf("%+v, want nothing done", got)
+		}
+		if h := b.look(t, "n").Holder; h.Session != c.session {
+			t.Fatalf("the holder is %+v", h)
+		}
+	})
+}
+
+func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		b := s.actor(t)
+		opening := s.transaction(t, "INSERT INTO dblock_sessions VALUES ('young', 'h', 1, '', 0, 0)")
+		_, err := opening.Exec("INSERT INTO dblock_heartbeats VALUES ('young', ?)", farAhead)
+		must(t, err)
+		got := <-start(t, func(ctx context.Context) (bool, error) { return b.Expire(ctx, "young") })
+		is(t, got.err, driver.ErrBusy)
+		must(t, opening.Commit())
+		if dead, err := b.Expire(t.Context(), "young"); err != nil || dead {
+			t.Fatal(dead, err)
+		}
+	})
+}
+
+func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		for _, name := range []string{"a", "b", "c", "d"} {
+			held := a.take(t, name)
+			if name != "d" {
+				must(t, second(a.Release(t.Context(), held, false)))
+			}
+		}
+		s.exec(t, "UPDATE dblock_locks SET acquired_at = 0")
+		touching := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'b' FOR UPDATE")
+		got := <-start(t, func(ctx context.Context) (int, error) {
+			n, next, err := a.Purge(ctx, ttl, "", 10)
+			if next != "" {
+				t.Errorf("next %q after the last page", next)
+			}
+			return n, err
+		})
+		if got.err != nil || got.value != 2 {
+			t.Fatalf("%+v, want 2 deleted", got)
+		}
+		must(t, touching.Commit())
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"); n != 2 {
+			t.Fatal("rows in use were deleted")
+		}
+	})
+}

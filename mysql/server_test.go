@@ -1,0 +1,237 @@
+package mysql_test
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/migrations"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// patience is how long a test waits for what must happen. It is shorter than a listener's sleep: a wake-up that only
+// comes because the sleep is over is a failure.
+const patience = 3 * time.Second
+
+const ttl = time.Minute
+
+// server is a database of one test on MySQL or MariaDB.
+type server struct {
+	dbtest.Database
+	pool *sql.DB // of the test itself
+}
+
+// each runs a test on both servers.
+func each(t *testing.T, test func(t *testing.T, s server)) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Empty(t, kind)
+			s := server{db, db.SQL(t)}
+			s.migrate(t)
+			test(t, s)
+		})
+	}
+}
+
+// migrate runs the migration as it stands, statement by statement.
+func (s server) migrate(t *testing.T) {
+	t.Helper()
+	dir, err := migrations.FS("mysql")
+	must(t, err)
+	text, err := fs.ReadFile(dir, "00001_dblock.sql")
+	must(t, err)
+	up, _, _ := strings.Cut(string(text), "-- +goose Down")
+	up = regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(up, "")
+	for statement := range strings.SplitSeq(up, ";") {
+		if strings.TrimSpace(statement) != "" {
+			s.exec(t, statement)
+		}
+	}
+}
+
+// open makes a pool with the application's own idea of a DSN.
+func (s server) open(t *testing.T, change func(*sqldriver.Config)) *sql.DB {
+	t.Helper()
+	config, err := sqldriver.ParseDSN(s.DSN)
+	must(t, err)
+	if change != nil {
+		change(config)
+	}
+	connector, err := sqldriver.NewConnector(config)
+	must(t, err)
+	pool := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// actor is an engine whose work runs on one known connection, so that a test can see it wait.
+type actor struct {
+	driver.Backend
+	session string
+	pool    *sql.DB
+	conn    int64
+}
+
+func (s server) actor(t *testing.T) actor {
+	t.Helper()
+	pool := s.open(t, nil)
+	pool.SetMaxOpenConns(1)
+	a := actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}
+	must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&a.conn))
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	return a
+}
+
+func (a actor) request(name string) driver.Request {
+	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id()}
+}
+
+func (a actor) take(t *testing.T, name string) driver.Held {
+	t.Helper()
+	grant, taken, err := a.Take(t.Context(), a.request(name))
+	must(t, err)
+	if !taken {
+		t.Fatalf("%s was not taken", name)
+	}
+	return driver.Held{Name: name, Session: a.session, Token: grant.Token}
+}
+
+// enqueue joins a queue and returns the attempt.
+func (a actor) enqueue(t *testing.T, name string) string {
+	t.Helper()
+	r := a.request(name)
+	_, outcome, err := a.Enqueue(t.Context(), r)
+	must(t, err)
+	if outcome != driver.Queued {
+		t.Fatalf("outcome %v, want queued", outcome)
+	}
+	return r.Attempt
+}
+
+func (a actor) look(t *testing.T, name string) driver.State {
+	t.Helper()
+	states, err := a.Look(t.Context(), a.session, []string{name})
+	must(t, err)
+	if len(states) != 1 {
+		t.Fatalf("%d states of %s", len(states), name)
+	}
+	return states[0]
+}
+
+// blocked waits until the actor's statement waits for a row. The tables of information_schema are no good for that:
+// they do not change while somebody reads them often.
+func (s server) blocked(t *testing.T, a actor) {
+	t.Helper()
+	thread := fmt.Sprintf("thread id %d,", a.conn)
+	eventually(t, "the statement to wait", func() bool {
+		var kind, name, status string
+		must(t, s.pool.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status))
+		for transaction := range strings.SplitSeq(status, "---TRANSACTION ") {
+			if strings.Contains(transaction, "LOCK WAIT") && strings.Contains(transaction, thread) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// transaction is the test's own, at READ COMMITTED, with statements already run.
+func (s server) transaction(t *testing.T, text string, args ...any) *sql.Tx {
+	t.Helper()
+	tx, err := s.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	_, err = tx.Exec(text, args...)
+	must(t, err)
+	return tx
+}
+
+func (s server) exec(t *testing.T, text string, args ...any) {
+	t.Helper()
+	_, err := s.pool.Exec(text, args...)
+	must(t, err)
+}
+
+// number is a single number from the database; -1: no row.
+func (s server) number(t *testing.T, text string, args ...any) int64 {
+	t.Helper()
+	var n int64
+	err := s.pool.QueryRow(text, args...).Scan(&n)
+	if errors.Is(err, sql.ErrNoRows) {
+		return -1
+	}
+	must(t, err)
+	return n
+}
+
+// outcome is what a call returned that runs while the test goes on.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+func start[T any](t *testing.T, call func(ctx context.Context) (T, error)) <-chan outcome[T] {
+	c := make(chan outcome[T], 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	go func() {
+		defer cancel()
+		v, err := call(ctx)
+		c <- outcome[T]{v, err}
+	}()
+	return c
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t *testing.T, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("error %v, want %v", err, kind)
+	}
+}
+
+func id() string { return rand.Text() }
+
+// engine is one on a pool of its own, as an application has it.
+func (s server) engine(t *testing.T) driver.Backend {
+	t.Helper()
+	return mysql.New(s.open(t, nil)).Backend
+}
+
+// expire ends a session's time.
+func (s server) expire(t *testing.T, a actor) {
+	t.Helper()
+	s.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", a.session)
+}
+
+func second[T any](_ T, err error) error        { return err }
+func third[T, U any](_ T, _ U, err error) error { return err }
