@@ -1,0 +1,149 @@
+package enginetest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var contexts = []test{
+	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
+	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
+	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
+	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
+	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
+	{"metadata stands in the row while the lock is held", metadata},
+}
+
+func contextValues(t *testing.T, e *env) {
+	type key struct{}
+	c, holder := e.client(t), e.client(t)
+	for _, waits := range []bool{false, true} {
+		first := lock(t, holder, "values")
+		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), key{}, 42), 5*time.Second)
+		if !waits {
+			unlock(t, first)
+		}
+		line := locking(ctx, c, "values")
+		if waits {
+			e.queued(t, "values", 1)
+			unlock(t, first)
+		}
+		l := granted(t, soon, line)
+		cancel()
+		if l.Context().Value(key{}) != 42 {
+			t.Error("the value is gone")
+		}
+		if _, has := l.Context().Deadline(); has {
+			t.Error("the deadline of Lock's context came along")
+		}
+		live(t, l)
+		unlock(t, l)
+	}
+}
+
+func contextCauses(t *testing.T, e *env) {
+	c := e.client(t)
+	l := lock(t, c, "unlocked")
+	unlock(t, l)
+	ended(t, soon, l, dblock.ErrNotHeld)
+	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Owner("host", "thread"))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, soon, a, dblock.ErrClosed)
+	ended(t, soon, b, dblock.ErrClosed)
+	is(t, a.Unlock(context.Background()), dblock.ErrClosed)
+	e.free(t, "a")
+	e.free(t, "b")
+}
+
+// over checks that a lock's context had ended when the next one was granted.
+func over(t testing.TB, before Lock) {
+	t.Helper()
+	if before.Context().Err() == nil {
+		t.Error("the next holder was let in before the context of the one before had ended")
+	}
+	is(t, context.Cause(before.Context()), dblock.ErrLost)
+}
+
+func leaseEnds(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "leased", dblock.Lease(time.Second))
+	start := time.Now()
+	next := granted(t, soon, locking(t.Context(), b, "leased"))
+	over(t, first)
+	if took := time.Since(start); took < 700*time.Millisecond || took > 2500*time.Millisecond {
+		t.Errorf("the next waiter had it after %v: want the lease, 1s, and little more", took)
+	}
+	rising(t, []int64{first.Token(), next.Token()})
+	is(t, first.Unlock(context.Background()), dblock.ErrLost)
+	live(t, next)
+	unlock(t, next)
+	// Unlocked in time, it is a lock like any other.
+	third := lock(t, a, "leased", dblock.Lease(time.Minute))
+	unlock(t, third)
+	e.free(t, "leased")
+}
+
+func leaseWithoutReaper(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
+	first := lock(t, a, "leased", dblock.Lease(500*time.Millisecond))
+	if left := time.Until(refused(t, b, "leased").Until); left > 500*time.Millisecond {
+		t.Errorf("TryLock says that it is held for another %v: want the rest of the lease", left)
+	}
+	ended(t, soon, first, dblock.ErrLost)
+	var next Lock
+	eventually(t, soon, "TryLock gets the lock", func() bool {
+		l, err := b.TryLock(t.Context(), "leased", dblock.Lease(500*time.Millisecond))
+		next = l
+		return err == nil
+	})
+	third := granted(t, soon, locking(t.Context(), a, "leased"))
+	over(t, next)
+	rising(t, []int64{first.Token(), next.Token(), third.Token()})
+	unlock(t, third)
+	e.free(t, "leased")
+}
+
+func leaseOfWaiter(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	first := lock(t, a, "leased")
+	line := locking(t.Context(), b, "leased", dblock.Lease(time.Second))
+	e.queued(t, "leased", 1)
+	within(t, soon, "a moment has passed", time.After(600*time.Millisecond))
+	unlock(t, first)
+	second := granted(t, soon, line)
+	start := time.Now()
+	ended(t, soon, second, dblock.ErrLost)
+	if took := time.Since(start); took < 600*time.Millisecond || took > 1500*time.Millisecond {
+		t.Errorf("the lease took %v: want about 1s from the grant", took)
+	}
+	third := granted(t, soon, locking(t.Context(), a, "leased"))
+	unlock(t, third)
+}
+
+func metadata(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	const query = "SELECT metadata FROM dblock_locks WHERE name = 'described'"
+	const want = `{"job":"re-index \"ü\"","try":"1"}`
+	describe := dblock.Metadata(map[string]string{"job": `re-index "ü"`, "try": "1"})
+	first := lock(t, a, "described", describe)
+	if got := e.text(t, query); got != want {
+		t.Errorf("metadata %s: want %s", got, want)
+	}
+	line := locking(t.Context(), b, "described", dblock.Metadata(map[string]string{"next": "one"}))
+	e.queued(t, "described", 1)
+	unlock(t, first)
+	second := granted(t, soon, line)
+	if got := e.text(t, query); got != `{"next":"one"}` {
+		t.Errorf("metadata of the waiter that got it: %s", got)
+	}
+	unlock(t, second)
+	if got := e.text(t, query); got != "" {
+		t.Errorf("metadata %s of a lock that nobody holds", got)
+	}
+	unlock(t, lock(t, b, "described"))
+}

@@ -1,0 +1,75 @@
+// Package enginetest is the behaviour of dblock, as one suite that every engine must pass. It goes through the public
+// API, as an application would, and looks at the tables with SQL of its own.
+//
+// Engines bring a Wiring each and nothing else: what differs between them is how a pool is opened, and how an
+// application may have set up its sessions. Where a database cannot do what a test needs (kill a connection of SQLite,
+// say), the test does the closest thing there is, and says so.
+package enginetest
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// Wiring is one way to open an engine.
+type Wiring struct {
+	Name     string
+	Kind     string // of server, as dbtest names it
+	Open     Open
+	Settings []Setting
+	// ReadOnly change a DSN so that nothing can be written through it.
+	ReadOnly []Setting
+}
+
+// Setting is something that an application may have chosen for its own sessions.
+type Setting struct {
+	Name string
+	DSN  func(dsn string) string
+}
+
+// test is one sentence about dblock.
+type test struct {
+	says string
+	run  func(t *testing.T, e *env)
+}
+
+// Run runs the suite, each test in a database of its own.
+func Run(t *testing.T, w Wiring) {
+	t.Run(w.Name, func(t *testing.T) {
+		// Alone: it counts goroutines, and the tests beside it have some.
+		t.Run("when its clients are closed nothing runs and nothing is left in the tables", func(t *testing.T) {
+			nothingIsLeft(t, newEnv(t, w))
+		})
+		for _, group := range [][]test{waiting, owners, contexts, endings, sessions, reaping, names, input, faults} {
+			for _, test := range group {
+				t.Run(test.says, func(t *testing.T) {
+					t.Parallel()
+					test.run(t, newEnv(t, w))
+				})
+			}
+		}
+		for _, s := range w.Settings {
+			t.Run("with "+s.Name, func(t *testing.T) {
+				t.Parallel()
+				e := newEnv(t, w)
+				e.set(t, s)
+				core(t, e)
+			})
+		}
+		for _, s := range w.ReadOnly {
+			t.Run("a database that is read-only by "+s.Name+" is told as such at once", func(t *testing.T) {
+				t.Parallel()
+				readOnly(t, newEnv(t, w), s)
+			})
+		}
+	})
+}
+
+// Kinds of server, for wirings.
+const (
+	Postgres = dbtest.KindPostgres
+	MySQL    = dbtest.KindMySQL
+	MariaDB  = dbtest.KindMariaDB
+	SQLite   = dbtest.KindSQLite
+)

@@ -1,0 +1,124 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var faults = []test{
+	{"killing the connections that listen loses no wake-up", func(t *testing.T, e *env) { killed(t, e, listeners) }},
+	{"killing the connections that do not listen loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, others) }},
+	{"killing every connection loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, everything) }},
+	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
+}
+
+// which connections of the clients to kill.
+type which int
+
+const (
+	everything which = iota
+	listeners
+	others
+)
+
+// kill kills connections to the test's database, except the test's own, and returns how many. It returns before the
+// clients have noticed.
+//
+// SQLite has no connections that somebody else could kill. The nearest thing is somebody who keeps the database
+// locked for a while: nothing can be read of what was not committed, and nothing written.
+func (e *env) kill(t testing.TB, w which) int {
+	t.Helper()
+	switch e.wiring.Kind {
+	case Postgres:
+		condition := map[which]string{everything: "", listeners: "AND query LIKE 'LISTEN%'", others: "AND query NOT LIKE 'LISTEN%'"}[w]
+		return int(e.number(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
+			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' `+condition))
+	case SQLite:
+		e.exec(t, "BEGIN IMMEDIATE")
+		within(t, soon, "a moment has passed", time.After(100*time.Millisecond))
+		e.exec(t, "ROLLBACK")
+		return 1
+	}
+	condition := map[which]string{everything: "", listeners: "AND info LIKE '%SLEEP%'", others: "AND (info IS NULL OR info NOT LIKE '%SLEEP%')"}[w]
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := e.look.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ids []int64
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
+		if _, err := e.look.ExecContext(ctx, fmt.Sprintf("KILL CONNECTION %d", id)); err != nil {
+			t.Logf("connection %d has gone by itself: %v", id, err)
+		}
+	}
+	return len(ids)
+}
+
+// polled tells whether nothing listens: database/sql has no LISTEN.
+func (e *env) polled() bool { return e.wiring.Kind == Postgres && e.wiring.Name != "pgx" }
+
+func killed(t *testing.T, e *env, w which) {
+	holder := e.client(t, dblock.WithTTL(shortTTL))
+	clients := []Client{e.client(t, dblock.WithTTL(shortTTL)), e.client(t), e.client(t)}
+	l := lock(t, holder, "kept")
+	first := lock(t, holder, "handed on")
+	line := e.line(t, "handed on", 9, clients, background)
+	if w == listeners && e.polled() {
+		w = everything
+	}
+	eventually(t, soon, "there are connections to kill", func() bool { return e.kill(t, w) > 0 })
+	e.beats(t, e.session(t, "kept"), 2, l, first)
+	for range 3 { // more than a TTL
+		e.kill(t, w)
+		e.beats(t, e.session(t, "kept"), 2, l, first)
+	}
+	tokens := []int64{first.Token()}
+	for _, next := range line {
+		e.kill(t, w)
+		unlock(t, first)
+		first = granted(t, soon, next)
+		tokens = append(tokens, first.Token())
+	}
+	rising(t, tokens)
+	unlock(t, first)
+	live(t, l)
+	unlock(t, l)
+	e.free(t, "kept")
+	e.free(t, "handed on")
+}
+
+func killedUnderLoad(t *testing.T, e *env) {
+	stop := make(chan struct{})
+	var killing sync.WaitGroup
+	killing.Go(func() {
+		tick := time.NewTicker(150 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-tick.C:
+				e.kill(t, everything)
+			}
+		}
+	})
+	exclusion(t, e, 3, 4, 15)
+	close(stop)
+	killing.Wait()
+}

@@ -1,0 +1,190 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+var reaping = []test{
+	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
+	{"a sweep dismisses the waiters of dead sessions and leaves the others", dismissed},
+	{"a purge takes what is idle for longer than the retention, and nothing else", retention},
+	{"a sweep frees fixed leases that are over, and hands them on", overdue},
+	{"a sweep that finds nothing to do says so", nothingToDo},
+}
+
+func name(i int) string { return fmt.Sprintf("name %05d", i) }
+
+// rows inserts many rows in few statements.
+func (e *env) rows(t testing.TB, insert, row string, n int, args func(i int) []any) {
+	t.Helper()
+	for at := 0; at < n; at += 50 {
+		var values []string
+		var all []any
+		for i := at; i < min(n, at+50); i++ {
+			values = append(values, row)
+			all = append(all, args(i)...)
+		}
+		e.exec(t, insert+" VALUES "+strings.Join(values, ", "), all...)
+	}
+}
+
+func (e *env) orphans(t testing.TB, n int, session string, waiters int) {
+	t.Helper()
+	now := e.now(t)
+	e.rows(t, "INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, waiters, next_ticket, metadata)",
+		"(?, ?, 'somewhere', 'some thread', 1, ?, ?, ?, ?, 10, '')", n, func(i int) []any {
+			return []any{name(i), session, fmt.Sprintf("held%d", i), now, now, waiters}
+		})
+}
+
+func (e *env) waiters(t testing.TB, n int, session string, ticket int) {
+	t.Helper()
+	now := e.now(t)
+	e.rows(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)",
+		"(?, ?, ?, 'elsewhere', 'waiting', ?, 0, '', ?)", n, func(i int) []any {
+			return []any{name(i), ticket, session, fmt.Sprintf("%s%d", session, i), now}
+		})
+}
+
+func sweepsAtOnce(t *testing.T, e *env) {
+	const n = 200
+	e.ghost(t, "deadsession", -time.Second)
+	e.ghost(t, "firstinline", time.Hour)
+	e.ghost(t, "secondinline", time.Hour)
+	e.orphans(t, n, "deadsession", 2)
+	e.waiters(t, n, "firstinline", 1)
+	e.waiters(t, n, "secondinline", 2)
+	before := e.number(t, "SELECT max(token) FROM dblock_locks")
+	reports := make([]reaper.Report, 8)
+	backend := e.app(t, 8).Backend
+	var all sync.WaitGroup
+	for i := range reports {
+		all.Go(func() {
+			var err error
+			if reports[i], err = reaper.Sweep(context.Background(), backend); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	var handed, freed int
+	for _, r := range reports {
+		handed += r.HandedOn
+		freed += r.Freed
+	}
+	// A sweep passes over what another is in the middle of, so that what nobody saw through is for the next one.
+	if last, err := reaper.Sweep(context.Background(), backend); err != nil {
+		t.Fatal(err)
+	} else {
+		handed += last.HandedOn
+	}
+	if handed != n || freed != 0 {
+		t.Errorf("%d locks handed on and %d freed, say the reports: want %d and 0: %v", handed, freed, n, reports)
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'firstinline' AND waiters = 1 AND token > ?", before); got != n {
+		t.Errorf("%d locks went to their first waiter with a higher token: want %d", got, n)
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'secondinline'"); got != n ||
+		e.number(t, "SELECT count(*) FROM dblock_waiters") != n {
+		t.Errorf("%d second waiters wait still, and perhaps others: want %d", got, n)
+	}
+}
+
+func dismissed(t *testing.T, e *env) {
+	const n = 20
+	e.ghost(t, "holder", time.Hour)
+	e.ghost(t, "deadwaiter", -time.Second)
+	e.ghost(t, "livewaiter", time.Hour)
+	e.orphans(t, n, "holder", 2)
+	e.waiters(t, n, "deadwaiter", 1)
+	e.waiters(t, n, "livewaiter", 2)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	if err != nil || report.Expired != 1 || report.Dismissed != n || report.HandedOn+report.Freed != 0 {
+		t.Errorf("swept: %v, %v: want 1 session expired and %d waiters dismissed", report, err, n)
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_waiters WHERE session_id = 'livewaiter'"); got != n {
+		t.Errorf("%d live waiters are left: want %d", got, n)
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id = 'holder' AND waiters = 1"); got != n {
+		t.Errorf("%d locks count one waiter: want %d", got, n)
+	}
+}
+
+func retention(t *testing.T, e *env) {
+	const n, old = 30, 10
+	c := e.client(t, dblock.WithoutReaper())
+	held := lock(t, c, "held")
+	waited := lock(t, c, "waited for")
+	line := e.line(t, "waited for", 1, []Client{e.client(t, dblock.WithoutReaper())}, background)
+	for i := range n {
+		unlock(t, lock(t, c, name(i)))
+	}
+	hour := time.Hour.Microseconds()
+	e.exec(t, "UPDATE dblock_locks SET acquired_at = acquired_at - ? WHERE name < ?", 2*hour, name(old))
+	e.exec(t, "UPDATE dblock_locks SET acquired_at = acquired_at - ? WHERE name IN ('held', 'waited for')", 2*hour)
+	e.ghost(t, "longdead", -time.Second)
+	e.end(t, "longdead")
+	e.exec(t, "UPDATE dblock_sessions SET started_at = started_at - ? WHERE id = 'longdead'", 2*hour)
+	e.ghost(t, "justdead", -time.Second)
+	e.end(t, "justdead")
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.Retention(time.Hour), reaper.Batch(3))
+	if err != nil || report.Purged != old || report.Forgotten != 1 {
+		t.Errorf("swept: %v, %v: want %d rows purged and 1 session forgotten", report, err, old)
+	}
+	if got := e.number(t, "SELECT count(*) FROM dblock_locks"); got != n-old+2 {
+		t.Errorf("%d names are left: want %d", got, n-old+2)
+	}
+	if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name < ?", name(old)) != 0 ||
+		e.number(t, "SELECT count(*) FROM dblock_sessions WHERE id = 'justdead'") != 1 {
+		t.Error("other rows went than those that were idle for long")
+	}
+	live(t, held)
+	served(t, waited, line...)
+	unlock(t, held)
+}
+
+func overdue(t *testing.T, e *env) {
+	e.ghost(t, "holder", time.Hour)
+	e.ghost(t, "waiter", time.Hour)
+	e.orphans(t, 3, "holder", 0)
+	now := e.now(t)
+	e.exec(t, "UPDATE dblock_locks SET expires_at = ? WHERE name = ?", now-1, name(0))
+	e.exec(t, "UPDATE dblock_locks SET expires_at = ?, waiters = 1 WHERE name = ?", now-1, name(1))
+	e.exec(t, "UPDATE dblock_locks SET expires_at = ? WHERE name = ?", now+time.Hour.Microseconds(), name(2))
+	e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+		VALUES (?, 1, 'waiter', 'elsewhere', 'waiting', 'a', 0, '{"a":"b"}', ?)`, name(1), now)
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	if err != nil || report != (reaper.Report{HandedOn: 1, Freed: 1}) {
+		t.Errorf("swept: %v, %v: want 1 lock handed on and 1 freed", report, err)
+	}
+	for i, want := range []string{"", "waiter", "holder"} {
+		if got := e.session(t, name(i)); got != want {
+			t.Errorf("%s is held by %q: want %q", name(i), got, want)
+		}
+	}
+	if got := e.text(t, "SELECT metadata FROM dblock_locks WHERE name = ?", name(1)); got != `{"a":"b"}` {
+		t.Errorf("metadata of the waiter that got it: %q", got)
+	}
+	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND expires_at IS NULL", name(1)); n != 1 {
+		t.Error("the next holder inherited the lease")
+	}
+}
+
+func nothingToDo(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithoutReaper())
+	l := lock(t, c, "held")
+	unlock(t, lock(t, c, "free"))
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend)
+	if err != nil || !report.Zero() {
+		t.Errorf("swept: %v, %v: want nothing", report, err)
+	}
+	live(t, l)
+}

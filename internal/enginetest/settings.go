@@ -1,0 +1,98 @@
+package enginetest
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// core is what must be so whatever an application has set for its sessions.
+func core(t *testing.T, e *env) {
+	t.Run("exclusion", func(t *testing.T) { exclusion(t, e, 2, 8, 3) })
+	t.Run("order", func(t *testing.T) { fifo(t, e, 4) })
+	t.Run("cancel", func(t *testing.T) { cancelling(t, e) })
+	t.Run("deadline", func(t *testing.T) { deadline(t, e) })
+	t.Run("lease", func(t *testing.T) { leaseEnds(t, e) })
+	t.Run("take-over", func(t *testing.T) { succession(t, e) })
+	t.Run("owner", func(t *testing.T) { ownerElsewhere(t, e) })
+}
+
+// Params is a setting made with parameters of a DSN, which replace those that are there.
+func Params(name string, params ...string) Setting {
+	return Setting{Name: name, DSN: func(dsn string) string {
+		base, query, _ := strings.Cut(dsn, "?")
+		values, err := url.ParseQuery(query)
+		if err != nil {
+			panic(err) // of a DSN that dbtest made
+		}
+		for i := 0; i < len(params); i += 2 {
+			if key := params[i]; key == "_pragma" { // there may be several
+				values.Add(key, params[i+1])
+			} else {
+				values.Set(key, params[i+1])
+			}
+		}
+		return base + "?" + values.Encode()
+	}}
+}
+
+// PostgresSettings are what applications set in PostgreSQL, over pgx.
+var PostgresSettings = []Setting{
+	Params("time zone Australia/Lord_Howe", "timezone", "Australia/Lord_Howe", "datestyle", "German, DMY"),
+	Params("isolation level read uncommitted", "default_transaction_isolation", "read uncommitted"),
+	Params("isolation level repeatable read", "default_transaction_isolation", "repeatable read"),
+	Params("isolation level serializable", "default_transaction_isolation", "serializable", "default_transaction_deferrable", "on"),
+	Params("lock_timeout of 200ms", "lock_timeout", "200"),
+	Params("statement_timeout of 200ms", "statement_timeout", "200", "idle_in_transaction_session_timeout", "200"),
+	Params("synchronous_commit off", "synchronous_commit", "off"),
+	Params("the simple protocol", "default_query_exec_mode", "simple_protocol"),
+	Params("no prepared statements", "default_query_exec_mode", "exec"),
+}
+
+// PostgresReadOnly is how PostgreSQL is read-only, short of a standby.
+var PostgresReadOnly = []Setting{Params("default_transaction_read_only", "default_transaction_read_only", "on")}
+
+// MySQLSettings are what applications set in MySQL, MariaDBSettings in MariaDB, over go-sql-driver.
+var (
+	MySQLSettings = append([]Setting{
+		Params("isolation level read uncommitted", "transaction_isolation", "'READ-UNCOMMITTED'"),
+		Params("isolation level repeatable read", "transaction_isolation", "'REPEATABLE-READ'"),
+		Params("isolation level serializable", "transaction_isolation", "'SERIALIZABLE'"),
+		Params("max_execution_time of 200ms", "max_execution_time", "200", "innodb_lock_wait_timeout", "1"),
+	}, bothSettings...)
+	MariaDBSettings = append([]Setting{
+		Params("isolation level read uncommitted", "tx_isolation", "'READ-UNCOMMITTED'"),
+		Params("isolation level repeatable read", "tx_isolation", "'REPEATABLE-READ'", "innodb_snapshot_isolation", "1"),
+		Params("isolation level serializable", "tx_isolation", "'SERIALIZABLE'"),
+		Params("max_statement_time of 200ms", "max_statement_time", "0.2", "innodb_lock_wait_timeout", "1"),
+	}, bothSettings...)
+
+	bothSettings = []Setting{
+		Params("time zone +05:45", "time_zone", "'+05:45'", "loc", "America/St_Johns"),
+		Params("clientFoundRows", "clientFoundRows", "true"),
+		Params("parseTime off", "parseTime", "false"),
+		Params("interpolateParams", "interpolateParams", "true"),
+		Params("sql_mode empty", "sql_mode", "''"),
+		Params("sql_mode strict and ANSI", "sql_mode", "'ANSI,TRADITIONAL,NO_ZERO_DATE,NO_AUTO_VALUE_ON_ZERO,PAD_CHAR_TO_FULL_LENGTH,NO_UNSIGNED_SUBTRACTION'"),
+		Params("sql_mode NO_BACKSLASH_ESCAPES", "sql_mode", "'NO_BACKSLASH_ESCAPES,ONLY_FULL_GROUP_BY,ERROR_FOR_DIVISION_BY_ZERO'"),
+	}
+)
+
+// MySQLReadOnly and MariaDBReadOnly are sessions whose transactions are read-only.
+var (
+	MySQLReadOnly   = []Setting{Params("transaction_read_only", "transaction_read_only", "1")}
+	MariaDBReadOnly = []Setting{Params("tx_read_only", "tx_read_only", "1")}
+)
+
+// SQLiteSettings are what applications set in SQLite, over modernc.org/sqlite.
+var SQLiteSettings = []Setting{
+	Params("no busy timeout", "_pragma", "busy_timeout(0)"),
+	Params("a rollback journal", "_pragma", "journal_mode(DELETE)"),
+	Params("no syncs and foreign keys", "_pragma", "synchronous(OFF)", "_pragma", "foreign_keys(1)"),
+	Params("exclusive transactions", "_txlock", "exclusive"),
+	Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)"),
+	Params("times as text", "_time_format", "sqlite", "_inttotime", "true"),
+}
+
+// SQLiteReadOnly is how SQLite is read-only.
+var SQLiteReadOnly = []Setting{Params("mode=ro", "mode", "ro"), Params("query_only", "_pragma", "query_only(1)")}
