@@ -1,0 +1,22 @@
+// Package faulttest breaks things under dblock from outside: it kills and stops real processes, cuts their network,
+// kills and stops their servers, and records what every client believed meanwhile. It has tests only.
+//
+// # Actors
+//
+// A client under test is a process of its own, an actor: this test binary again, which obeys commands on its standard
+// input and tells on its standard output what happened and when. Times are of the kernel's CLOCK_BOOTTIME, the same in
+// all processes, so that the test can compare what one believed with what another was given.
+//
+// # Belief
+//
+// A hold is believed in from when Lock returned until its context was last seen alive. An actor looks every few
+// milliseconds, and reads the clock before it looks: at that moment the hold was believed in for certain. Where the
+// look itself came late the process was starved or stopped, which is not promised to be survived without the token, and
+// the look does not count; nor do those of the moment after it, in which the session finds out.
+//
+// # Histories
+//
+// A history is what several actors did at random, under faults, from a seed (DBLOCK_SEED, printed with each failure;
+// DBLOCK_HISTORY is for how long, 10s by default). Checkers read it afterwards, and the database's own record of it,
+// which triggers wrote. Each checker is itself tested with an engine that was broken for the purpose.
+package faulttest

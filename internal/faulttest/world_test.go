@@ -1,0 +1,183 @@
+package faulttest
+
+import (
+	"database/sql"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+const (
+	// ttl leaves heartbeats 400 ms each, which a loaded machine keeps to.
+	ttl = 2 * time.Second
+	// promised is within what a crashed holder is succeeded.
+	promised = ttl + time.Second
+	// scheduling is what two processes and a server may lose on a machine with more to do than cores, on top of what
+	// is promised.
+	scheduling = 500 * time.Millisecond
+	// patience is for what has no bound of its own: longer, and it hangs.
+	patience = 30 * time.Second
+)
+
+// world is a database and those who use it.
+type world struct {
+	*testing.T
+	db  dbtest.Database
+	sql *sql.DB // one connection, past all proxies
+}
+
+// each runs a scenario on every engine there is, on a fresh database.
+func each(t *testing.T, scenario func(w *world)) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		t.Parallel()
+		scenario(newWorld(t, db))
+	})
+}
+
+// eachServer is each without SQLite, which has neither server nor network.
+func eachServer(t *testing.T, scenario func(w *world)) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		if db.Kind != dbtest.KindSQLite {
+			t.Parallel()
+			scenario(newWorld(t, db))
+		}
+	})
+}
+
+func newWorld(t *testing.T, db dbtest.Database) *world {
+	t.Helper()
+	w := &world{T: t, db: db, sql: db.SQL(t)}
+	w.sql.SetMaxOpenConns(1)
+	w.exec("CREATE TABLE resource (name varchar(64) PRIMARY KEY, token bigint NOT NULL, n bigint NOT NULL)")
+	return w
+}
+
+// resource makes what a lock of the name protects.
+func (w *world) resource(names ...string) {
+	w.Helper()
+	for _, name := range names {
+		w.exec(fmt.Sprintf("INSERT INTO resource (name, token, n) VALUES ('%s', 0, 0)", name))
+	}
+}
+
+// actor starts one that is configured by change.
+func (w *world) actor(label string, change ...func(c *actorConfig)) *process {
+	w.Helper()
+	config := actorConfig{Kind: w.db.Kind, DSN: w.db.DSN, TTL: ttl, Reaper: true}
+	for _, f := range change {
+		f(&config)
+	}
+	return spawn(w, label, config)
+}
+
+func withoutReaper(c *actorConfig) { c.Reaper = false }
+
+// through makes the actor reach its server through a proxy.
+func (w *world) through(p *dbtest.Proxy) func(c *actorConfig) {
+	w.Helper()
+	dsn := w.db.Through(w, p).DSN
+	return func(c *actorConfig) { c.DSN = dsn }
+}
+
+func (w *world) proxy() *dbtest.Proxy {
+	w.Helper()
+	return dbtest.NewProxy(w, w.db.Addr(w))
+}
+
+func (w *world) exec(statement string) {
+	w.Helper()
+	if _, err := w.sql.ExecContext(w.Context(), statement); err != nil {
+		w.Fatalf("%s: %v", statement, err)
+	}
+}
+
+// number is the result of a query; false: no row.
+func (w *world) number(query string, args ...any) (n int64, there bool) {
+	w.Helper()
+	err := w.sql.QueryRowContext(w.Context(), fmt.Sprintf(query, args...)).Scan(&n)
+	if err != nil && err != sql.ErrNoRows {
+		w.Fatalf("%s: %v", query, err)
+	}
+	return n, err == nil
+}
+
+// count is the result of a query that always has one.
+func (w *world) count(query string, args ...any) int64 {
+	w.Helper()
+	n, _ := w.number(query, args...)
+	return n
+}
+
+// waiters is how many stand in a name's queue.
+func (w *world) waiters(name string) int64 {
+	w.Helper()
+	return w.count("SELECT count(*) FROM dblock_waiters WHERE name = '%s'", name)
+}
+
+// queue begins to lock a name, and returns when the actor stands in its queue.
+func (w *world) queue(p *process, name string) int {
+	w.Helper()
+	before := w.waiters(name)
+	op := p.lock(name)
+	eventually(w, p.label+" stands in the queue", func() bool { return w.waiters(name) == before+1 })
+	return op
+}
+
+func (w *world) now() string {
+	if w.db.Kind == dbtest.KindPostgres {
+		return "dblock_now()"
+	}
+	return "(SELECT now_us FROM dblock_clock)"
+}
+
+// leaseEnd is before when the holder's lease cannot end, by this machine's clock: heartbeats only move it away.
+func (w *world) leaseEnd(name string) time.Duration {
+	w.Helper()
+	asked := session.Boottime()
+	left, there := w.number("SELECT h.expires_at - %s FROM dblock_heartbeats h JOIN dblock_locks l ON l.session_id = h.session_id WHERE l.name = '%s'", w.now(), name)
+	if !there {
+		w.Fatalf("nobody holds %q", name)
+	}
+	return asked + time.Duration(left)*time.Microsecond
+}
+
+// untilWaiterOver waits until the session of the first waiter for a name is over its time.
+func (w *world) untilWaiterOver(name string) {
+	w.Helper()
+	eventually(w, "the waiter's session is over", func() bool {
+		return w.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_heartbeats h ON h.session_id = q.session_id WHERE q.name = '%s' AND h.expires_at <= %s AND q.ticket = (SELECT min(f.ticket) FROM dblock_waiters f WHERE f.name = '%[1]s')", name, w.now()) == 1
+	})
+}
+
+// eventually polls a condition.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	if !within(patience, condition) {
+		t.Fatalf("not in %v: %s", patience, what)
+	}
+}
+
+// within polls a condition, and reports whether it came true in time.
+func within(limit time.Duration, condition func() bool) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := session.Boottime() + limit; ; <-tick.C {
+		late := session.Boottime() > end
+		if condition() {
+			return true
+		}
+		if late {
+			return false
+		}
+	}
+}
+
+// pass lets time pass: the duration of a fault.
+func pass(d time.Duration) {
+	<-time.After(d)
+}
