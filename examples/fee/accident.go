@@ -33,6 +33,11 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 	switch {
 	case e.Kind == isInside:
 		s.victim, s.token = e.from, e.Token
+		for _, p := range r.processes {
+			if p != e.from {
+				p.signal()
+			}
+		}
 		if r.accident == crashed {
 			r.bars.say("server %d is in the critical section with token %d: killed with SIGKILL", e.from.number, e.Token)
 			s.struck = time.Now()
@@ -60,7 +65,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 	case e.Kind == isWoken:
 		r.bars.say("server %d was told %s later: %s", e.from.number, milliseconds(e.At.Sub(s.resumed)), e.Text)
 		if !e.Lost || !e.Refused {
-			return fmt.Errorf("server %d wrote with token %d after server with token %d had: the write was not refused", e.from.number, s.token, s.after)
+			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused", e.from.number, s.token, s.after)
 		}
 		r.bars.say("server %d wrote all the same, as a bad program would: refused, 0 rows updated, since the account has seen a higher token", e.from.number)
 		s.over = true

@@ -8,11 +8,11 @@ type account struct {
 	deductions int // how many fees the balance reflects
 }
 
-// The account starts with a deposit. When a fee leaves less than the minimum, its owner pays the deposit in again, in
-// the same write: a balance that only ever lost 3 % would soon be so small that the fees are rounded to nothing.
+// The account starts with a deposit. When a fee leaves less than the minimum, which takes some 500 fees, its owner pays
+// the deposit in again, in the same write: else the fees of a long run would be rounded to nothing.
 const (
-	deposit = 1_000_000_00
-	minimum = 1_000_00
+	deposit = 1_000_000_000_00
+	minimum = 100_00
 )
 
 // fee is 3 % of a balance in cents, rounded half up to a whole cent.

@@ -63,10 +63,11 @@ func (s accounts) write(ctx context.Context, a account, token int64) error {
 	if err != nil {
 		return err
 	}
-	if rows, err := result.RowsAffected(); err != nil || rows != 0 {
-		return err
+	rows, err := result.RowsAffected()
+	if err == nil && rows == 0 && token != 0 { // without a token MySQL also says 0 where another wrote the very same
+		return errRefused
 	}
-	return errRefused
+	return err
 }
 
 func (s accounts) sql(query string) string {

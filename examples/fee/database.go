@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -101,11 +102,15 @@ func (d database) migrate(ctx context.Context) error { return migrate.Up(ctx, d.
 
 // onlyRun keeps a second run of this program out of the database, since both would use the same table. It is a lock,
 // of course: after a run that was killed, it is free when the TTL is over.
-func (d database) onlyRun(ctx context.Context, ttl time.Duration) (release func(), err error) {
+func (d database) onlyRun(ctx context.Context, o options) (release func(), err error) {
 	engine := map[string]func(*sql.DB) driver.Engine[*sql.Tx]{
 		migrate.Postgres: postgres.NewSQL, migrate.MySQL: mysql.New, migrate.SQLite: sqlite.New,
 	}[d.Engine]
-	client, err := dblock.New(engine(d.db), dblock.WithTTL(ttl))
+	log := slog.New(slog.DiscardHandler)
+	if o.verbose {
+		log = slog.Default()
+	}
+	client, err := dblock.New(engine(d.db), dblock.WithTTL(o.ttl), dblock.WithLogger(log))
 	if err != nil {
 		return nil, err
 	}

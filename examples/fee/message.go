@@ -3,18 +3,27 @@ package main
 import "time"
 
 // The program and its servers speak JSON over the servers' standard input and output. A server gets its job, opens the
-// database, says that it is ready, and begins when it gets a line. When its input ends, so does the server: that is
-// how it notices that the program is gone.
+// database, says that it is ready, and begins when it gets another line. When its input ends, so does the server: that
+// is how it notices that the program is gone.
 
 // job is what a server has to do.
 type job struct {
-	Source  source
-	Locked  bool
-	Workers int
-	Rounds  int
-	TTL     time.Duration
-	Stay    bool // half way, stay inside the critical section: the program will stop or kill the server there
+	Source   source
+	Locked   bool
+	Workers  int
+	Rounds   int
+	TTL      time.Duration
+	HalfTime halfTime
 }
+
+// halfTime is what a server does when half of its rounds are done.
+type halfTime int
+
+const (
+	goOn          halfTime = iota
+	stayInside             // the critical section: there it is stopped or killed
+	waitForSignal          // until that server is inside, so that somebody still wants the lock
+)
 
 // report is what a server tells the program.
 type report struct {

@@ -89,10 +89,14 @@ func runPhase(ctx context.Context, p phase, db database, accounts accounts) (res
 func (r *phaseRun) run(ctx context.Context) (err error) {
 	events := make(chan event)
 	for i := range r.servers {
-		p, startErr := startProcess(i+1, job{
-			Source: r.db.source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl,
-			Stay: r.accident != none && i == 0,
-		}, r.verbose, events)
+		j := job{Source: r.db.source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl}
+		if r.accident != none {
+			j.HalfTime = waitForSignal
+			if i == 0 {
+				j.HalfTime = stayInside
+			}
+		}
+		p, startErr := startProcess(i+1, j, r.verbose, events)
 		if startErr != nil {
 			err = startErr
 			break
@@ -139,9 +143,6 @@ func (r *phaseRun) run(ctx context.Context) (err error) {
 			}
 		}
 	}
-	if err == nil && r.accident != none && !r.scene.over {
-		err = errors.New("nobody took the lock over: the other servers were done before; try more -rounds")
-	}
 	return err
 }
 
@@ -155,9 +156,7 @@ func (r *phaseRun) handle(ctx context.Context, e event) error {
 		}
 		r.began = time.Now()
 		for _, p := range r.processes {
-			if err := p.start(); err != nil {
-				return err
-			}
+			p.signal()
 		}
 		return nil
 	case feeTaken:

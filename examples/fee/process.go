@@ -31,6 +31,10 @@ func startProcess(number int, j job, verbose bool, events chan<- event) (*proces
 	if err != nil {
 		return nil, err
 	}
+	work, err := json.Marshal(j)
+	if err != nil {
+		return nil, err
+	}
 	p := &process{number: number, cmd: exec.Command(self, serveCommand)}
 	p.cmd.SysProcAttr = diesWithParent
 	p.cmd.Stderr = &p.log
@@ -61,21 +65,12 @@ func startProcess(number int, j job, verbose bool, events chan<- event) (*proces
 		}
 		events <- event{p, ended}
 	}()
-	return p, p.send(j)
+	_, _ = p.input.Write(append(work, '\n'))
+	return p, nil
 }
 
-// send writes one line to the server. A server that is gone is noticed by its last report.
-func (p *process) send(message any) error {
-	line, err := json.Marshal(message)
-	if err != nil {
-		return err
-	}
-	_, _ = p.input.Write(append(line, '\n'))
-	return nil
-}
-
-// start lets the server begin.
-func (p *process) start() error { return p.send("start") }
+// signal sends the server a line. That it is gone is known from its last report, not from here.
+func (p *process) signal() { _, _ = p.input.Write([]byte{'\n'}) }
 
 // end asks the server to stop what it does and go.
 func (p *process) end() { _ = p.input.Close() }

@@ -11,8 +11,8 @@ import (
 )
 
 func printIntroduction(o options, db database) {
-	fmt.Printf("%s with %s each deduct a 3 %% fee from one account, %s times each.\n%s\n",
-		count(o.servers, "server"), count(o.workers, "worker"), fmt.Sprint(o.rounds), db.Place)
+	fmt.Printf("%s, %s in each; every server deducts a 3 %% fee %s from one account of %s.\n%s.\n",
+		count(o.servers, "server"), count(o.workers, "worker"), count(o.rounds, "time"), money(deposit), db.Place)
 }
 
 // printServers is a table of what each server got.

@@ -45,16 +45,18 @@ func serveMain() int {
 		tell(report{Kind: hasFailed, Text: "the job: " + err.Error()})
 		return 1
 	}
-	start := make(chan struct{})
+	signals := make(chan struct{}, 2)
 	go func() {
-		if _, err := input.ReadBytes('\n'); err == nil {
-			close(start)
-			_, _ = input.ReadByte() // nothing comes but the end
+		for {
+			if _, err := input.ReadBytes('\n'); err != nil {
+				break
+			}
+			signals <- struct{}{}
 		}
 		cancel()
 		time.AfterFunc(endTimeout, func() { os.Exit(1) })
 	}()
-	if err := serve(ctx, j, tell, start); err != nil && ctx.Err() == nil {
+	if err := serve(ctx, j, tell, signals); err != nil && ctx.Err() == nil {
 		tell(report{Kind: hasFailed, Text: err.Error()})
 		return 1
 	}
@@ -73,7 +75,7 @@ func teller() func(report) {
 }
 
 // serve opens the database and does the job with its engine.
-func serve(ctx context.Context, j job, tell func(report), start <-chan struct{}) error {
+func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{}) error {
 	db, err := j.Source.open(ctx)
 	if err != nil {
 		return err
@@ -81,16 +83,16 @@ func serve(ctx context.Context, j job, tell func(report), start <-chan struct{})
 	defer db.close()
 	switch j.Source.Engine {
 	case migrate.Postgres:
-		return do(ctx, postgres.New(db.pool), db.accounts(), j, tell, start)
+		return do(ctx, postgres.New(db.pool), db.accounts(), j, tell, signals)
 	case migrate.MySQL:
-		return do(ctx, mysql.New(db.db), db.accounts(), j, tell, start)
+		return do(ctx, mysql.New(db.db), db.accounts(), j, tell, signals)
 	default:
-		return do(ctx, sqlite.New(db.db), db.accounts(), j, tell, start)
+		return do(ctx, sqlite.New(db.db), db.accounts(), j, tell, signals)
 	}
 }
 
-// do does a job: half of it, then the accident where there is to be one, then the rest.
-func do[TX any](ctx context.Context, engine driver.Engine[TX], accounts accounts, j job, tell func(report), start <-chan struct{}) (err error) {
+// do does a job: half of it, then what the accident asks for, then the rest.
+func do[TX any](ctx context.Context, engine driver.Engine[TX], accounts accounts, j job, tell func(report), signals <-chan struct{}) (err error) {
 	client, err := dblock.New(engine, dblock.WithTTL(j.TTL)) // one for the whole process
 	if err != nil {
 		return err
@@ -102,10 +104,8 @@ func do[TX any](ctx context.Context, engine driver.Engine[TX], accounts accounts
 	}()
 	s := &server[TX]{client, accounts, tell}
 	tell(report{Kind: isReady})
-	select {
-	case <-start:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := await(ctx, signals); err != nil {
+		return err
 	}
 	if !j.Locked {
 		return s.work(ctx, j.Workers, j.Rounds, s.deductUnlocked)
@@ -114,10 +114,23 @@ func do[TX any](ctx context.Context, engine driver.Engine[TX], accounts accounts
 	if err := s.work(ctx, j.Workers, half, s.deduct); err != nil {
 		return err
 	}
-	if j.Stay {
-		if err := s.stay(ctx); err != nil {
-			return err
-		}
+	switch j.HalfTime {
+	case stayInside:
+		err = s.stay(ctx)
+	case waitForSignal:
+		err = await(ctx, signals)
+	}
+	if err != nil {
+		return err
 	}
 	return s.work(ctx, j.Workers, j.Rounds-half, s.deduct)
+}
+
+func await(ctx context.Context, signals <-chan struct{}) error {
+	select {
+	case <-signals:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
