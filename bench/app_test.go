@@ -119,6 +119,7 @@ type client interface {
 }
 
 type held interface {
+	Context() context.Context
 	Token() int64
 	Unlock(ctx context.Context) error
 }
