@@ -1,0 +1,291 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	dblock "github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// ear is a session that listens.
+type ear struct {
+	actor
+	wakes chan string
+	ended chan error
+	stop  context.CancelFunc
+}
+
+func (s server) listen(t *testing.T, pool *sql.DB) *ear {
+	t.Helper()
+	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
+	must(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
+	var ctx context.Context
+	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
+	ready := make(chan struct{})
+	go func() {
+		e.ended <- e.Listen(ctx, e.session, func() { close(ready) }, func(attempt string) { e.wakes <- attempt })
+	}()
+	t.Cleanup(e.stop)
+	select {
+	case <-ready:
+	case err := <-e.ended:
+		t.Fatal(err)
+	case <-time.After(patience):
+		t.Fatal("never ready")
+	}
+	return e
+}
+
+// end stops the listener and waits for it.
+func (e *ear) end(t *testing.T) error {
+	t.Helper()
+	e.stop()
+	select {
+	case err := <-e.ended:
+		return err
+	case <-time.After(patience):
+		t.Fatal("the listener goes on")
+		return nil
+	}
+}
+
+// hear waits until these attempts were heard of, each once and no others.
+func (e *ear) hear(t *testing.T, attempts map[string]bool) {
+	t.Helper()
+	timeout := time.After(patience)
+	for len(attempts) > 0 {
+		select {
+		case attempt := <-e.wakes:
+			if attempt == "" { // a KILL that came late, for a grant that was seen already
+				continue
+			}
+			if !attempts[attempt] {
+				t.Fatalf("woken for %q", attempt)
+			}
+			delete(attempts, attempt)
+		case err := <-e.ended:
+			t.Fatal(err)
+		case <-timeout:
+			t.Fatalf("%d grants were not heard of", len(attempts))
+		}
+	}
+}
+
+func TestEveryGrantIsHeardOf(t *testing.T) {
+	const names, rounds, releasers = 10, 40, 3
+	each(t, func(t *testing.T, s server) {
+		waiter := s.listen(t, s.open(t, nil))
+		granter := actor{Backend: s.engine(t), session: id()}
+		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		for range rounds {
+			releases := make(chan dblock.Held, names)
+			attempts := map[string]bool{}
+			tokens := map[string]int64{}
+			for i := range names {
+				name := fmt.Sprint("n", i)
+				held := granter.take(t, name)
+				attempts[waiter.enqueue(t, name)] = true
+				releases <- held
+			}
+			close(releases)
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			for range releasers {
+				all.Go(func() {
+					for held := range releases {
+						next, err := granter.Release(t.Context(), held, true)
+						if err != nil || next.Session != waiter.session {
+							t.Error(next, err)
+						}
+						mu.Lock()
+						tokens[held.Name] = next.Grant.Token
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+			waiter.hear(t, attempts)
+			for name, token := range tokens {
+				must(t, second(waiter.Release(t.Context(), dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
+			}
+		}
+		is(t, waiter.end(t), context.Canceled)
+	})
+}
+
+func TestOneWakeUpAfterAnother(t *testing.T) {
+	const rounds = 300
+	each(t, func(t *testing.T, s server) {
+		waiter := s.listen(t, s.open(t, nil))
+		granter := actor{Backend: s.engine(t), session: id()}
+		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		for range rounds {
+			held := granter.take(t, "n")
+			attempt := waiter.enqueue(t, "n")
+			next, err := granter.Release(t.Context(), held, true)
+			must(t, err)
+			waiter.hear(t, map[string]bool{attempt: true})
+			must(t, second(waiter.Release(t.Context(), dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
+		}
+	})
+}
+
+func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
+	const names = 200
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
+		waiter := s.listen(t, pool)
+		granter := actor{Backend: s.engine(t), session: id()}
+		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		attempts := map[string]bool{}
+		for i := range names {
+			name := fmt.Sprint("n", i)
+			held := granter.take(t, name)
+			attempts[waiter.enqueue(t, name)] = true
+			must(t, second(granter.Release(t.Context(), held, true)))
+		}
+		waiter.hear(t, attempts)
+		eventually(t, "most grants to be marked as known", func() bool {
+			return s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE handed = 1") <= 64
+		})
+		var requests atomic.Int32
+		proxy.Watch(func([]byte) { requests.Add(1) })
+		<-time.After(patience)
+		if n := requests.Load(); n > 4 {
+			t.Errorf("%d requests in %v of silence", n, patience)
+		}
+		proxy.Watch(nil)
+
+		held := granter.take(t, "another")
+		attempt := waiter.enqueue(t, "another")
+		must(t, second(granter.Release(t.Context(), held, true)))
+		waiter.hear(t, map[string]bool{attempt: true})
+
+		// A new listener does not tell of what was granted before it was ready.
+		is(t, waiter.end(t), context.Canceled)
+		again := make(chan struct{})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			ended <- waiter.Listen(ctx, waiter.session, func() { close(again) }, func(attempt string) { t.Errorf("woken for %q", attempt) })
+		}()
+		<-again
+		cancel()
+		is(t, <-ended, context.Canceled)
+	})
+}
+
+func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for range 20 {
+			waiter := s.listen(t, s.open(t, nil))
+			began := time.Now()
+			is(t, waiter.end(t), context.Canceled)
+			if took := time.Since(began); took > time.Second {
+				t.Errorf("it took %v", took)
+			}
+			eventually(t, "the named lock to be free", func() bool {
+				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
+			})
+			if waiter.pool.Stats().InUse != 0 || waiter.pool.Stats().Idle > 3 {
+				t.Errorf("%+v", waiter.pool.Stats())
+			}
+		}
+	})
+}
+
+func TestAListenerWhoseConnectionIsKilledSaysSo(t *testing.T) {
+	must(t, sqldriver.SetLogger(&sqldriver.NopLogger{}))
+	each(t, func(t *testing.T, s server) {
+		waiter := s.listen(t, s.open(t, nil))
+		s.exec(t, "KILL IS_USED_LOCK('dblock:"+waiter.session+"')")
+		select {
+		case err := <-waiter.ended:
+			is(t, err, dblock.ErrUnavailable)
+		case <-time.After(patience):
+			t.Fatal("not noticed")
+		}
+	})
+}
+
+func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		waiter := s.listen(t, server{s.Through(t, proxy), s.pool}.open(t, nil))
+		proxy.Cut()
+		is(t, <-waiter.ended, dblock.ErrUnavailable)
+		ctx, cancel := context.WithCancel(t.Context())
+		ready := make(chan struct{})
+		ended := make(chan error, 1)
+		direct := s.engine(t)
+		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(string) {}) }()
+		select {
+		case <-ready:
+		case err := <-ended:
+			t.Fatal(err)
+		}
+		cancel()
+		is(t, <-ended, context.Canceled)
+	})
+}
+
+// alternating gives the first connection to one user and all others to another.
+type alternating struct {
+	driver.Connector
+	first driver.Connector
+	n     atomic.Int32
+}
+
+func (a *alternating) Connect(ctx context.Context) (driver.Conn, error) {
+	if a.n.Add(1) == 1 {
+		return a.first.Connect(ctx)
+	}
+	return a.Connector.Connect(ctx)
+}
+
+func TestWhereKillIsRefusedNothingListens(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		user := "u" + id()[:12]
+		s.exec(t, "CREATE USER "+user+" IDENTIFIED BY 'p'")
+		t.Cleanup(func() { _, _ = s.pool.Exec("DROP USER " + user) })
+		s.exec(t, "GRANT SELECT, INSERT, UPDATE, DELETE, SHOW VIEW ON "+s.database(t)+".* TO "+user)
+		connector := func(change func(*sqldriver.Config)) driver.Connector {
+			config, err := sqldriver.ParseDSN(s.DSN)
+			must(t, err)
+			change(config)
+			c, err := sqldriver.NewConnector(config)
+			must(t, err)
+			return c
+		}
+		pool := sql.OpenDB(&alternating{
+			Connector: connector(func(c *sqldriver.Config) { c.User, c.Passwd = user, "p" }),
+			first:     connector(func(*sqldriver.Config) {}),
+		})
+		defer pool.Close()
+		err := mysql.New(pool).Listen(t.Context(), id(), func() { t.Error("ready") }, func(string) {})
+		is(t, err, dblock.ErrUnsupported)
+		var cause *sqldriver.MySQLError
+		if !errors.As(err, &cause) {
+			t.Fatalf("%v does not say why", err)
+		}
+	})
+}
+
+func (s server) database(t *testing.T) string {
+	t.Helper()
+	var name string
+	must(t, s.pool.QueryRow("SELECT DATABASE()").Scan(&name))
+	return name
+}
