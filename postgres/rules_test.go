@@ -396,7 +396,7 @@ func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
 	}
 }
 
-// Rule 7. Broken by leaving either EXISTS out of HandOver.
+// Rule 7. Broken by leaving the EXISTS, or the time in it, out of HandOver.
 func TestTheDeadAreNotGrantedTo(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)

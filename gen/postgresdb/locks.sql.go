@@ -20,7 +20,6 @@ WITH held AS (
 ), next AS (
     SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
-       AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = w.session_id AND NOT s.dead)
        AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
      ORDER BY w.ticket LIMIT 1
 ), gone AS (
@@ -61,8 +60,8 @@ type HandOverRow struct {
 	Notified string
 }
 
-// After LockRow: gives the lock to the first waiter whose session lives, or to nobody. Waiters before it are dead
-// and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
+// After LockRow: gives the lock to the first waiter whose session lives (the dead have no heartbeat row), or to
+// nobody. Waiters before it are dead and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
 // also be dead, or over its fixed lease. No row: it is not held so.
 func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (HandOverRow, error) {
 	row := q.db.QueryRow(ctx, HandOver,

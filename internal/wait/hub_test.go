@@ -262,9 +262,9 @@ func TestOnlyWhoWasQueuedBeforeTheQuestionCanBeGone(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour) // the answer that is kept back knows of nobody
 		gone := h.enter("n", "a1")
+		sent := h.Add("n", "a3") // its statement is on its way
 		time.Sleep(2 * firstLook)
 		late := h.enter("n", "a2")
-		sent := h.Add("n", "a3") // not confirmed yet
 		f.set(func() { close(f.hold); f.hold = nil })
 		if r, _ := answered(gone); r.Granted {
 			t.Errorf("granted: %+v", r)

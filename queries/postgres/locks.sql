@@ -34,8 +34,8 @@ UPDATE dblock_locks SET
  WHERE name = @name AND session_id = sqlc.arg(session)::text AND token = @token AND waiters = 0
 RETURNING name, set_config('synchronous_commit', 'off', true)::text AS commits;
 
--- After LockRow: gives the lock to the first waiter whose session lives, or to nobody. Waiters before it are dead
--- and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
+-- After LockRow: gives the lock to the first waiter whose session lives (the dead have no heartbeat row), or to
+-- nobody. Waiters before it are dead and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
 -- also be dead, or over its fixed lease. No row: it is not held so.
 -- name: HandOver :one
 WITH held AS (
@@ -46,7 +46,6 @@ WITH held AS (
 ), next AS (
     SELECT w.* FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
-       AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = w.session_id AND NOT s.dead)
        AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
      ORDER BY w.ticket LIMIT 1
 ), gone AS (
