@@ -32,6 +32,7 @@ type actorConfig struct {
 	Reaper    bool
 	Seed      uint64
 	Bug       string // one of bugs, "" for none
+	Lose      string // the call whose first reply gets lost
 }
 
 // command is a line that an actor obeys. Each runs at once, beside those before it.
@@ -168,6 +169,9 @@ func (a *actor) newClient() (*client, error) {
 	}
 	if a.config.Bug != "" {
 		backend = bugs[a.config.Bug](backend, a.db)
+	}
+	if a.config.Lose != "" {
+		backend = &losing{Backend: backend, call: a.config.Lose}
 	}
 	backend = &recorder{Backend: backend, report: a.reporter, sessions: map[string]bool{}}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))

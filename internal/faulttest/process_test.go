@@ -67,7 +67,7 @@ func spawn(t testing.TB, label string, config actorConfig) *process {
 	}
 	p := &process{t: t, label: label, said: &tail{}, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS=2")
+	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = p.said
 	if p.pipe, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
