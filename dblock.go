@@ -93,7 +93,7 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
-	inner, cancel := context.WithCancelCause(l.hold.owner.in(ctx, c))
+	inner, cancel := context.WithCancelCause(l.hold.under(ctx, c))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return fn(inner, l)

@@ -45,6 +45,12 @@ func (h *hold) held() driver.Held {
 	return driver.Held{Name: h.name, Session: h.life.ID, Token: h.token}
 }
 
+// under makes a context the hold's own: the same owner enters again under it, and Unlock knows that it ends with the
+// hold.
+func (h *hold) under(ctx context.Context, client any) context.Context {
+	return context.WithValue(h.owner.in(ctx, client), h, true)
+}
+
 // Name returns the name of the lock.
 func (l *Lock[TX]) Name() string { return l.hold.name }
 
@@ -62,7 +68,7 @@ func (l *Lock[TX]) Context() context.Context { return l.hold.ctx }
 
 // Unlock gives the lock back; if it was entered several times, the last Unlock does. The next waiter holds it when
 // Unlock returns. With a ctx that has already ended it still tries for a few seconds, so that a deferred Unlock needs no
-// context of its own.
+// context of its own; likewise with one under the lock's own, which ends while Unlock is at work.
 //
 // ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the same, and the
 // client goes on trying to give it back; Unlock may be called again. Otherwise a second call returns what the first did.
@@ -75,7 +81,7 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 	if l.unlocked {
 		return l.outcome
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil || ctx.Value(l.hold) != nil {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
@@ -92,7 +98,7 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 // hold registers a grant, unless it came too late to be relied upon.
 func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owner, g driver.Grant, asked time.Duration) (*hold, bool) {
 	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, count: 1}
-	h.ctx, h.cancel = context.WithCancelCause(o.in(context.WithoutCancel(ctx), c))
+	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
 	now := c.config.clock()
 	end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
 

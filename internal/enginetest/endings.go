@@ -73,6 +73,11 @@ func unlockEnded(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	e.free(t, "deferred")
+	err = b.Do(t.Context(), "deferred", func(ctx context.Context, l Lock) error { return l.Unlock(ctx) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.free(t, "deferred")
 }
 
 func unlockStale(t *testing.T, e *env) {

@@ -7,6 +7,7 @@
 package enginetest
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -34,6 +35,10 @@ type test struct {
 	run  func(t *testing.T, e *env)
 }
 
+// atOnce is how many tests run side by side. They wait more than they work, so that it is more than go test's own
+// number, which is that of the processors; and less than a server's connections are good for.
+const atOnce = 5
+
 // Run runs the suite, each test in a database of its own.
 func Run(t *testing.T, w Wiring) {
 	t.Run(w.Name, func(t *testing.T) {
@@ -41,29 +46,39 @@ func Run(t *testing.T, w Wiring) {
 		t.Run("when its clients are closed nothing runs and nothing is left in the tables", func(t *testing.T) {
 			nothingIsLeft(t, newEnv(t, w))
 		})
-		for _, group := range [][]test{waiting, owners, contexts, endings, sessions, reaping, names, input, faults} {
+		tests := make(chan test)
+		var running sync.WaitGroup
+		for range atOnce {
+			running.Go(func() {
+				for test := range tests {
+					t.Run(test.says, func(t *testing.T) { test.run(t, newEnv(t, w)) })
+				}
+			})
+		}
+		for _, group := range [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, w.tests()} {
 			for _, test := range group {
-				t.Run(test.says, func(t *testing.T) {
-					t.Parallel()
-					test.run(t, newEnv(t, w))
-				})
+				tests <- test
 			}
 		}
-		for _, s := range w.Settings {
-			t.Run("with "+s.Name, func(t *testing.T) {
-				t.Parallel()
-				e := newEnv(t, w)
-				e.set(t, s)
-				core(t, e)
-			})
-		}
-		for _, s := range w.ReadOnly {
-			t.Run("a database that is read-only by "+s.Name+" is told as such at once", func(t *testing.T) {
-				t.Parallel()
-				readOnly(t, newEnv(t, w), s)
-			})
-		}
+		close(tests)
+		running.Wait()
 	})
+}
+
+// tests are those of the wiring's own settings.
+func (w Wiring) tests() (tests []test) {
+	for _, s := range w.Settings {
+		tests = append(tests, test{"with " + s.Name, func(t *testing.T, e *env) {
+			e.set(t, s)
+			core(t, e)
+		}})
+	}
+	for _, s := range w.ReadOnly {
+		tests = append(tests, test{"a database that is read-only by " + s.Name + " is told as such at once", func(t *testing.T, e *env) {
+			readOnly(t, e, s)
+		}})
+	}
+	return tests
 }
 
 // Kinds of server, for wirings.

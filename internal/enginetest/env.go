@@ -65,7 +65,7 @@ func (e *env) app(t testing.TB, connections int) App {
 // client makes a client with a pool of its own, and closes it when the test has ended.
 func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 	t.Helper()
-	return e.clientOf(t, e.app(t, 4), options...)
+	return e.clientOf(t, e.app(t, 3), options...)
 }
 
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {

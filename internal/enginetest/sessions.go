@@ -250,7 +250,7 @@ func exhausted(t *testing.T, e *env) {
 
 func tenThousand(t *testing.T, e *env) {
 	const n, workers = 10_000, 64
-	c := e.clientOf(t, e.app(t, 16), dblock.WithTTL(10*time.Second), dblock.WithoutReaper())
+	c := e.clientOf(t, e.app(t, 16), dblock.WithTTL(5*time.Second), dblock.WithoutReaper())
 	locks := make(chan Lock, n)
 	next := make(chan int)
 	failed := make(chan error, workers)

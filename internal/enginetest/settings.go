@@ -32,7 +32,7 @@ func Params(name string, params ...string) Setting {
 				values.Set(key, params[i+1])
 			}
 		}
-		return base + "?" + values.Encode()
+		return base + "?" + strings.ReplaceAll(values.Encode(), "+", "%20") // pgx takes a plus for a plus
 	}}
 }
 
