@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -83,8 +84,9 @@ func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store databa
 	return gooseTableExists(ctx, db, store)
 }
 
-// lockName names the lock after the database: GET_LOCK is server-wide, and a name has 64 characters at most.
-const lockName = "CONCAT('dblock:migrate:', MD5(LOWER(DATABASE())))"
+// lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at most; databases that
+// agree in the first 49 wait for each other. No hash: MySQL 9.7 has no MD5 any more.
+const lockName = "LEFT(CONCAT('dblock:migrate:', DATABASE()), 64)"
 
 func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
 	var locked sql.NullInt64
@@ -123,9 +125,17 @@ func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, _ database.
 	return there, err
 }
 
+// begin does not wait inside SQLite: the busy handler sleeps on when the context has ended.
 func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
+	var patience int
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 0"); err != nil {
+		return err
+	}
 	_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
-	return err
+	return errors.Join(err, execute(ctx, conn, fmt.Sprintf("PRAGMA busy_timeout = %d", patience)))
 }
 
 // end rolls back where COMMIT failed: with a reader in its way (SQLITE_BUSY, in rollback-journal mode) the transaction
@@ -153,16 +163,23 @@ func ifCommitted(commit bool, err error) error {
 	return nil
 }
 
+// execute is for what must be done although the context may have ended.
 func execute(ctx context.Context, conn *sql.Conn, statement string) error {
-	ctx, cancel := context.WithTimeout(ctx, endTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	_, err := conn.ExecContext(ctx, statement)
 	return err
 }
 
-// discard keeps a connection from going back to the caller's pool with a lock or an open transaction.
+// discard keeps a connection from going back to the caller's pool with a lock or an open transaction: the pool finds
+// it closed. Answering driver.ErrBadConn to Raw would do it too, but then goose's own Close of it fails.
 func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = conn.Raw(func(c any) error {
+		if c, ok := c.(driver.Conn); ok {
+			_ = c.Close()
+		}
+		return nil
+	})
 }
 
 func gooseTableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {

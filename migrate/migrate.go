@@ -143,8 +143,11 @@ func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 			return err
 		}
 		_, err = p.ApplyVersion(ctx, version, up)
-		if errors.Is(err, goose.ErrAlreadyApplied) || errors.Is(err, goose.ErrNotApplied) {
+		switch {
+		case errors.Is(err, goose.ErrAlreadyApplied), errors.Is(err, goose.ErrNotApplied):
 			return nil
+		case err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()): // pgx says no more than driver.ErrBadConn
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return err
 	})

@@ -1,0 +1,141 @@
+package migrate_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// Up and Down are cut before each of their statements in turn, by an error and by the end of their context, and then
+// called again. PostgreSQL and SQLite must have nothing of what was cut.
+func TestARunThatWasCutAnywhereCanBeRunAgain(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		ways := []string{"error", "context"}
+		passes := len(ways)
+		if db.Engine == migrate.MySQL { // DDL is slow there: one pass, with either way in turn
+			passes = 1
+		}
+		for pass := range passes {
+			for n := 1; ; n++ {
+				how := ways[(n+pass)%len(ways)]
+				whole := cut(t, db, pool, how, n, migrate.Up)
+				if err := migrate.Up(t.Context(), pool, db.Engine); err != nil {
+					t.Fatalf("Up after one that was cut by an %s before statement %d: %v", how, n, err)
+				}
+				complete(t, db, pool)
+				if whole {
+					break
+				}
+				cut(t, db, pool, how, n, migrate.Down)
+				empty(t, db, pool)
+			}
+			empty(t, db, pool)
+		}
+	})
+}
+
+func empty(t *testing.T, db dbtest.Database, pool *sql.DB) {
+	t.Helper()
+	ok(t, migrate.Down(t.Context(), pool, db.Engine))
+	if tables := left(t, db, pool); len(tables) > 0 {
+		t.Fatalf("Down left %v", tables)
+	}
+	_, err := pool.ExecContext(t.Context(), "DROP TABLE dblock_migrations")
+	ok(t, err)
+}
+
+// cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never got that far.
+func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string) error) bool {
+	t.Helper()
+	before := left(t, db, pool)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	faulty := &faults{driver: pool.Driver(), dsn: db.DSN, left: n, end: cancel}
+	if how == "error" {
+		faulty.end = nil
+	}
+	cutting := sql.OpenDB(faulty)
+	defer cutting.Close()
+	cutting.SetMaxOpenConns(1)
+	err := run(ctx, cutting, db.Engine)
+	if faulty.left > 0 {
+		ok(t, err)
+		return true
+	}
+	if err == nil { // after the COMMIT all that can be cut is the way out
+		return false
+	}
+	if how == "error" && strings.Contains(err.Error(), "already closed") || !errors.Is(err, errCut) && !errors.Is(err, context.Canceled) {
+		t.Errorf("cut before statement %d: %v", n, err)
+	}
+	if after := left(t, db, pool); db.Engine != migrate.MySQL && fmt.Sprint(before) != fmt.Sprint(after) {
+		t.Errorf("cut before statement %d: %v became %v", n, before, after)
+	}
+	return false
+}
+
+var errCut = errors.New("cut")
+
+// faults is a connector whose connections count statements over all of them, and fail once.
+type faults struct {
+	driver driver.Driver
+	dsn    string
+	left   int
+	end    func() // ends the context instead of failing
+}
+
+func (f *faults) Driver() driver.Driver { return f.driver }
+
+func (f *faults) Connect(context.Context) (driver.Conn, error) {
+	conn, err := f.driver.Open(f.dsn)
+	if err != nil {
+		return nil, err
+	}
+	return &faultyConn{Conn: conn, faults: f}, nil
+}
+
+func (f *faults) strike() error {
+	f.left--
+	if f.left != 0 {
+		return nil
+	}
+	if f.end != nil {
+		f.end()
+		return nil
+	}
+	return errCut
+}
+
+type faultyConn struct {
+	driver.Conn
+	faults *faults
+}
+
+func (c *faultyConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if err := c.faults.strike(); err != nil {
+		return nil, err
+	}
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if err := c.faults.strike(); err != nil {
+		return nil, err
+	}
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+func (c *faultyConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}

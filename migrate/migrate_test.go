@@ -1,0 +1,287 @@
+package migrate_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pressly/goose/v3"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+func TestTenProcessesMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		dsn := db.DSN
+		if db.Kind == dbtest.KindSQLite { // the harshest: nobody waits, and readers are in the way
+			dsn, _, _ = strings.Cut(dsn, "?")
+			dsn += "?_pragma=busy_timeout(0)&_pragma=journal_mode(DELETE)"
+		}
+		processes(t, 10, db, dsn)
+		pool := db.SQL(t)
+		complete(t, db, pool)
+		var rows int
+		scan(t, pool, &rows, "SELECT count(*) FROM dblock_schema")
+		if rows != 1 {
+			t.Errorf("the migration ran %d times", rows)
+		}
+		scan(t, pool, &rows, "SELECT count(*) FROM dblock_migrations")
+		if rows != 1+migrations.Version {
+			t.Errorf("%d rows in the history", rows)
+		}
+	})
+}
+
+func TestUpTwiceDownTwiceAndUpAgain(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		pool.SetMaxOpenConns(1)
+		states(t, db, pool, false)
+		for range 2 {
+			ok(t, migrate.Up(t.Context(), pool, db.Engine))
+			complete(t, db, pool)
+		}
+		for range 2 {
+			ok(t, migrate.Down(t.Context(), pool, db.Engine))
+			states(t, db, pool, false)
+			if tables := left(t, db, pool); len(tables) > 0 {
+				t.Errorf("Down left %v", tables)
+			}
+		}
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		complete(t, db, pool)
+		if n := pool.Stats().InUse; n != 0 {
+			t.Errorf("%d connections of the caller's pool were kept", n)
+		}
+	})
+}
+
+func TestStatusWritesNothing(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		states(t, db, pool, false)
+		if err := pool.QueryRowContext(t.Context(), "SELECT 1 FROM dblock_migrations").Scan(new(int)); err == nil || errors.Is(err, sql.ErrNoRows) {
+			t.Error("Status made the version table")
+		}
+	})
+}
+
+// An application has a history of its own, with its own version 1, in the same database.
+func TestTwoHistoriesSideBySide(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		dir := t.TempDir()
+		file := "-- +goose Up\nCREATE TABLE theirs (n int);\n-- +goose Down\nDROP TABLE theirs;\n"
+		ok(t, os.WriteFile(filepath.Join(dir, "00001_theirs.sql"), []byte(file), 0o600))
+		theirs, err := goose.NewProvider(gooseDialect(db), pool, os.DirFS(dir))
+		ok(t, err)
+		_, err = theirs.Up(t.Context())
+		ok(t, err)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		complete(t, db, pool)
+		version, err := theirs.GetDBVersion(t.Context())
+		if err != nil || version != 1 {
+			t.Errorf("their history is at %d: %v", version, err)
+		}
+		ok(t, migrate.Down(t.Context(), pool, db.Engine))
+		var n int
+		scan(t, pool, &n, "SELECT count(*) FROM theirs")
+	})
+}
+
+func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		_, err := pool.ExecContext(t.Context(), "INSERT INTO dblock_migrations (version_id, is_applied) VALUES (9999, true)")
+		ok(t, err)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		list, err := migrate.Status(t.Context(), pool, db.Engine)
+		ok(t, err)
+		if last := list[len(list)-1]; last != (migrate.Migration{Version: 9999, Applied: true}) {
+			t.Errorf("%+v", last)
+		}
+		if err := migrate.Down(t.Context(), pool, db.Engine); err == nil || !strings.Contains(err.Error(), "9999") {
+			t.Errorf("Down below an unknown version: %v", err)
+		}
+		complete(t, db, pool)
+	})
+}
+
+// A context ends while another process holds the lock: the error says so, and nothing was done.
+func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		release := hold(t, db)
+		pool := db.SQL(t)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		err := migrate.Up(ctx, pool, db.Engine)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "another process") {
+			t.Fatal(err)
+		}
+		states(t, db, pool, false)
+		done := make(chan error)
+		go func() { done <- migrate.Up(t.Context(), pool, db.Engine) }()
+		release()
+		ok(t, <-done)
+		complete(t, db, pool)
+	})
+}
+
+func TestAContextThatHasEndedDoesNothing(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := migrate.Up(ctx, pool, db.Engine); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		states(t, db, pool, false)
+	})
+}
+
+func TestMySQLWithoutParseTimeAndWithoutAutocommit(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Empty(t, kind)
+			plain, odd := db, db
+			dsn, _, _ := strings.Cut(db.DSN, "?")
+			odd.DSN = dsn + "?parseTime=false&autocommit=0&clientFoundRows=true&time_zone=%27%2B05:30%27"
+			pool := odd.SQL(t)
+			for range 2 {
+				ok(t, migrate.Up(t.Context(), pool, odd.Engine))
+				complete(t, plain, plain.SQL(t))
+			}
+			ok(t, migrate.Down(t.Context(), pool, odd.Engine))
+			states(t, plain, plain.SQL(t), false)
+		})
+	}
+}
+
+func TestAnSQLiteDatabaseInMemorySurvives(t *testing.T) {
+	pool, err := sql.Open("sqlite", ":memory:")
+	ok(t, err)
+	defer pool.Close()
+	pool.SetMaxOpenConns(1)
+	ok(t, migrate.Up(t.Context(), pool, migrate.SQLite))
+	var version int
+	scan(t, pool, &version, "SELECT version FROM dblock_schema")
+}
+
+func TestBadInput(t *testing.T) {
+	pool, err := sql.Open("sqlite", ":memory:")
+	ok(t, err)
+	defer pool.Close()
+	for _, f := range []func(*sql.DB, string) error{
+		func(db *sql.DB, engine string) error { return migrate.Up(t.Context(), db, engine) },
+		func(db *sql.DB, engine string) error { return migrate.Down(t.Context(), db, engine) },
+		func(db *sql.DB, engine string) error { _, err := migrate.Status(t.Context(), db, engine); return err },
+	} {
+		if err := f(pool, "oracle"); err == nil || !strings.Contains(err.Error(), "oracle") {
+			t.Error(err)
+		}
+		if err := f(nil, migrate.SQLite); err == nil {
+			t.Error("a nil pool is taken")
+		}
+	}
+}
+
+// hold makes another process of the lock's holder, as far as the database can tell, until release.
+func hold(t *testing.T, db dbtest.Database) (release func()) {
+	t.Helper()
+	conn, err := db.SQL(t).Conn(t.Context())
+	ok(t, err)
+	take, give := map[string]string{
+		migrate.Postgres: "SELECT pg_advisory_lock(x'64626c6f636b5f6d'::bigint)",
+		migrate.MySQL:    "SELECT GET_LOCK(LEFT(CONCAT('dblock:migrate:', DATABASE()), 64), 5)",
+		migrate.SQLite:   "BEGIN IMMEDIATE",
+	}[db.Engine], map[string]string{
+		migrate.Postgres: "SELECT pg_advisory_unlock(x'64626c6f636b5f6d'::bigint)",
+		migrate.MySQL:    "SELECT RELEASE_LOCK(LEFT(CONCAT('dblock:migrate:', DATABASE()), 64))",
+		migrate.SQLite:   "ROLLBACK",
+	}[db.Engine]
+	_, err = conn.ExecContext(t.Context(), take)
+	ok(t, err)
+	return func() {
+		_, err := conn.ExecContext(t.Context(), give)
+		ok(t, errors.Join(err, conn.Close()))
+	}
+}
+
+// complete fails unless the tables and the history are at this build's version.
+func complete(t *testing.T, db dbtest.Database, pool *sql.DB) {
+	t.Helper()
+	states(t, db, pool, true)
+	var version int
+	scan(t, pool, &version, "SELECT max(version) FROM dblock_schema")
+	if version != migrations.Version {
+		t.Errorf("the tables are at version %d", version)
+	}
+	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"} {
+		var n int
+		scan(t, pool, &n, "SELECT count(*) FROM "+table)
+	}
+}
+
+func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool) {
+	t.Helper()
+	list, err := migrate.Status(t.Context(), pool, db.Engine)
+	ok(t, err)
+	if len(list) < migrations.Version {
+		t.Fatalf("%d migrations", len(list))
+	}
+	for i, m := range list[:migrations.Version] {
+		if m.Applied != applied || m.Version != int64(i+1) || m.File == "" {
+			t.Errorf("%+v", m)
+		}
+	}
+}
+
+// left lists what has dblock's prefix, other than the version table.
+func left(t *testing.T, db dbtest.Database, pool *sql.DB) (names []string) {
+	t.Helper()
+	rows, err := pool.QueryContext(t.Context(), map[string]string{
+		migrate.Postgres: "SELECT relname FROM pg_class WHERE relname LIKE 'dblock%' UNION SELECT proname FROM pg_proc WHERE proname LIKE 'dblock%'",
+		migrate.MySQL:    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LIKE 'dblock%'",
+		migrate.SQLite:   "SELECT name FROM sqlite_master WHERE name LIKE 'dblock%'",
+	}[db.Engine])
+	ok(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		ok(t, rows.Scan(&name))
+		if !strings.HasPrefix(name, "dblock_migrations") {
+			names = append(names, name)
+		}
+	}
+	ok(t, rows.Err())
+	return names
+}
+
+func gooseDialect(db dbtest.Database) goose.Dialect {
+	if db.Engine == migrate.SQLite {
+		return goose.DialectSQLite3
+	}
+	return goose.Dialect(db.Engine)
+}
+
+func scan(t *testing.T, pool *sql.DB, into any, query string) {
+	t.Helper()
+	if err := pool.QueryRowContext(t.Context(), query).Scan(into); err != nil {
+		t.Fatalf("%s: %v", query, err)
+	}
+}
+
+func ok(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
