@@ -38,36 +38,35 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 				p.signal()
 			}
 		}
-		if r.accident == crashed {
-			r.bars.say("server %d is in the critical section with token %d: killed with SIGKILL", e.from.number, e.Token)
-			s.struck = time.Now()
+		if s.struck = time.Now(); r.accident == crashed {
+			r.bars.say("server %d is inside, with token %d: killed with SIGKILL", e.from.number, e.Token)
 			return e.from.kill()
 		}
-		r.bars.say("server %d is in the critical section with token %d: stopped with SIGSTOP", e.from.number, e.Token)
-		s.struck = time.Now()
+		r.bars.say("server %d is inside, with token %d: stopped with SIGSTOP", e.from.number, e.Token)
 		return r.db.whileNobodyWrites(ctx, func() error { return suspend(e.from.cmd.Process) })
 
 	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim:
 		if s.after = e.Token; s.after <= s.token {
 			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token, s.token)
 		}
-		text := "server %d took over %s later (TTL %v), with the higher token %d"
+		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", milliseconds(e.At.Sub(s.struck)), r.ttl, e.from.number)
 		if r.accident == crashed {
+			r.bars.say("  with the higher token %d", e.Token)
 			s.over = true
-			r.bars.say(text, e.from.number, milliseconds(e.At.Sub(s.struck)), r.ttl, e.Token)
 			return nil
 		}
-		r.bars.say(text+", and wrote", e.from.number, milliseconds(e.At.Sub(s.struck)), r.ttl, e.Token)
-		r.bars.say("server %d is woken with SIGCONT", s.victim.number)
+		r.bars.say("  with the higher token %d, and wrote", e.Token)
+		r.bars.say("server %d goes on, by SIGCONT", s.victim.number)
 		s.resumed = time.Now()
 		return resume(s.victim.cmd.Process)
 
 	case e.Kind == isWoken:
-		r.bars.say("server %d was told %s later: %s", e.from.number, milliseconds(e.At.Sub(s.resumed)), e.Text)
-		if !e.Lost || !e.Refused {
+		r.bars.say("%s later its context has ended:", milliseconds(e.At.Sub(s.resumed)))
+		r.bars.say("  %s", e.Text)
+		if !e.Refused {
 			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused", e.from.number, s.token, s.after)
 		}
-		r.bars.say("server %d wrote all the same, as a bad program would: refused, 0 rows updated, since the account has seen a higher token", e.from.number)
+		r.bars.say("it writes all the same, as a bad program would: refused, 0 rows updated")
 		s.over = true
 	}
 	return nil

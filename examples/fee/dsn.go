@@ -21,35 +21,28 @@ type source struct {
 
 // parseDSN understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own user:pass@tcp(host:port)/db.
 func parseDSN(dsn string) (source, error) {
-	scheme, rest, isURL := strings.Cut(dsn, "://")
-	switch {
-	case isURL && (scheme == "postgres" || scheme == "postgresql"):
+	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
+	case "postgres", "postgresql":
 		c, err := pgx.ParseConfig(dsn)
 		if err != nil {
 			return source{}, fmt.Errorf("-dsn: %w", err) // pgx leaves the password out
 		}
 		return source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host, c.Port)}, nil
-	case isURL && (scheme == "mysql" || scheme == "mariadb"):
+	case "mysql", "mariadb":
 		native, err := nativeMySQL(dsn)
 		if err != nil {
 			return source{}, fmt.Errorf("-dsn: %w", err)
 		}
-		return mysqlSource(native)
-	case !isURL && strings.Contains(rest+dsn, "/"):
-		return mysqlSource(dsn)
+		dsn = native
 	}
-	return source{}, errors.New("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db")
-}
-
-func mysqlSource(native string) (source, error) {
-	c, err := mysql.ParseDSN(native)
+	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return source{}, fmt.Errorf("-dsn: %w", err)
+		return source{}, fmt.Errorf("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db: %w", err)
 	}
 	if c.DBName == "" {
 		return source{}, errors.New("-dsn: it names no database: …/db")
 	}
-	return source{migrate.MySQL, native, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
+	return source{migrate.MySQL, dsn, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
 }
 
 // nativeMySQL turns a URL into the form of go-sql-driver, whose parameters are the same.

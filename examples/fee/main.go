@@ -45,10 +45,7 @@ func main() {
 
 func run(args []string) int {
 	o, err := parseOptions(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		return 0
-	case err != nil:
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "fee:", err)
 		return 2
 	}
@@ -68,7 +65,7 @@ func run(args []string) int {
 }
 
 func parseOptions(args []string) (o options, err error) {
-	flags := flag.NewFlagSet("fee", flag.ContinueOnError)
+	flags := flag.NewFlagSet("fee", flag.ExitOnError)
 	flags.StringVar(&o.dsn, "dsn", "", "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite file of its own)")
 	flags.IntVar(&o.servers, "servers", 2, "service servers, each a process")
 	flags.IntVar(&o.workers, "workers", 2, "workers in each server, each a goroutine")
@@ -81,9 +78,7 @@ func parseOptions(args []string) (o options, err error) {
 		fmt.Fprint(flags.Output(), "A 3 % fee, deducted by several servers from one account: without a lock, then with it.\n\n")
 		flags.PrintDefaults()
 	}
-	if err := flags.Parse(args); err != nil {
-		return o, err
-	}
+	_ = flags.Parse(args) // it exits
 	switch {
 	case flags.NArg() > 0:
 		return o, fmt.Errorf("unknown argument %q; -h shows the flags", flags.Arg(0))

@@ -31,7 +31,6 @@ type report struct {
 	Token   int64         `json:",omitzero"` // of the lock
 	Wait    time.Duration `json:",omitzero"` // for the lock
 	At      time.Time     `json:",omitzero"` // when it happened, by the clock of the machine that all run on
-	Lost    bool          `json:",omitzero"` // isWoken: the lock's context ended with ErrLost
 	Refused bool          `json:",omitzero"` // isWoken: the stale write was refused
 	Text    string        `json:",omitzero"` // isWoken, hasFailed: why
 }
@@ -43,7 +42,7 @@ const (
 	feeTaken  kind = "fee"    // and written
 	feeMissed kind = "missed" // the lock was lost before the write, and the round is done again
 	isInside  kind = "inside" // has the lock and has read the balance, and stays there
-	isWoken   kind = "woken"  // after isInside: the lock is lost, and a write was tried all the same
+	isWoken   kind = "woken"  // after isInside: the context ended with ErrLost, and a write was tried all the same
 	hasFailed kind = "failed"
 	hasEnded  kind = "ended" // from the program's end of the pipe: the process is gone
 )

@@ -186,11 +186,11 @@ func (r *phaseRun) handle(ctx context.Context, e event) error {
 	return r.watch(ctx, e)
 }
 
-// wait is the pth percentile of what a server waited for the lock.
+// wait is the pth percentile of how long the server waited for the lock; 1 to 100.
 func (t tally) wait(p int) time.Duration {
 	if len(t.waits) == 0 {
 		return 0
 	}
 	slices.Sort(t.waits)
-	return t.waits[min(len(t.waits)*p/100, len(t.waits)-1)]
+	return t.waits[(len(t.waits)*p+99)/100-1]
 }

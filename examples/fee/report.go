@@ -42,6 +42,8 @@ func printServers(r result) {
 func printOutcome(r result) {
 	took := milliseconds(r.took)
 	switch {
+	case r.exact() && !r.locked:
+		fmt.Printf("%s: none of %d fees was lost in %s, this time and by luck.\n", r.title, r.fees, took)
 	case r.exact():
 		fmt.Printf("%s: exact to the cent. None of %d fees was lost in %s; the balance is %s.\n",
 			r.title, r.fees, took, money(r.final.balance))

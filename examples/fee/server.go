@@ -77,13 +77,15 @@ func (s *server[TX]) stay(ctx context.Context) error {
 		}
 		s.tell(report{Kind: isInside, Token: lock.Token(), Wait: got.Sub(asked), At: got})
 		<-ctx.Done()
-		woken := report{Kind: isWoken, Token: lock.Token(), Lost: errors.Is(context.Cause(ctx), dblock.ErrLost), Text: context.Cause(ctx).Error(), At: time.Now()}
-		if woken.Lost {
-			// A good program stops here. This one writes what it has computed from a balance of long ago.
-			err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
-			woken.Refused = errors.Is(err, errRefused)
-			s.tell(woken)
+		cause := context.Cause(ctx)
+		if !errors.Is(cause, dblock.ErrLost) {
+			return cause
 		}
+		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now(), Text: cause.Error()}
+		// A good program stops here. This one writes what it has computed from a balance of long ago.
+		err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
+		woken.Refused = errors.Is(err, errRefused)
+		s.tell(woken)
 		return err
 	})
 	if errors.Is(err, dblock.ErrLost) && errors.Is(err, errRefused) {
