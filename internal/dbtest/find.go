@@ -48,6 +48,18 @@ type result struct {
 // Find returns the server of a kind that all tests of this process share, and starts it where it must.
 func Find(kind string) (*Server, error) { return find(kind) }
 
+// Missing says why there will be no server of a kind, without starting one.
+func Missing(kind string) error {
+	if kind == KindSQLite || os.Getenv(dsnVariable(kind)) != "" {
+		return nil
+	}
+	if _, err := daemon(context.Background()); err == nil {
+		return nil
+	}
+	_, _, err := findInstall(kind)
+	return err
+}
+
 // StopAll stops and removes every shared server that was started here.
 func StopAll() {
 	servers.Lock()
@@ -103,12 +115,15 @@ func search(kind string) (*Server, error) {
 
 func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }
 
-// required tells whether a test that asks for a missing kind must fail: one that was asked for by name.
-func required(kind string) bool {
+// required tells whether a test that asks for a missing kind must fail: one that was asked for by name, or whose DSN
+// does not answer.
+func required(kind string) bool { return named(kind) || os.Getenv(dsnVariable(kind)) != "" }
+
+func named(kind string) bool {
 	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 {
 		return slices.Contains(only, kind)
 	}
-	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind) || os.Getenv(dsnVariable(kind)) != ""
+	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind)
 }
 
 func list(variable string) []string {

@@ -40,13 +40,16 @@ func own(t testing.TB, kind string) *Server {
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
 	// Local first, unlike find: it starts in a second, and these servers are started often.
+	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 && !named(kind) {
+		t.Skip("dbtest: ", kind, " is ", errLeftOut)
+	}
 	server, err := startLocal(ctx, kind)
 	if err != nil {
 		var dockerErr error
 		if server, dockerErr = startContainer(ctx, kind, true); dockerErr != nil {
 			err = errors.Join(err, dockerErr)
 			note(kind, err)
-			if required(kind) {
+			if named(kind) {
 				t.Fatalf("dbtest: no %s of the test's own: %v", kind, err)
 			}
 			t.Skipf("dbtest: no %s of the test's own: %v", kind, err)

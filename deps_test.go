@@ -1,0 +1,130 @@
+package dblock_test
+
+import (
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/dblock-go/dblock"
+
+// What a build must not contain. A name stands for itself and for what is below it.
+var (
+	mysqlDriver  = []string{"github.com/go-sql-driver"}
+	sqliteDriver = []string{"modernc.org", "github.com/mattn/go-sqlite3", "github.com/ncruces"}
+	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
+	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
+	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
+	testsOnly    = []string{"github.com/ory", "go.uber.org/goleak", "github.com/anishathalye", module + "/internal/dbtest", module + "/internal/enginetest", "testing"}
+	goose        = []string{"github.com/pressly", module + "/migrate"}
+	anything     = []string{"*"} // outside the standard library and the package itself
+)
+
+type layer struct {
+	name string
+	not  [][]string
+	but  []string // allowed all the same
+}
+
+// The layers. Arrows point down only: what a package may not reach, at whatever distance, in a build without tests.
+// Every package of the module is in one row, by its own name or by that of a folder above it.
+var layers = []layer{
+	{name: "driver", not: [][]string{anything}},
+	{name: "migrations", not: [][]string{anything}},
+	{name: "gen/postgresdb", not: [][]string{mysqlDriver, sqliteDriver, goose, testsOnly}},
+	{name: "gen/mysqldb", not: [][]string{anything}},
+	{name: "gen/sqlitedb", not: [][]string{anything}},
+	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/postgresdb")},
+	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb")},
+	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb")},
+	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations")},
+	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
+	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.
+	{name: "cmd", not: [][]string{testsOnly}},
+	{name: "examples", not: [][]string{testsOnly}},
+	{name: "internal/dbtest"},
+	{name: "internal/enginetest", not: [][]string{engines}},
+	{name: "internal/faulttest"},
+}
+
+func TestArrowsPointDownOnly(t *testing.T) {
+	builds := packages(t)
+	for pkg, deps := range builds {
+		name := strings.TrimPrefix(strings.TrimPrefix(pkg, module), "/")
+		t.Run(strings.ReplaceAll(name, "/", "_"), func(t *testing.T) {
+			row := slices.IndexFunc(layers, func(l layer) bool {
+				return l.name == name || l.name != "" && strings.HasPrefix(name, l.name+"/")
+			})
+			if row < 0 {
+				t.Fatalf("package %s has no row in the table of layers", pkg)
+			}
+			for _, dep := range deps {
+				if dep != pkg && !slices.ContainsFunc(layers[row].but, under(dep)) &&
+					slices.ContainsFunc(slices.Concat(layers[row].not...), under(dep)) {
+					t.Errorf("%s has %s in its build", pkg, dep)
+				}
+			}
+		})
+	}
+}
+
+// The vendors that one package alone may import, in a build without tests.
+func TestOneImporter(t *testing.T) {
+	for imported, importer := range map[string]string{
+		"github.com/pressly/goose/v3":  module + "/migrate",
+		"github.com/ory/dockertest/v3": module + "/internal/dbtest",
+	} {
+		for _, line := range list(t, `{{.ImportPath}} {{join .Imports " "}}`) {
+			pkg, imports, _ := strings.Cut(line, " ")
+			if pkg != importer && slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return under(i)(imported) }) {
+				t.Errorf("%s imports %s, which is for %s alone", pkg, imported, importer)
+			}
+		}
+	}
+}
+
+func packages(t *testing.T) map[string][]string {
+	t.Helper()
+	builds := make(map[string][]string)
+	for _, line := range list(t, `{{.ImportPath}} {{join .Deps " "}}`) {
+		pkg, deps, _ := strings.Cut(line, " ")
+		builds[pkg] = strings.Fields(deps)
+	}
+	if len(builds) < 10 {
+		t.Fatalf("go list knows %d packages of the module", len(builds))
+	}
+	return builds
+}
+
+func list(t *testing.T, format string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-f", format, module+"/...")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Split(strings.TrimSpace(string(out)), "\n")
+}
+
+// under tells whether a dependency is one of a name's.
+func under(dep string) func(name string) bool {
+	return func(name string) bool {
+		if name == "*" {
+			first, _, _ := strings.Cut(dep, "/")
+			return strings.Contains(first, ".")
+		}
+		return dep == name || strings.HasPrefix(dep, name+"/")
+	}
+}
+
+func below(names ...string) []string {
+	for i, name := range names {
+		names[i] = path.Join(module, name)
+	}
+	return names
+}
