@@ -2,18 +2,18 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"reflect"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
+// A listener looks for grants from other processes after lookInterval, or sooner when it has just found one: whoever
+// hands a lock to and fro does so at a higher rate.
 const (
-	// lookInterval is how often a listener asks a connection whether anything was committed. It costs 10 microseconds.
 	lookInterval = 10 * time.Millisecond
-
-	// seenLimit bounds how many connections a listener remembers: pools may open new ones all day.
-	seenLimit = 256
+	lookAgain    = time.Millisecond
 )
 
 // bells are the listeners of this process, by session. A session's id is its own whatever the pool or the file, so
@@ -24,10 +24,16 @@ var bells = struct {
 }{of: map[string]map[*bell]bool{}}
 
 // bell is a listener that can be rung. Its owner takes what was rung: a caller of ring must not run code of the
-// listener's client, which may hold the same locks as the caller's.
+// listener's client, which may take the same mutexes as the caller's.
 type bell struct {
-	rung  chan struct{}
-	hints []string // guarded by bells
+	rung   chan struct{}
+	grants []grant // guarded by bells
+}
+
+// grant is one that a session must hear of: the nth.
+type grant struct {
+	attempt string
+	nth     int64
 }
 
 func hang(session string) *bell {
@@ -50,20 +56,20 @@ func (b *bell) unhang(session string) {
 	}
 }
 
-func (b *bell) take() []string {
+func (b *bell) take() []grant {
 	bells.Lock()
 	defer bells.Unlock()
-	hints := b.hints
-	b.hints = nil
-	return hints
+	grants := b.grants
+	b.grants = nil
+	return grants
 }
 
 // ring tells the listeners of a session in this process that an attempt was granted, or has lost its lock.
-func ring(session, attempt string) {
+func ring(session, attempt string, nth int64) {
 	bells.Lock()
 	defer bells.Unlock()
 	for b := range bells.of[session] {
-		b.hints = append(b.hints, attempt)
+		b.grants = append(b.grants, grant{attempt, nth})
 		select {
 		case b.rung <- struct{}{}:
 		default:
@@ -71,98 +77,92 @@ func ring(session, attempt string) {
 	}
 }
 
-// Listen hears grants made in this process from a bell, and all others from a watch on the database. The two are apart
-// because the watch may wait for a connection of a pool that is in use.
+// Listen hears grants made in this process from a bell, and all others from looking at their number in the database.
+// The two are apart because a look may have to wait for a connection of a pool that is in use.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
 	b := hang(session)
 	defer b.unhang(session)
-	w := watch{db: &e.db, seen: map[any]counters{}}
-	if _, err := w.changed(ctx); err != nil {
+	number, err := e.grants(ctx, session)
+	if err != nil {
 		return err
 	}
 	ready()
+	t := tally{heard: number}
+	numbers, failed := make(chan int64), make(chan error, 1)
 	ctx, cancel := context.WithCancel(ctx)
-	changes, failed := make(chan struct{}), make(chan error, 1)
-	go func() { failed <- w.run(ctx, changes) }()
-	defer func() {
-		cancel()
-		if failed != nil {
-			<-failed
-		}
-	}()
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	defer cancel()
+	looking.Go(func() { failed <- e.watch(ctx, session, number, numbers) })
 	for {
 		select {
 		case <-b.rung:
-			for _, attempt := range b.take() {
-				wake(attempt)
+			for _, g := range b.take() {
+				t.rang(g.nth)
+				wake(g.attempt)
 			}
-		case <-changes:
-			wake("")
+		case number := <-numbers:
+			if t.missed(number) {
+				wake("")
+			}
 		case err := <-failed:
-			failed = nil
 			return err
 		}
 	}
 }
 
-// watch sees that something was committed, by whomever, through whichever connection.
-type watch struct {
-	db   *database
-	seen map[any]counters // by the driver's connection: each counts for itself
-}
-
-// counters move when another connection has committed, and when this one has changed rows.
-type counters struct{ version, changes int64 }
-
-// run looks until ctx ends, and says so on changes when there was a change.
-func (w *watch) run(ctx context.Context, changes chan<- struct{}) error {
-	tick := time.NewTicker(lookInterval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+// watch sends the number of grants whenever it is another than before, until ctx ends.
+func (e *engine) watch(ctx context.Context, session string, before int64, numbers chan<- int64) error {
+	for pause := lookInterval; ; pause = min(2*pause, lookInterval) {
+		if err := sleep(ctx, pause); err != nil {
+			return err
 		}
-		changed, err := w.changed(ctx)
+		number, err := e.grants(ctx, session)
 		if err != nil {
 			return err
 		}
-		if !changed {
+		if number == before {
 			continue
 		}
+		before, pause = number, lookAgain/2
 		select {
-		case changes <- struct{}{}:
+		case numbers <- number:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// changed looks at whichever connection the pool gives. One that was not seen before counts as changed: nobody knows
-// what was committed since the others were looked at.
-func (w *watch) changed(ctx context.Context) (changed bool, err error) {
-	err = w.db.run(ctx, func(ctx context.Context, conn *sql.Conn) error {
-		var now counters
-		if err := conn.QueryRowContext(ctx, "PRAGMA data_version").Scan(&now.version); err != nil {
-			return err
+// grants is how many grants the session must have heard of, -1 where it is dead.
+func (e *engine) grants(ctx context.Context, session string) (number int64, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		var alive bool
+		var err error
+		if number, alive, err = found(q.Grants(ctx, session)); !alive {
+			number = -1
 		}
-		if err := conn.QueryRowContext(ctx, "SELECT total_changes()").Scan(&now.changes); err != nil {
-			return err
-		}
-		return conn.Raw(func(driverConn any) error {
-			if !reflect.ValueOf(driverConn).Comparable() {
-				changed = true // a wrapper that cannot be told from others: look each time
-				return nil
-			}
-			before, known := w.seen[driverConn]
-			changed = !known || before != now
-			if !known && len(w.seen) >= seenLimit {
-				clear(w.seen)
-			}
-			w.seen[driverConn] = now
-			return nil
-		})
+		return err
 	})
-	return changed, err
+	return number, err
+}
+
+// tally tells which grants a bell has announced before they were seen in the database.
+type tally struct {
+	heard int64   // every grant up to this one
+	rung  []int64 // and these
+}
+
+func (t *tally) rang(nth int64) {
+	if nth > t.heard {
+		t.rung = append(t.rung, nth)
+	}
+}
+
+// missed reports whether some of the first number grants were not announced, and takes them all as heard.
+func (t *tally) missed(number int64) bool {
+	news := number - t.heard
+	before := len(t.rung)
+	t.rung = slices.DeleteFunc(t.rung, func(nth int64) bool { return nth <= number })
+	t.heard = number
+	return int64(before-len(t.rung)) != news
 }

@@ -64,6 +64,7 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 	var row sqlitedb.ReenterRow
 	var old sqlitedb.HolderOfRow
 	var there bool
+	var nth int64
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		old, there, err = found(q.HolderOf(ctx, sqlitedb.HolderOfParams{Name: r.Name, Host: r.Host, Thread: r.Thread}))
 		if err != nil || !there {
@@ -72,12 +73,15 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 		row, err = q.Reenter(ctx, sqlitedb.ReenterParams{
 			Name: r.Name, Session: r.Session, Attempt: r.Attempt, Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		})
+		if err == nil {
+			nth, _, err = found(q.CountGrant(ctx, old.Session))
+		}
 		return err
 	})
 	if err != nil || !there {
 		return driver.Grant{}, false, err
 	}
-	ring(old.Session, old.Attempt)
+	ring(old.Session, old.Attempt, nth)
 	return driver.Grant{Token: row.Token, Contended: row.Waiters > 0, Lease: r.Lease}, true, nil
 }
 
@@ -94,14 +98,14 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 }
 
 func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
-	next, held, err := e.handOver(ctx, h.Session, func(ctx context.Context, q *sqlitedb.Queries) (driver.Handoff, bool, error) {
+	next, held, err := e.handOver(ctx, func(ctx context.Context, q *sqlitedb.Queries) (passed, error) {
 		if !contended {
 			n, err := q.ReleaseIdle(ctx, sqlitedb.ReleaseIdleParams{Name: h.Name, Session: h.Session, Token: h.Token})
 			if err != nil || n > 0 {
-				return driver.Handoff{}, true, err
+				return passed{held: true}, err
 			}
 		}
-		return pass(ctx, q, sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		return pass(ctx, q, h.Session, sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
 	})
 	if err == nil && !held {
 		err = driver.ErrNotHeld
@@ -110,15 +114,15 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (dr
 }
 
 func (e *engine) Leave(ctx context.Context, session, name, attempt string) (driver.Handoff, error) {
-	next, _, err := e.handOver(ctx, session, func(ctx context.Context, q *sqlitedb.Queries) (driver.Handoff, bool, error) {
+	next, _, err := e.handOver(ctx, func(ctx context.Context, q *sqlitedb.Queries) (passed, error) {
 		gone, err := q.LeaveQueue(ctx, sqlitedb.LeaveQueueParams{Name: name, Attempt: attempt})
 		if err != nil {
-			return driver.Handoff{}, false, err
+			return passed{}, err
 		}
 		if gone > 0 {
-			return driver.Handoff{}, false, q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
+			return passed{}, q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
 		}
-		return pass(ctx, q, sqlitedb.IsHeldParams{Name: name, Session: session, Attempt: attempt})
+		return pass(ctx, q, session, sqlitedb.IsHeldParams{Name: name, Session: session, Attempt: attempt})
 	})
 	return next, err
 }
@@ -127,60 +131,73 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 	if holder.Session == "" {
 		return driver.Handoff{}, false, nil
 	}
-	return e.handOver(ctx, self, func(ctx context.Context, q *sqlitedb.Queries) (driver.Handoff, bool, error) {
+	return e.handOver(ctx, func(ctx context.Context, q *sqlitedb.Queries) (passed, error) {
 		if _, err := expire(ctx, q, holder.Session); err != nil {
-			return driver.Handoff{}, false, err
+			return passed{}, err
 		}
-		return pass(ctx, q, sqlitedb.IsHeldParams{
+		return pass(ctx, q, self, sqlitedb.IsHeldParams{
 			Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,
 		})
 	})
 }
 
-// handOver runs fn in a transaction, and rings the session to which the lock went unless it is the one that asks. It
-// reports what fn does: whether the lock was held as it had to be.
-func (e *engine) handOver(ctx context.Context, self string,
-	fn func(context.Context, *sqlitedb.Queries) (driver.Handoff, bool, error)) (next driver.Handoff, held bool, err error) {
-	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		next, held, err = fn(ctx, q)
+// passed is what became of a lock.
+type passed struct {
+	held bool // as it had to be
+	next driver.Handoff
+	nth  int64 // the number of the grant among those that next's session must hear of; 0: it need not
+}
+
+// handOver runs fn in a transaction, and rings the session to which the lock went.
+func (e *engine) handOver(ctx context.Context, fn func(context.Context, *sqlitedb.Queries) (passed, error)) (driver.Handoff, bool, error) {
+	var p passed
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		p, err = fn(ctx, q)
 		return err
 	})
 	if err != nil {
 		return driver.Handoff{}, false, err
 	}
-	if next.Session != "" && next.Session != self {
-		ring(next.Session, next.Attempt)
+	if p.nth > 0 {
+		ring(p.next.Session, p.next.Attempt, p.nth)
 	}
-	return next, held, nil
+	return p.next, p.held, nil
 }
 
-// pass gives a lock to the first waiter whose session lives, or to nobody. Waiters before it are dead and leave the
-// queue. It reports false where the lock is not held as p says.
-func pass(ctx context.Context, q *sqlitedb.Queries, p sqlitedb.IsHeldParams) (driver.Handoff, bool, error) {
-	if _, held, err := found(q.IsHeld(ctx, p)); err != nil || !held {
-		return driver.Handoff{}, false, err
+// pass gives a lock that is held as told to the first waiter whose session lives, or to nobody. Waiters before it are
+// dead and leave the queue. self needs not hear of a grant to itself.
+func pass(ctx context.Context, q *sqlitedb.Queries, self string, as sqlitedb.IsHeldParams) (passed, error) {
+	if _, held, err := found(q.IsHeld(ctx, as)); err != nil || !held {
+		return passed{}, err
 	}
-	next, there, err := found(q.FirstWaiter(ctx, p.Name))
+	next, there, err := found(q.FirstWaiter(ctx, as.Name))
 	if err != nil {
-		return driver.Handoff{}, true, err
+		return passed{}, err
 	}
 	if !there {
 		next.Ticket = math.MaxInt64
 	}
-	gone, err := q.DropWaiters(ctx, sqlitedb.DropWaitersParams{Name: p.Name, Ticket: next.Ticket})
+	gone, err := q.DropWaiters(ctx, sqlitedb.DropWaitersParams{Name: as.Name, Ticket: next.Ticket})
 	if err != nil {
-		return driver.Handoff{}, true, err
+		return passed{}, err
 	}
 	if !there {
-		return driver.Handoff{}, true, q.SetFree(ctx, p.Name)
+		return passed{held: true}, q.SetFree(ctx, as.Name)
 	}
 	row, err := q.Grant(ctx, sqlitedb.GrantParams{
-		Name: p.Name, Session: next.SessionID, Host: next.Host, Thread: next.Thread, Attempt: next.Attempt,
+		Name: as.Name, Session: next.SessionID, Host: next.Host, Thread: next.Thread, Attempt: next.Attempt,
 		Lease: next.Lease, Metadata: next.Metadata, Gone: gone,
 	})
-	return driver.Handoff{Session: next.SessionID, Attempt: next.Attempt, Grant: driver.Grant{
+	if err != nil {
+		return passed{}, err
+	}
+	p := passed{held: true, next: driver.Handoff{Session: next.SessionID, Attempt: next.Attempt, Grant: driver.Grant{
 		Token: row.Token, Contended: row.Waiters > 0, Lease: microseconds(next.Lease),
-	}}, true, err
+	}}}
+	if next.SessionID != self {
+		p.nth, err = q.CountGrant(ctx, next.SessionID)
+	}
+	return p, err
 }
 
 func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {

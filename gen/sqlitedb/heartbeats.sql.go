@@ -9,6 +9,19 @@ import (
 	"context"
 )
 
+const countGrant = `-- name: CountGrant :one
+UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?1
+RETURNING grants
+`
+
+// In the transaction that gives the session a lock. No row: the session is dead.
+func (q *Queries) CountGrant(ctx context.Context, session string) (int64, error) {
+	row := q.db.QueryRowContext(ctx, countGrant, session)
+	var grants int64
+	err := row.Scan(&grants)
+	return grants, err
+}
+
 const dropHeartbeat = `-- name: DropHeartbeat :exec
 DELETE FROM dblock_heartbeats
  WHERE session_id = ?1
@@ -19,6 +32,17 @@ DELETE FROM dblock_heartbeats
 func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 	_, err := q.db.ExecContext(ctx, dropHeartbeat, session)
 	return err
+}
+
+const grants = `-- name: Grants :one
+SELECT grants FROM dblock_heartbeats WHERE session_id = ?1
+`
+
+func (q *Queries) Grants(ctx context.Context, session string) (int64, error) {
+	row := q.db.QueryRowContext(ctx, grants, session)
+	var grants int64
+	err := row.Scan(&grants)
+	return grants, err
 }
 
 const heartbeat = `-- name: Heartbeat :execrows

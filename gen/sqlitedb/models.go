@@ -15,6 +15,7 @@ type DblockClock struct {
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
+	Grants    int64
 }
 
 type DblockLock struct {

@@ -19,10 +19,12 @@ CREATE TABLE dblock_sessions (
     dead       boolean NOT NULL DEFAULT false
 ) WITHOUT ROWID;
 
--- The only row that a heartbeat writes.
+-- The only row that a heartbeat writes. Its session reads it to hear of grants from other processes: a commit of the
+-- application, or a lock that went elsewhere, wakes nobody.
 CREATE TABLE dblock_heartbeats (
     session_id text   NOT NULL PRIMARY KEY,
-    expires_at bigint NOT NULL
+    expires_at bigint NOT NULL,
+    grants     bigint NOT NULL DEFAULT 0 -- locks given to the session, or taken from it, by somebody else
 ) WITHOUT ROWID;
 CREATE INDEX dblock_heartbeats_expiry ON dblock_heartbeats (expires_at);
 

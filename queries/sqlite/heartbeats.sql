@@ -12,3 +12,11 @@ SELECT CAST(sqlc.arg(session) AS TEXT), c.now_us + CAST(sqlc.arg(ttl) AS INTEGER
 DELETE FROM dblock_heartbeats
  WHERE session_id = @session
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_heartbeats.session_id AND s.dead);
+
+-- In the transaction that gives the session a lock. No row: the session is dead.
+-- name: CountGrant :one
+UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = @session
+RETURNING grants;
+
+-- name: Grants :one
+SELECT grants FROM dblock_heartbeats WHERE session_id = @session;

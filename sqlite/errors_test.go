@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// The shapes of the drivers' errors.
+type (
+	method       struct{ code int }
+	narrow       uint8
+	wide         uint16
+	ownTypes     struct{ code uint16 }
+	number       int
+	fields       struct{ Code, ExtendedCode number }
+	embedded     struct{ *fields }
+	unrelated    struct{ Code string }
+	withArgument struct{}
+)
+
+func (e *method) Error() string           { return "" }
+func (e *method) Code() int               { return e.code }
+func (e *ownTypes) Error() string         { return "" }
+func (e *ownTypes) Code() narrow          { return narrow(e.code) }
+func (e *ownTypes) ExtendedCode() wide    { return wide(e.code) }
+func (e fields) Error() string            { return "" }
+func (e embedded) Error() string          { return "" }
+func (e unrelated) Error() string         { return "" }
+func (e withArgument) Error() string      { return "" }
+func (e withArgument) Code(int) int       { return 5 }
+func (e withArgument) ExtendedCode() bool { return true }
+
+func TestResultCodesAreFoundInTheErrorsOfAnyDriver(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		code int
+	}{
+		{&method{517}, 517},
+		{&ownTypes{517}, 517},
+		{fields{Code: 5}, 5},
+		{&fields{Code: 5, ExtendedCode: 517}, 517},
+		{fmt.Errorf("wrapped: %w", &method{5}), 5},
+		{errors.Join(errors.New("first"), fmt.Errorf("wrapped: %w", fields{Code: 6})), 6},
+		{driver.Fail(context.Canceled, &ownTypes{5}), 5},
+	} {
+		if code, ok := codeOf(c.err); !ok || code != c.code {
+			t.Errorf("%#v: %d, %v", c.err, code, ok)
+		}
+	}
+	for _, err := range []error{nil, errors.New("text"), unrelated{}, withArgument{}, embedded{}, context.Canceled, fields{}} {
+		if code, ok := codeOf(err); ok {
+			t.Errorf("%#v has code %d", err, code)
+		}
+	}
+}
+
+func TestResultCodesAndTheirKinds(t *testing.T) {
+	for code, kind := range map[int]error{
+		8: driver.ErrReadOnly, 264: driver.ErrReadOnly, 1032: driver.ErrUnavailable, 13: driver.ErrUnavailable,
+		10: driver.ErrUnavailable, 522: driver.ErrUnavailable, 14: driver.ErrUnavailable, 11: driver.ErrUnavailable,
+		26: driver.ErrUnavailable, 7: driver.ErrUnavailable, 17: driver.ErrRetry,
+	} {
+		cause := &method{code}
+		if err := interpret(cause); !errors.Is(err, kind) || !errors.Is(err, cause) {
+			t.Errorf("%d is %v, want %v", code, err, kind)
+		}
+	}
+	for _, err := range []error{&method{1}, &method{19}, context.Canceled, driver.ErrNotHeld} {
+		if got := interpret(err); got != err {
+			t.Errorf("%v became %v", err, got)
+		}
+	}
+	for code, want := range map[int]bool{5: true, 261: true, 517: true, 6: true, 262: true, 15: true, 1: false, 8: false} {
+		if busy(&method{code}) != want {
+			t.Errorf("busy(%d) is %v", code, !want)
+		}
+	}
+}
+
+func TestMissingTablesAreErrSchema(t *testing.T) {
+	f := open(t, newFile(t, "wal"), "")
+	every := func(when string, want error) {
+		t.Helper()
+		ctx := t.Context()
+		up, err := f.Upkeep(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for name, call := range map[string]func() error{
+			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
+			"EndSession":  func() error { return f.EndSession(ctx, "s") },
+			"Take":        func() error { _, _, err := f.Take(ctx, request("n", "s")); return err },
+			"Enqueue":     func() error { _, _, err := f.Enqueue(ctx, request("n", "s")); return err },
+			"Look":        func() error { _, err := f.Look(ctx, "s", []string{"n"}); return err },
+			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
+			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
+			"Purge":       func() error { _, _, err := f.Purge(ctx, time.Hour, "", 1); return err },
+		} {
+			if err := call(); !errors.Is(err, want) {
+				t.Errorf("%s %s: %v", name, when, err)
+			}
+		}
+	}
+	version := func(want int) {
+		t.Helper()
+		if v, err := f.Version(t.Context()); err != nil || v != want {
+			t.Fatalf("version %d, %v, want %d", v, err, want)
+		}
+	}
+	version(0)
+	every("before the migrations", driver.ErrSchema)
+	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	version(driver.SchemaVersion)
+	f.take("n", f.session())
+	f.exec("ALTER TABLE dblock_locks RENAME COLUMN holds TO grasps")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+		t.Errorf("the right version with a column missing: %v", err)
+	}
+	f.exec("UPDATE dblock_schema SET version = 2")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("another version: %v", err)
+	}
+	version(2)
+	f.exec("DROP TABLE dblock_locks")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a table dropped: %v", err)
+	}
+}
+
+func TestDownLeavesNothing(t *testing.T) {
+	f := newFixture(t)
+	if err := migrate.Down(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	if n := f.number("SELECT count(*) FROM sqlite_schema WHERE name LIKE 'dblock%' AND tbl_name <> ?", migrate.Table); n != 0 {
+		t.Fatalf("%d tables, views and indexes are left", n)
+	}
+}
+
+func TestAReadOnlyFileSaysSo(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	held := f.take("n", s)
+	for _, query := range []string{"mode=ro", "_pragma=query_only(1)"} {
+		f := open(t, f.path, query)
+		if _, _, err := f.Take(t.Context(), request("m", s)); !errors.Is(err, driver.ErrReadOnly) {
+			t.Errorf("%s: take: %v", query, err)
+		}
+		if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrReadOnly) {
+			t.Errorf("%s: release: %v", query, err)
+		}
+		if state := f.look(s, "n"); state.Holder.Grant.Token != held.Token {
+			t.Errorf("%s: look: %+v", query, state)
+		}
+	}
+}
+
+func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
+	f := open(t, filepath.Join(t.TempDir(), "none", "locks.db"), "")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("no such folder: %v", err)
+	}
+	path := filepath.Join(t.TempDir(), "text")
+	if err := os.WriteFile(path, []byte("This is no database, but some text that is long enough to be read as the header of one, and then some."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, path, "")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("no database: %v", err)
+	}
+	f = newFixture(t)
+	f.pool.Close()
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a closed pool: %v", err)
+	}
+}

@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+const driverName = "sqlite"
+
+// patience is how long a test waits for what must happen.
+const patience = 20 * time.Second
+
+func TestMain(m *testing.M) {
+	if os.Getenv(childRole) != "" {
+		os.Exit(child())
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// journals are the two ways in which SQLite keeps readers and a writer apart.
+var journals = []string{"wal", "delete"}
+
+// fixture is an engine on a pool on a file of its own.
+type fixture struct {
+	*engine
+	t    *testing.T
+	path string
+	pool *sql.DB
+}
+
+func newFixture(t *testing.T) *fixture { return newFixtureIn(t, "wal") }
+
+func newFixtureIn(t *testing.T, journal string) *fixture {
+	t.Helper()
+	f := open(t, newFile(t, journal), "")
+	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func newFile(t *testing.T, journal string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	db := openPool(t, path, "")
+	if _, err := db.ExecContext(t.Context(), "PRAGMA journal_mode = "+journal); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// open is another pool on the same file, as of another process. The query is the rest of the driver's DSN.
+func open(t *testing.T, path, query string) *fixture {
+	t.Helper()
+	return on(t, openPool(t, path, query), path)
+}
+
+func on(t *testing.T, pool *sql.DB, path string) *fixture {
+	return &fixture{engine: New(pool).Backend.(*engine), t: t, path: path, pool: pool}
+}
+
+func openPool(t *testing.T, path, query string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(driverName, "file:"+path+"?"+query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return db
+}
+
+func (f *fixture) exec(query string, args ...any) {
+	f.t.Helper()
+	err := insist(f.t.Context(), func() error {
+		_, err := f.pool.ExecContext(f.t.Context(), query, args...)
+		return err
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) number(query string, args ...any) int64 {
+	f.t.Helper()
+	var n int64
+	err := insist(f.t.Context(), func() error {
+		return f.pool.QueryRowContext(f.t.Context(), query, args...).Scan(&n)
+	})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return n
+}
+
+func (f *fixture) session() string {
+	f.t.Helper()
+	id := rand.Text()
+	err := f.OpenSession(f.t.Context(), driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return id
+}
+
+// lapse lets a session's time be over.
+func (f *fixture) lapse(session string) {
+	f.exec("UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", session)
+}
+
+func request(name, session string) driver.Request {
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text()}
+}
+
+// take must get the lock.
+func (f *fixture) take(name, session string) driver.Held {
+	f.t.Helper()
+	grant, taken, err := f.Take(f.t.Context(), request(name, session))
+	if err != nil || !taken {
+		f.t.Fatalf("take %q: %v, %v", name, taken, err)
+	}
+	return driver.Held{Name: name, Session: session, Token: grant.Token}
+}
+
+// enqueue must have to wait, and returns the attempt.
+func (f *fixture) enqueue(name, session string) string {
+	f.t.Helper()
+	r := request(name, session)
+	_, outcome, err := f.Enqueue(f.t.Context(), r)
+	if err != nil || outcome != driver.Queued {
+		f.t.Fatalf("enqueue for %q: %v, %v", name, outcome, err)
+	}
+	return r.Attempt
+}
+
+// release must succeed.
+func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
+	f.t.Helper()
+	next, err := f.Release(f.t.Context(), h, contended)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return next
+}
+
+// look is the state of one name that must have a row.
+func (f *fixture) look(session, name string) driver.State {
+	f.t.Helper()
+	states, err := f.Look(f.t.Context(), session, []string{name})
+	if err != nil || len(states) != 1 {
+		f.t.Fatalf("look at %q: %v, %v", name, states, err)
+	}
+	return states[0]
+}
+
+func (f *fixture) expire(session string, want bool) {
+	f.t.Helper()
+	dead, err := f.Expire(f.t.Context(), session)
+	if err != nil || dead != want {
+		f.t.Fatalf("expire: dead %v, %v; want %v", dead, err, want)
+	}
+}
+
+func (f *fixture) heartbeat(session string, want bool) {
+	f.t.Helper()
+	up, err := f.Upkeep(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	alive, err := up.Heartbeat(f.t.Context(), session, time.Hour)
+	if err := errors.Join(err, up.Close()); err != nil || alive != want {
+		f.t.Fatalf("heartbeat: alive %v, %v; want %v", alive, err, want)
+	}
+}
+
+// clean says whether the one connection of a pool is outside of any transaction.
+func (f *fixture) clean() {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	defer cancel()
+	conn, err := f.pool.Conn(ctx)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer conn.Close()
+	for _, statement := range []string{"BEGIN", "ROLLBACK"} {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			f.t.Fatalf("%s on a connection from the pool: %v", statement, err)
+		}
+	}
+}
+
+// eventually waits until a condition holds.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.After(patience)
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			t.Fatalf("waited %v in vain until %s", patience, what)
+		}
+	}
+}
