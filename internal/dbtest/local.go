@@ -170,9 +170,14 @@ func mariadbd() (string, error) {
 		paths = append([]string{path}, paths...)
 	}
 	for _, path := range paths {
-		if executable(path) {
-			return path, nil
+		if !executable(path) {
+			continue
 		}
+		// Debian has what mariadb-install-db calls in another package.
+		if helper := filepath.Join(filepath.Dir(filepath.Dir(path)), "bin/my_print_defaults"); !executable(helper) {
+			return "", fmt.Errorf("%s is there without %s (package mariadb-client-core)", path, helper)
+		}
+		return path, nil
 	}
 	return "", errors.New("mariadbd is neither in PATH nor in /usr/sbin")
 }
