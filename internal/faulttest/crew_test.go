@@ -131,7 +131,7 @@ func (w *crew) fail(err error) {
 func (w *crew) linger(random *rand.Rand) {
 	for_ := time.Duration(random.Int64N(int64(10 * time.Millisecond)))
 	switch n := random.IntN(100); {
-	case n == 0:
+	case n == 0 && w.mode == modeChaos:
 		for_ = time.Duration(random.Int64N(int64(w.actor.config.TTL * 6 / 5)))
 	case n < 10:
 		for_ *= 5

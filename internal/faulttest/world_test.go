@@ -51,6 +51,9 @@ func eachServer(t *testing.T, scenario func(w *world)) {
 
 func newWorld(t *testing.T, db dbtest.Database) *world {
 	t.Helper()
+	if db.Kind == dbtest.KindSQLite {
+		db.DSN += "&_pragma=synchronous(OFF)" // processes are killed, the machine never
+	}
 	w := &world{T: t, db: db, sql: db.SQL(t)}
 	w.sql.SetMaxOpenConns(1)
 	w.exec("CREATE TABLE resource (name varchar(64) PRIMARY KEY, token bigint NOT NULL, n bigint NOT NULL)")

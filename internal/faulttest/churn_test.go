@@ -1,0 +1,112 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// churning is for how long processes are killed.
+const churning = 10 * time.Second
+
+func TestProcessesKilledAgainAndAgainLeaveNothing(t *testing.T) {
+	each(t, func(w *world) {
+		// Many: each kill keeps some of them for a TTL.
+		names := []string{"churn a", "churn b", "churn c", "churn d", "churn e", "churn f", "churn g", "churn h", "churn i", "churn j"}
+		w.resource(names...)
+		seed := seed(w)
+		random := rand.New(rand.NewPCG(seed, 0))
+		var all []*process
+		start := func() *process {
+			p := w.actor(fmt.Sprintf("actor %d", len(all)), func(c *actorConfig) { c.Seed, c.Reaper = random.Uint64(), len(all)%2 == 0 })
+			p.work(modeLoad, 3, names...)
+			all = append(all, p)
+			return p
+		}
+		running := []*process{start(), start(), start(), start()}
+		for end := session.Boottime() + churning; session.Boottime() < end; {
+			pass(time.Duration(random.Int64N(int64(500 * time.Millisecond))))
+			i := random.IntN(len(running))
+			running[i].kill()
+			running[i] = start()
+		}
+		for _, p := range running {
+			p.kill()
+		}
+		at := session.Boottime()
+		w.allFree(names, at)
+		w.nothingIsLeft(at)
+		w.exclusive(all...)
+		w.exact(names, all...)
+		w.Logf("%d processes were killed", len(all))
+	})
+}
+
+// allFree takes each name with a new client, which waits for nobody but the dead since then.
+func (w *world) allFree(names []string, since time.Duration) {
+	w.Helper()
+	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer closePool()
+	client, err := dblock.New(driver.Engine[any]{Backend: backend}, dblock.WithTTL(ttl), dblock.WithoutReaper(), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(w.Context(), patience)
+	defer cancel()
+	for _, name := range names {
+		l, err := client.Lock(ctx, name)
+		if err != nil {
+			w.Fatal(err)
+		}
+		if took := session.Boottime() - since; took > promised+scheduling {
+			w.Errorf("%s is free after %v, promised are %v", name, took, promised)
+		}
+		if err := l.Unlock(ctx); err != nil {
+			w.Error(err)
+		}
+	}
+	if err := client.Close(ctx); err != nil {
+		w.Error(err)
+	}
+}
+
+// nothingIsLeft sweeps once the leases of whoever died at a time are over, and looks for rows that nobody owns.
+func (w *world) nothingIsLeft(died time.Duration) {
+	w.Helper()
+	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer closePool()
+	var left string
+	clean := within(died+promised+scheduling-session.Boottime(), func() bool {
+		report, err := reaper.Sweep(w.Context(), backend, reaper.Retention(0), reaper.Logger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			w.Fatal(err)
+		}
+		if !report.Zero() {
+			w.Log(report)
+		}
+		left = ""
+		for _, table := range []string{"dblock_waiters", "dblock_locks", "dblock_heartbeats", "dblock_sessions"} {
+			if n := w.count("SELECT count(*) FROM %s", table); n != 0 {
+				left += fmt.Sprintf(" %s: %d", table, n)
+			}
+		}
+		return left == ""
+	})
+	if !clean {
+		w.Errorf("left after a sweep:%s", left)
+	}
+}
