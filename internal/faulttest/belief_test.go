@@ -41,7 +41,7 @@ func (p *process) holds() []*hold {
 			h.live = max(h.live, e.Live)
 		case e.What == evLost:
 			h.live, h.until = max(h.live, e.Live), min(h.until, e.At)
-			if e.is(kindLost) {
+			if e.is(kindLost) && !e.is(kindClosed) {
 				h.lost, h.reason = e.At, e.Err
 			}
 		case e.What == evUnlocked:

@@ -1,9 +1,177 @@
 package faulttest
 
 import (
+	"context"
 	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
 
-var bugs = map[string]func(driver.Backend, *sql.DB) driver.Backend{}
+// Engines that are broken, each in one way.
+const (
+	bugGrantsUnseen   = "grants a lock without looking whether it is free"
+	bugReusesTokens   = "gives the same token again"
+	bugNeverDies      = "reports a session that has expired as alive"
+	bugDropsHandOffs  = "frees a lock that others wait for"
+	bugServesSecond   = "serves the second waiter first"
+	bugDiesTooSoon    = "reports a living session as dead"
+	bugNeverGivesBack = "never gives up a place in the queue"
+)
+
+var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
+	bugGrantsUnseen: func(b driver.Backend, _ *sql.DB) driver.Backend { return grantsUnseen{b} },
+	bugReusesTokens: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return &reusesTokens{Backend: b, real: map[string]int64{}, sessions: map[string]bool{}}
+	},
+	bugNeverDies: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil }}
+	},
+	bugDropsHandOffs: func(b driver.Backend, db *sql.DB) driver.Backend { return dropsHandOffs{b, db} },
+	bugServesSecond:  func(b driver.Backend, db *sql.DB) driver.Backend { return servesSecond{b, db} },
+	bugDiesTooSoon: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		var n atomic.Int64
+		return beats{b, func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error) {
+			if n.Add(1)%4 == 0 {
+				return false, nil
+			}
+			return u.Heartbeat(ctx, session, ttl)
+		}}
+	},
+	bugNeverGivesBack: func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
+}
+
+type grantsUnseen struct{ driver.Backend }
+
+func (b grantsUnseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	if err == nil && !taken {
+		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+	}
+	return g, taken, err
+}
+
+// reusesTokens rounds them, to the half second.
+type reusesTokens struct {
+	driver.Backend
+
+	mu       sync.Mutex // protects what follows
+	real     map[string]int64
+	sessions map[string]bool
+}
+
+func (b *reusesTokens) OpenSession(ctx context.Context, s driver.Session) error {
+	b.mu.Lock()
+	b.sessions[s.ID] = true
+	b.mu.Unlock()
+	return b.Backend.OpenSession(ctx, s)
+}
+
+func (b *reusesTokens) round(name, session string, g *driver.Grant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions[session] && g.Token != 0 {
+		b.real[name] = g.Token
+		g.Token -= g.Token % (500 * time.Millisecond).Microseconds()
+	}
+}
+
+func (b *reusesTokens) held(h driver.Held) driver.Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.Token = b.real[h.Name]
+	return h
+}
+
+func (b *reusesTokens) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	b.round(r.Name, r.Session, &g)
+	return g, taken, err
+}
+
+func (b *reusesTokens) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := b.Backend.Enqueue(ctx, r)
+	b.round(r.Name, r.Session, &g)
+	return g, outcome, err
+}
+
+func (b *reusesTokens) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	states, err := b.Backend.Look(ctx, session, names)
+	for i := range states {
+		b.round(states[i].Name, states[i].Holder.Session, &states[i].Holder.Grant)
+	}
+	return states, err
+}
+
+func (b *reusesTokens) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+	next, err := b.Backend.Release(ctx, b.held(h), contended)
+	b.round(h.Name, next.Session, &next.Grant)
+	return next, err
+}
+
+func (b *reusesTokens) Leave(ctx context.Context, session, name, attempt string) (driver.Handoff, error) {
+	next, err := b.Backend.Leave(ctx, session, name, attempt)
+	b.round(name, next.Session, &next.Grant)
+	return next, err
+}
+
+func (b *reusesTokens) SetHolds(ctx context.Context, h driver.Held, holds int) error {
+	return b.Backend.SetHolds(ctx, b.held(h), holds)
+}
+
+// beats has heartbeats of another kind.
+type beats struct {
+	driver.Backend
+	beat func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error)
+}
+
+type beatsUpkeep struct {
+	driver.Upkeep
+	beats
+}
+
+func (b beats) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	u, err := b.Backend.Upkeep(ctx)
+	return &beatsUpkeep{u, b}, err
+}
+
+func (u *beatsUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return u.beat(u.Upkeep, ctx, session, ttl)
+}
+
+// Claims would find out.
+func (u *beatsUpkeep) Claims(context.Context, string) ([]driver.Claim, error) {
+	return nil, driver.ErrRetry
+}
+
+type dropsHandOffs struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b dropsHandOffs) Release(ctx context.Context, h driver.Held, _ bool) (driver.Handoff, error) {
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '' WHERE name = '%s' AND session_id = '%s' AND token = %d", h.Name, h.Session, h.Token))
+	return driver.Handoff{}, err
+}
+
+type servesSecond struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b servesSecond) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", h.Name))
+	if err != nil {
+		return driver.Handoff{}, err
+	}
+	return b.Backend.Release(ctx, h, contended)
+}
+
+type neverGivesBack struct{ driver.Backend }
+
+func (neverGivesBack) Leave(context.Context, string, string, string) (driver.Handoff, error) {
+	return driver.Handoff{}, nil
+}

@@ -1,0 +1,155 @@
+package faulttest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// The database's own record of who queued, who left and who was granted. Its order is the commit order of each name,
+// whose row is locked by whoever writes it.
+const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer)`
+
+const (
+	insertJoin  = `INSERT INTO audit (what, name, ticket, attempt, session) VALUES ('join', NEW.name, NEW.ticket, NEW.attempt, NEW.session_id);`
+	insertLeave = `INSERT INTO audit (what, name, ticket, attempt, session, alive) VALUES ('leave', OLD.name, OLD.ticket, OLD.attempt, OLD.session_id,
+	(SELECT count(*) FROM dblock_heartbeats h JOIN dblock_sessions s ON s.id = h.session_id WHERE h.session_id = OLD.session_id AND NOT s.dead AND h.expires_at > %s));`
+	insertGrant = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
+)
+
+// audit makes the database keep its record.
+func (w *world) audit() {
+	w.Helper()
+	leave := fmt.Sprintf(insertLeave, w.now())
+	switch w.db.Kind {
+	case dbtest.KindPostgres:
+		w.exec(fmt.Sprintf(auditTable, "bigserial PRIMARY KEY"))
+		for name, trigger := range map[string][2]string{
+			"audit_join":        {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
+			"audit_leave":       {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
+			"audit_first_grant": {insertGrant, "AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
+			"audit_grant":       {insertGrant, "AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt)"},
+		} {
+			w.exec(fmt.Sprintf("CREATE FUNCTION %s() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s RETURN NULL; END $$", name, trigger[0]))
+			w.exec(fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %[1]s()", name, trigger[1]))
+		}
+	case dbtest.KindSQLite:
+		w.exec(fmt.Sprintf(auditTable, "integer PRIMARY KEY"))
+		for _, trigger := range []string{
+			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
+			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
+			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant + " END",
+			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt BEGIN " + insertGrant + " END",
+		} {
+			w.exec("CREATE TRIGGER " + trigger)
+		}
+	default:
+		w.exec(fmt.Sprintf(auditTable, "bigint AUTO_INCREMENT PRIMARY KEY"))
+		grant := strings.TrimSuffix(insertGrant, ";")
+		for _, trigger := range []string{
+			"audit_join AFTER INSERT ON dblock_waiters FOR EACH ROW " + strings.TrimSuffix(insertJoin, ";"),
+			"audit_leave AFTER DELETE ON dblock_waiters FOR EACH ROW " + strings.TrimSuffix(leave, ";"),
+			"audit_first_grant AFTER INSERT ON dblock_locks FOR EACH ROW BEGIN IF NEW.session_id IS NOT NULL THEN " + grant + "; END IF; END",
+			"audit_grant AFTER UPDATE ON dblock_locks FOR EACH ROW BEGIN IF NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt THEN " + grant + "; END IF; END",
+		} {
+			w.exec("CREATE TRIGGER " + trigger)
+		}
+	}
+}
+
+// place is one attempt's time in a queue.
+type place struct {
+	attempt, session string
+	ticket           int64
+	joined, left     int64 // ids of the record; 0: not yet
+	alive            bool  // its session lived when it left
+	granted          int64 // id; 0: it was not
+}
+
+// unfair are the grants that were not in the order of the queue. Who left of his own will is known from leaves: his
+// place may be passed over from then on; so may that of a session that was over its time.
+func (w *world) unfair(leaves map[string]bool) (found []string) {
+	w.Helper()
+	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0) FROM audit ORDER BY id")
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer rows.Close()
+	queues := map[string][]*place{}
+	places := map[string]*place{}
+	tokens := map[string]int64{}
+	used := map[string]int64{} // the last time that a session did something, which a dead one does not
+	direct := map[int64]string{}
+	for rows.Next() {
+		var what, name, attempt, session string
+		var id, ticket, token int64
+		var alive bool
+		if err := rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive); err != nil {
+			w.Fatal(err)
+		}
+		p := places[attempt]
+		switch what {
+		case "join":
+			if q := queues[name]; len(q) > 0 && q[len(q)-1].ticket >= ticket {
+				found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[len(q)-1].ticket))
+			}
+			p = &place{attempt: attempt, session: session, ticket: ticket, joined: id}
+			places[attempt], queues[name] = p, append(queues[name], p)
+			used[session] = id
+		case "leave":
+			p.left, p.alive = id, alive
+		case "grant":
+			if token <= tokens[name] {
+				found = append(found, fmt.Sprintf("%s: token %d after %d", name, token, tokens[name]))
+			}
+			tokens[name] = token
+			if p != nil {
+				p.granted = id
+			} else {
+				direct[id] = name
+				used[session] = id
+			}
+		}
+	}
+	if err := rows.Err(); err != nil {
+		w.Fatal(err)
+	}
+	for name, queue := range queues {
+		for i, p := range queue {
+			if p.granted == 0 {
+				continue
+			}
+			for _, before := range queue[:i] {
+				if problem := before.passedOver(p.granted, leaves, used); problem != "" {
+					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which %s", name, p.ticket, before.ticket, problem))
+				}
+			}
+		}
+	}
+	for id, name := range direct {
+		for _, p := range queues[name] {
+			if p.joined < id && (p.left == 0 || p.left > id) {
+				found = append(found, fmt.Sprintf("%s: granted to somebody from outside while ticket %d stood in the queue", name, p.ticket))
+			}
+		}
+	}
+	return found
+}
+
+// passedOver says why a place should have been served before that grant; "" where all is well.
+func (p *place) passedOver(grant int64, leaves map[string]bool, used map[string]int64) string {
+	switch {
+	case p.granted != 0 && p.granted < grant:
+		return ""
+	case p.granted != 0:
+		return "was granted later"
+	case p.left == 0:
+		return "still stands there"
+	case leaves[p.attempt] && p.left < grant:
+		return "" // of its own will, before
+	case p.alive && used[p.session] > p.left: // a session whose time ran out in this moment joins no queue again
+		return "was dropped although its session lived"
+	}
+	return ""
+}

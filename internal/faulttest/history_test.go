@@ -1,0 +1,274 @@
+package faulttest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// What is found in a history.
+const (
+	exclusion  = "exclusion"  // two believed, or tokens did not rise
+	fairness   = "fairness"   // not in the order of the queue
+	losses     = "loss"       // a lock was lost without a reason
+	quiescence = "quiescence" // after arrivals stopped, somebody waited on
+	leaks      = "leaks"      // something was left behind
+)
+
+const (
+	slots   = 3 // actors at a time
+	crewman = 4 // workers of each, on two clients
+	round   = 3 * time.Second
+)
+
+// history is what some actors do to some locks, under faults.
+type history struct {
+	*world
+	random  *rand.Rand
+	bug     string
+	names   []string
+	running [slots]*process
+	proxies [slots]*dbtest.Proxy // nil: SQLite
+	all     []*process
+	faults  []fault
+	healed  time.Duration // when the last fault ended
+	quiet   bool          // arrivals are stopped
+	found   map[string][]string
+}
+
+// fault is something done to an actor; severe ones explain why it lost its locks.
+type fault struct {
+	span
+	victim *process
+	what   string
+	severe bool
+}
+
+func newHistory(w *world, seed uint64, bug string) *history {
+	w.Helper()
+	h := &history{world: w, random: rand.New(rand.NewPCG(seed, 1)), bug: bug, names: []string{"a", "b", "c"}, found: map[string][]string{}}
+	w.resource(h.names...)
+	w.audit()
+	for i := range slots {
+		if w.db.Kind != dbtest.KindSQLite {
+			h.proxies[i] = w.proxy()
+		}
+		h.start(i)
+	}
+	return h
+}
+
+func (h *history) start(i int) {
+	h.Helper()
+	p := h.actor(fmt.Sprintf("actor %d", len(h.all)), func(c *actorConfig) {
+		c.Seed, c.Bug, c.Reaper = h.random.Uint64(), h.bug, i != 0
+		if h.proxies[i] != nil {
+			c.DSN = h.db.Through(h, h.proxies[i]).DSN
+		}
+	})
+	p.work(modeChaos, crewman, h.names...)
+	h.running[i], h.all = p, append(h.all, p)
+}
+
+func (h *history) find(checker, format string, args ...any) {
+	h.found[checker] = append(h.found[checker], fmt.Sprintf(format, args...))
+}
+
+// run lets them work for a time, in rounds, each of which ends in silence.
+func (h *history) run(length time.Duration, faults bool) {
+	h.Helper()
+	h.healed = session.Boottime()
+	for end := session.Boottime() + length; session.Boottime() < end; {
+		if h.quiet {
+			for _, p := range h.running {
+				p.await(p.send(command{Verb: "resume"}), evDone)
+			}
+		}
+		for over := min(end, session.Boottime()+round); session.Boottime() < over; {
+			pass(time.Duration(h.random.Int64N(int64(300 * time.Millisecond))))
+			if faults {
+				h.fault()
+			}
+		}
+		if !h.silence() {
+			return
+		}
+	}
+}
+
+// silence stops arrivals: everybody who waits must be granted, and nothing be left in the tables.
+func (h *history) silence() bool {
+	h.Helper()
+	h.quiet = true
+	var ops [slots]int
+	for i, p := range h.running {
+		ops[i] = p.send(command{Verb: "pause"})
+	}
+	at := session.Boottime()
+	limit := func() time.Duration { return max(h.healed, at) + promised + scheduling - session.Boottime() }
+	if !within(limit(), func() bool {
+		for i, p := range h.running {
+			if _, idle := p.find(ops[i], evIdle); !idle {
+				return false
+			}
+		}
+		return true
+	}) {
+		for _, p := range h.running {
+			for _, op := range p.waiting() {
+				h.find(quiescence, "%s still waits with %d", p.label, op)
+			}
+		}
+		return false
+	}
+	h.Logf("quiet after %v", session.Boottime()-at)
+	used := func() int64 {
+		return h.count("SELECT count(*) FROM dblock_waiters") + h.count("SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0")
+	}
+	if !within(limit(), func() bool { return used() == 0 }) {
+		h.find(leaks, "nobody waits for or holds anything, and %d rows say otherwise", used())
+		return false
+	}
+	return true
+}
+
+// waiting are the acquires that have not returned.
+func (p *process) waiting() (ops []int) {
+	open := map[int]bool{}
+	for _, e := range p.all() {
+		switch e.What {
+		case evAsked:
+			open[e.Op] = true
+		case evHeld, evRefused:
+			delete(open, e.Op)
+		}
+	}
+	for op := range open {
+		ops = append(ops, op)
+	}
+	return ops
+}
+
+// close ends the actors in good order, and looks for what is left.
+func (h *history) close() {
+	h.Helper()
+	for _, p := range h.running {
+		if e := p.await(p.send(command{Verb: "exit"}), evDone); e.Err != "" {
+			h.find(leaks, "%s: %s", p.label, e.Err)
+		}
+	}
+	if !h.Failed() {
+		h.nothingIsLeft(max(h.healed, session.Boottime()-promised))
+	}
+}
+
+// check reads the history so far.
+func (h *history) check() {
+	h.Helper()
+	leaves := map[string]bool{}
+	grants, ends, lost := 0, 0, 0
+	for _, p := range h.all {
+		for _, e := range p.all() {
+			if e.What == evLeave {
+				leaves[e.Attempt] = true
+			}
+		}
+		for _, hold := range p.holds() {
+			grants++
+			if hold.until != forever {
+				ends++
+			}
+			if hold.lost != 0 {
+				lost++
+				if !h.explained(p, hold.lost) {
+					h.find(losses, "%s lost %s without an outage that would explain it: %s", p.label, hold.name, hold.reason)
+				}
+			}
+		}
+	}
+	h.Logf("%d grants, %d ended, %d lost; %d places given up; %d faults; %d actors", grants, ends, lost, len(leaves), len(h.faults), len(h.all))
+	if grants == 0 {
+		h.Error("nobody was granted anything")
+	}
+	h.found[exclusion] = append(h.found[exclusion], append(overlaps(h.all...), impossible(h.all, patience)...)...)
+	h.found[fairness] = append(h.found[fairness], h.unfair(leaves)...)
+}
+
+func (h *history) explained(p *process, lost time.Duration) bool {
+	for _, f := range h.faults {
+		if f.victim == p && f.severe && f.from < lost && lost < f.to+ttl+scheduling {
+			return true
+		}
+	}
+	return false
+}
+
+func TestHistory(t *testing.T) {
+	each(t, func(w *world) {
+		h := newHistory(w, seed(w), "")
+		h.run(historyLength(w), true)
+		h.close()
+		h.check()
+		for checker, texts := range h.found {
+			for i, text := range texts {
+				if i == 10 {
+					w.Errorf("%s: and %d more", checker, len(texts)-i)
+					break
+				}
+				w.Errorf("%s: %s", checker, text)
+			}
+		}
+		if w.Failed() {
+			for _, f := range h.faults {
+				w.Logf("%v to %v: %s: %s", f.from, f.to, f.victim.label, f.what)
+			}
+		}
+	})
+}
+
+// anyDatabase is on PostgreSQL, which gets more done in the same time, or else SQLite.
+func anyDatabase(t *testing.T) dbtest.Database {
+	t.Helper()
+	if _, err := dbtest.Find(dbtest.KindPostgres); err == nil {
+		return dbtest.Postgres(t)
+	}
+	return dbtest.SQLite(t)
+}
+
+// A checker that finds nothing proves nothing, unless it finds what is there.
+func TestTheCheckersFindSeededBugs(t *testing.T) {
+	t.Parallel()
+	for bug, checkers := range map[string][]string{
+		bugGrantsUnseen:   {exclusion},
+		bugReusesTokens:   {exclusion},
+		bugNeverDies:      {exclusion},
+		bugDropsHandOffs:  {quiescence},
+		bugServesSecond:   {fairness},
+		bugDiesTooSoon:    {losses},
+		bugNeverGivesBack: {quiescence, leaks},
+	} {
+		t.Run(bug, func(t *testing.T) { // one by one: with little done, there is little to find
+			h := newHistory(newWorld(t, anyDatabase(t)), seed(t), bug)
+			found := 0
+			for rounds := 0; found == 0; rounds++ {
+				if rounds == 5 {
+					t.Fatalf("nothing about %v; found %v", checkers, h.found)
+				}
+				h.run(round, false)
+				h.check()
+				for _, checker := range checkers {
+					found += len(h.found[checker])
+				}
+			}
+			for checker, texts := range h.found {
+				if len(texts) > 0 {
+					t.Logf("%s: %d, first: %s", checker, len(texts), texts[0])
+				}
+			}
+		})
+	}
+}
