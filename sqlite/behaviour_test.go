@@ -10,6 +10,7 @@ import (
 func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
 		Name: "SQLite", Kind: enginetest.SQLite, Open: enginetest.OnSQL(sqlite.New),
+		Usual:    &enginetest.SQLiteUsual,
 		Settings: enginetest.SQLiteSettings, ReadOnly: enginetest.SQLiteReadOnly,
 	})
 }

@@ -207,6 +207,7 @@ func closeUnderLoad(t *testing.T, e *env) {
 }
 
 func nothingIsLeft(t *testing.T, e *env) {
+	e.empty(t) // and so the test's own connection is open
 	already := goleak.IgnoreCurrent()
 	a := e.app(t, 4)
 	clients := []Client{e.clientOf(t, a), e.clientOf(t, a)}

@@ -18,6 +18,7 @@ type Wiring struct {
 	Name     string
 	Kind     string // of server, as dbtest names it
 	Open     Open
+	Usual    *Setting // of all tests
 	Settings []Setting
 	// ReadOnly change a DSN so that nothing can be written through it.
 	ReadOnly []Setting

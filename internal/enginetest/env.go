@@ -15,9 +15,11 @@ import (
 )
 
 const (
-	// soon is within what something must happen that waits for no lease: much shorter than the default TTL and than
-	// a third of it, after which a client looks on its own account. So a wake-up that was lost shows.
-	soon = 4 * time.Second
+	// longTTL is for tests in which no lease ends. A client looks on its own account after a third of it.
+	longTTL = 30 * time.Second
+	// soon is within what something must happen that waits for no lease. It is less than a third of longTTL, so that a
+	// wake-up that was lost shows.
+	soon = 8 * time.Second
 	// patience is within what something must happen at all.
 	patience = 20 * time.Second
 	// shortTTL is for tests of what happens when a lease ends.
@@ -40,6 +42,9 @@ func newEnv(t *testing.T, w Wiring) *env {
 // emptyEnv is one without dblock's tables.
 func emptyEnv(t *testing.T, w Wiring) *env {
 	e := &env{wiring: w, db: dbtest.Empty(t, w.Kind)}
+	if w.Usual != nil {
+		e.db.DSN = w.Usual.DSN(e.db.DSN)
+	}
 	e.open(t)
 	return e
 }
@@ -65,13 +70,17 @@ func (e *env) app(t testing.TB, connections int) App {
 // client makes a client with a pool of its own, and closes it when the test has ended.
 func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 	t.Helper()
-	return e.clientOf(t, e.app(t, 3), options...)
+	connections := 3
+	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB {
+		connections += 2 // those that the client reserves, which pgx opens beside the pool
+	}
+	return e.clientOf(t, e.app(t, connections), options...)
 }
 
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	c, err := a.client(append([]dblock.Option{dblock.WithLogger(log)}, options...)...)
+	c, err := a.client(append([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -155,12 +155,15 @@ func deadHolder(t *testing.T, e *env, take func(c Client) Lock) {
 }
 
 func succession(t *testing.T, e *env) {
-	token := e.orphan(t, "orphaned", "dyingsession", 2*time.Second)
+	token := e.orphan(t, "orphaned", "dyingsession", time.Hour)
+	clients := []Client{e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())}
+	line := e.line(t, "orphaned", 3, clients, background)
+	// The last heartbeat of a client with a TTL of 2s, which the waiters look at after a third of that.
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+shortTTL.Microseconds())
 	start := time.Now()
-	line := e.line(t, "orphaned", 3, []Client{e.client(t), e.client(t, dblock.WithoutReaper())}, background)
 	first := granted(t, soon, line[0])
-	if took := time.Since(start); took < 1500*time.Millisecond || took > 3*time.Second {
-		t.Errorf("succeeded after %v: want 2s, and less than a second more", took)
+	if took := time.Since(start); took < shortTTL*3/4 || took > shortTTL+time.Second {
+		t.Errorf("succeeded after %v: want %v, and less than a second more", took, shortTTL)
 	}
 	rising(t, []int64{token, first.Token()})
 	served(t, first, line[1:]...)

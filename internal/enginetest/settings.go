@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,11 +27,13 @@ func Params(name string, params ...string) Setting {
 			panic(err) // of a DSN that dbtest made
 		}
 		for i := 0; i < len(params); i += 2 {
-			if key := params[i]; key == "_pragma" { // there may be several
-				values.Add(key, params[i+1])
-			} else {
-				values.Set(key, params[i+1])
+			key, value := params[i], params[i+1]
+			if key != "_pragma" {
+				values.Del(key)
 			}
+			what, _, _ := strings.Cut(value, "(") // of pragmas there may be several, but one of a kind
+			values[key] = slices.DeleteFunc(values[key], func(v string) bool { return strings.HasPrefix(v, what+"(") })
+			values.Add(key, value)
 		}
 		return base + "?" + strings.ReplaceAll(values.Encode(), "+", "%20") // pgx takes a plus for a plus
 	}}
@@ -88,11 +91,15 @@ var (
 var SQLiteSettings = []Setting{
 	Params("no busy timeout", "_pragma", "busy_timeout(0)"),
 	Params("a rollback journal", "_pragma", "journal_mode(DELETE)"),
+	Params("a sync with every commit", "_pragma", "synchronous(FULL)"),
 	Params("no syncs and foreign keys", "_pragma", "synchronous(OFF)", "_pragma", "foreign_keys(1)"),
 	Params("exclusive transactions", "_txlock", "exclusive"),
 	Params("a shared cache", "cache", "shared", "_pragma", "read_uncommitted(1)"),
 	Params("times as text", "_time_format", "sqlite", "_inttotime", "true"),
 }
+
+// SQLiteUsual is how SQLite's own documentation sets up a WAL database.
+var SQLiteUsual = Params("WAL", "_pragma", "journal_mode(WAL)", "_pragma", "synchronous(NORMAL)")
 
 // SQLiteReadOnly is how SQLite is read-only.
 var SQLiteReadOnly = []Setting{Params("mode=ro", "mode", "ro"), Params("query_only", "_pragma", "query_only(1)")}

@@ -181,7 +181,7 @@ func deadline(t *testing.T, e *env) {
 	e.free(t, "held")
 }
 
-// tells checks what a NotAcquiredError says about a lock of a client with host "here" and the default TTL.
+// tells checks what a NotAcquiredError says about a lock of a client with host "here" and longTTL.
 func tells(t *testing.T, e *env, err error, holder Lock, since time.Time, waiters int) {
 	t.Helper()
 	var n *dblock.NotAcquiredError
@@ -202,7 +202,7 @@ func tells(t *testing.T, e *env, err error, holder Lock, since time.Time, waiter
 	if acquired := e.number(t, "SELECT acquired_at FROM dblock_locks WHERE name = ?", holder.Name()); n.Since.UnixMicro() != acquired {
 		t.Errorf("since %v: want %v", n.Since, time.UnixMicro(acquired))
 	}
-	if left := time.Until(n.Until); left < 5*time.Second || left > 15*time.Second || n.Since.Sub(since).Abs() > 10*time.Second {
+	if left := time.Until(n.Until); left < longTTL/2 || left > longTTL || n.Since.Sub(since).Abs() > 10*time.Second {
 		t.Errorf("since %v until %v: want about %v and at most a TTL from now", n.Since, n.Until, since)
 	}
 }
