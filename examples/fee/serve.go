@@ -22,10 +22,9 @@ import (
 // serveCommand is the argument with which the program starts itself as a server.
 const serveCommand = "serve"
 
-// closeTimeout is how long a server takes to say goodbye, endTimeout how long until it goes without.
 const (
-	closeTimeout = 2 * time.Second
-	endTimeout   = 3 * time.Second
+	closeTimeout = 10 * time.Second // to give back what it has, after its job
+	endTimeout   = 3 * time.Second  // to be gone, when its input has ended: what it has not given back is free after the TTL
 )
 
 // serveMain is the main function of a server.
