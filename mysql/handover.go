@@ -47,10 +47,10 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (next
 		if queued, err := found(err); err != nil || !queued {
 			return "", err
 		}
-		if err := q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: ticket}); err != nil {
+		if err := q.CountDown(ctx, name); err != nil {
 			return "", err
 		}
-		return "", q.CountDown(ctx, name)
+		return "", q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: ticket})
 	})
 	if err != nil {
 		return driver.Handoff{}, err

@@ -40,21 +40,21 @@ var plainID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 func wakeUp(ctx context.Context, conn *sql.Conn, session string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
 	defer cancel()
-	_ = interrupt(ctx, conn, session)
+	_ = kill(ctx, conn, "QUERY", session)
 }
 
-// interrupt sends no parameters: MySQL allows none in a KILL. Ids come from tables that others write.
-func interrupt(ctx context.Context, on interface {
+// kill sends no parameters: MySQL allows none in a KILL. Ids come from tables that others write.
+func kill(ctx context.Context, on interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
-}, session string) error {
+}, what, session string) error {
 	if !plainID.MatchString(session) {
 		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("session id %q", session))
 	}
-	_, err := on.ExecContext(ctx, "KILL QUERY IS_USED_LOCK('dblock:"+session+"')")
+	_, err := on.ExecContext(ctx, "KILL "+what+" IS_USED_LOCK('dblock:"+session+"')")
 	return err
 }
 
-// Listen sleeps on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
+// Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
 // session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
 	conn, err := e.reserve(ctx)
@@ -64,6 +64,10 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	defer discard(conn)
 	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn)}
 	l.q = mysqldb.New(l.prepared)
+	if l.gate, err = e.openGate(ctx, conn); err != nil {
+		return interpret(err)
+	}
+	defer l.gate.close()
 	if err := l.open(ctx); err != nil {
 		return interpret(err)
 	}
@@ -98,6 +102,7 @@ type listener struct {
 	engine   *engine
 	conn     *sql.Conn
 	session  string
+	gate     *gate // nil: it sleeps
 	prepared *prepared
 	q        *mysqldb.Queries
 	known    map[string]string // attempts that wake was called with, and their names
@@ -112,7 +117,7 @@ func (l *listener) open(ctx context.Context) error {
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
 		// A connection of this session that broke unnoticed still sleeps on the server.
-		_ = interrupt(ctx, l.engine.db, l.session)
+		_ = kill(ctx, l.engine.db, "CONNECTION", l.session)
 		locked, err = l.lock(ctx, 1)
 	}
 	if err != nil {
@@ -124,6 +129,10 @@ func (l *listener) open(ctx context.Context) error {
 	ended, refused := make(chan struct{}), make(chan error, 1)
 	go func() { refused <- l.interruptUntil(ended, proofTimeout) }()
 	cut, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (interrupted int64, err error) {
+		if l.gate != nil {
+			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, proofTimeout.Seconds()).Scan(&interrupted)
+			return l.gate.check(interrupted, err)
+		}
 		err = l.conn.QueryRowContext(ctx, "SELECT SLEEP(?)", proofTimeout.Seconds()).Scan(&interrupted)
 		return interrupted, err
 	})
@@ -144,7 +153,13 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 func (l *listener) await(ctx context.Context) (cut bool, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
 	return l.sleep(ctx, nap, func(ctx context.Context) (int64, error) {
-		return l.q.AwaitHanded(ctx, mysqldb.AwaitHandedParams{Session: l.session, Known: known, Seconds: int32(nap.Seconds())})
+		if l.gate != nil {
+			outcome, err := l.q.SleepAtGate(ctx, mysqldb.SleepAtGateParams{
+				Session: l.session, Known: known, Gate: l.gate.name, Seconds: int32(nap.Seconds()),
+			})
+			return l.gate.check(outcome, err)
+		}
+		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Seconds: int32(nap.Seconds())})
 	})
 }
 
@@ -179,7 +194,7 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for {
-		if err := interrupt(ctx, l.engine.db, l.session); err != nil && number(err) != noSuchThread {
+		if err := kill(ctx, l.engine.db, "QUERY", l.session); err != nil && number(err) != noSuchThread {
 			return err
 		}
 		select {

@@ -141,6 +141,51 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 	})
 }
 
+// On MariaDB, listeners that slept stopped each other and their granters for two seconds here: see gate.
+func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
+	const listeners, granters, rounds = 4, 4, 100
+	each(t, func(t *testing.T, s server) {
+		var ears []*ear
+		for range listeners {
+			ears = append(ears, s.listen(t, s.open(t, nil)))
+		}
+		granter := actor{Backend: s.engine(t), session: id()}
+		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
+		var all sync.WaitGroup
+		for g := range granters {
+			all.Go(func() {
+				for round := range rounds {
+					held := granter.take(t, fmt.Sprint("n", g))
+					waiter := ears[(g+round)%listeners]
+					waiter.enqueue(t, held.Name)
+					began := time.Now()
+					next, err := granter.Release(t.Context(), held, true)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					select {
+					case <-waiter.wakes: // somebody's: as many as there are grants
+					case <-time.After(patience):
+						t.Error("a grant was not heard of")
+					}
+					if took := time.Since(began); took > time.Second {
+						t.Errorf("a hand-over took %v", took)
+					}
+					held = dblock.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
+					if _, err := waiter.Release(t.Context(), held, false); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		for _, e := range ears {
+			is(t, e.end(t), context.Canceled)
+		}
+	})
+}
+
 func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 	const names = 200
 	each(t, func(t *testing.T, s server) {
@@ -224,8 +269,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
 		waiter := s.listen(t, server{s.Through(t, proxy), s.pool}.open(t, nil))
-		proxy.Cut()
-		is(t, <-waiter.ended, dblock.ErrUnavailable)
+		proxy.Freeze() // nobody notices: its connections stay
 		ctx, cancel := context.WithCancel(t.Context())
 		ready := make(chan struct{})
 		ended := make(chan error, 1)
@@ -235,10 +279,39 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		case <-ready:
 		case err := <-ended:
 			t.Fatal(err)
+		case <-time.After(2 * patience):
+			t.Fatal("never ready")
 		}
 		cancel()
 		is(t, <-ended, context.Canceled)
+		proxy.Heal()
+		is(t, <-waiter.ended, dblock.ErrUnavailable)
 	})
+}
+
+func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindMariaDB)
+	s := server{db, db.SQL(t)}
+	s.migrate(t)
+	waiter := s.listen(t, s.open(t, nil))
+	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id <> CONNECTION_ID()")
+	must(t, err)
+	var idle []int64 // the gate among them
+	for rows.Next() {
+		var id int64
+		must(t, rows.Scan(&id))
+		idle = append(idle, id)
+	}
+	must(t, rows.Close())
+	for _, id := range idle {
+		s.exec(t, fmt.Sprint("KILL ", id))
+	}
+	select {
+	case err := <-waiter.ended:
+		is(t, err, dblock.ErrUnavailable)
+	case <-time.After(patience):
+		t.Fatal("not noticed")
+	}
 }
 
 // alternating gives the first connection to one user and all others to another.

@@ -31,28 +31,6 @@ func (q *Queries) AcknowledgeHanded(ctx context.Context, names []string) error {
 	return err
 }
 
-const awaitHanded = `-- name: AwaitHanded :one
-SELECT CAST(IF(EXISTS(
-           SELECT l.name FROM dblock_locks l
-            WHERE l.session_id = ? AND l.handed = 1 AND FIND_IN_SET(l.attempt, ?) = 0
-       ), 0, SLEEP(?)) AS SIGNED) AS interrupted
-`
-
-type AwaitHandedParams struct {
-	Session string
-	Known   string
-	Seconds int32
-}
-
-// Sleeps unless there is such a lock beside those in the list. Check and sleep are one statement, so that no
-// KILL QUERY falls between them. 1: the sleep was interrupted.
-func (q *Queries) AwaitHanded(ctx context.Context, arg AwaitHandedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, awaitHanded, arg.Session, arg.Known, arg.Seconds)
-	var interrupted int64
-	err := row.Scan(&interrupted)
-	return interrupted, err
-}
-
 const dropLock = `-- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = ?
 `
@@ -462,6 +440,56 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 		return 0, err
 	}
 	return result.LastInsertId()
+}
+
+const sleepAtGate = `-- name: SleepAtGate :one
+SELECT CAST(IF(EXISTS(
+           SELECT l.name FROM dblock_locks l
+            WHERE l.session_id = ? AND l.handed = 1 AND FIND_IN_SET(l.attempt, ?) = 0
+       ), 0, COALESCE(GET_LOCK(?, ?), 2)) AS SIGNED) AS outcome
+`
+
+type SleepAtGateParams struct {
+	Session string
+	Known   string
+	Gate    string
+	Seconds int32
+}
+
+// The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
+// is over, or there is such a lock; 1: the gate is open; 2: interrupted.
+func (q *Queries) SleepAtGate(ctx context.Context, arg SleepAtGateParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, sleepAtGate,
+		arg.Session,
+		arg.Known,
+		arg.Gate,
+		arg.Seconds,
+	)
+	var outcome int64
+	err := row.Scan(&outcome)
+	return outcome, err
+}
+
+const sleepUntilHanded = `-- name: SleepUntilHanded :one
+SELECT CAST(IF(EXISTS(
+           SELECT l.name FROM dblock_locks l
+            WHERE l.session_id = ? AND l.handed = 1 AND FIND_IN_SET(l.attempt, ?) = 0
+       ), 0, SLEEP(?)) AS SIGNED) AS interrupted
+`
+
+type SleepUntilHandedParams struct {
+	Session string
+	Known   string
+	Seconds int32
+}
+
+// Sleeps unless there is such a lock beside those in the list. Check and sleep are one statement, so that no
+// KILL QUERY falls between them. 1: the sleep was interrupted.
+func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, sleepUntilHanded, arg.Session, arg.Known, arg.Seconds)
+	var interrupted int64
+	err := row.Scan(&interrupted)
+	return interrupted, err
 }
 
 const takeLock = `-- name: TakeLock :execlastid

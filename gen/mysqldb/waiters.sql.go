@@ -45,7 +45,7 @@ const countDown = `-- name: CountDown :exec
 UPDATE dblock_locks SET waiters = GREATEST(waiters - 1, 0) WHERE name = ?
 `
 
-// After LockRow and DropWaiter.
+// After LockRow, before DropWaiter.
 func (q *Queries) CountDown(ctx context.Context, name string) error {
 	_, err := q.db.ExecContext(ctx, countDown, name)
 	return err

@@ -102,11 +102,19 @@ SELECT name, attempt FROM dblock_locks WHERE session_id = sqlc.arg(session) AND 
 
 -- Sleeps unless there is such a lock beside those in the list. Check and sleep are one statement, so that no
 -- KILL QUERY falls between them. 1: the sleep was interrupted.
--- name: AwaitHanded :one
+-- name: SleepUntilHanded :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l
             WHERE l.session_id = sqlc.arg(session) AND l.handed = 1 AND FIND_IN_SET(l.attempt, sqlc.arg(known)) = 0
        ), 0, SLEEP(sqlc.arg(seconds))) AS SIGNED) AS interrupted;
+
+-- The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
+-- is over, or there is such a lock; 1: the gate is open; 2: interrupted.
+-- name: SleepAtGate :one
+SELECT CAST(IF(EXISTS(
+           SELECT l.name FROM dblock_locks l
+            WHERE l.session_id = sqlc.arg(session) AND l.handed = 1 AND FIND_IN_SET(l.attempt, sqlc.arg(known)) = 0
+       ), 0, COALESCE(GET_LOCK(sqlc.arg(gate), sqlc.arg(seconds)), 2)) AS SIGNED) AS outcome;
 
 -- Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
 -- name: LockHanded :many

@@ -29,6 +29,6 @@ DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket = sqlc.arg(tic
 -- name: FindWaiter :one
 SELECT ticket FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
 
--- After LockRow and DropWaiter.
+-- After LockRow, before DropWaiter.
 -- name: CountDown :exec
 UPDATE dblock_locks SET waiters = GREATEST(waiters - 1, 0) WHERE name = sqlc.arg(name);

@@ -1,0 +1,71 @@
+package mysql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// gate is what a listener waits at on MariaDB: a named lock that a second connection holds. SLEEP is no good there. A
+// thread that wakes from it asks, with a mutex in hand that all sleepers of the server share, for another that whoever
+// kills it holds while trying for the first: two KILLs at the same time, or one while somebody else falls asleep, stop
+// both sides and every other sleeper for two seconds (seen on 10.11). A wait for a named lock has a mutex of its own.
+type gate struct {
+	name string
+	conn *sql.Conn
+}
+
+// openGate returns nil where none is needed.
+func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error) {
+	version, err := variable(ctx, listener, "version", "version")
+	if err != nil || !strings.Contains(version, "MariaDB") {
+		return nil, err
+	}
+	if n := e.db.Stats().MaxOpenConnections; n == 3 {
+		return nil, driver.Fail(driver.ErrUnsupported, errors.New("on MariaDB wake-ups need a pool that allows 4 connections"))
+	}
+	conn, err := e.reserve(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g := &gate{name: "dblock:gate:" + rand.Text(), conn: conn}
+	if err := g.shut(ctx); err != nil {
+		g.close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// shut takes the lock. The connection then stays idle for as long as the listener lives.
+func (g *gate) shut(ctx context.Context) error {
+	if _, err := g.conn.ExecContext(ctx, "SET SESSION wait_timeout = 31536000"); err != nil {
+		return err
+	}
+	var shut sql.NullBool
+	if err := g.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 0)", g.name).Scan(&shut); err != nil {
+		return err
+	}
+	if !shut.Bool {
+		return driver.Fail(driver.ErrUnsupported, errors.New("the server gives no named locks"))
+	}
+	return nil
+}
+
+// check tells an interrupted wait, 2, from a gate that was found open, 1: its connection is gone, and the listener has
+// nothing more to wait at.
+func (g *gate) check(outcome int64, err error) (interrupted int64, _ error) {
+	if err == nil && outcome == 1 {
+		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection beside the listener's was lost"))
+	}
+	return outcome, err
+}
+
+func (g *gate) close() {
+	if g != nil {
+		discard(g.conn)
+	}
+}
