@@ -111,8 +111,12 @@ type listener struct {
 // open takes the named lock and proves that a KILL from the pool gets through: it does not where the user lacks the
 // privilege, or where a proxy spreads the pool over several servers.
 func (l *listener) open(ctx context.Context) error {
-	if cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on"); err != nil || cluster == "ON" {
-		return errors.Join(err, driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks")))
+	cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on")
+	if err != nil {
+		return err
+	}
+	if cluster == "ON" {
+		return driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks"))
 	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
@@ -126,8 +130,8 @@ func (l *listener) open(ctx context.Context) error {
 	if !locked {
 		return driver.Fail(driver.ErrUnavailable, errors.New("an earlier listener of this session still holds its named lock"))
 	}
-	ended, refused := make(chan struct{}), make(chan error, 1)
-	go func() { refused <- l.interruptUntil(ended, proofTimeout) }()
+	ended, killing := make(chan struct{}), make(chan error, 1)
+	go func() { killing <- l.interruptUntil(ended, proofTimeout) }()
 	cut, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (interrupted int64, err error) {
 		if l.gate != nil {
 			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, proofTimeout.Seconds()).Scan(&interrupted)
@@ -137,10 +141,16 @@ func (l *listener) open(ctx context.Context) error {
 		return interrupted, err
 	})
 	close(ended)
-	if cause := <-refused; err == nil && !cut {
-		err = driver.Fail(driver.ErrUnsupported, errors.Join(errors.New("KILL QUERY does not reach the listener"), cause))
+	cause := <-killing
+	switch {
+	case err != nil || cut:
+		return err
+	case cause == nil:
+		return driver.Fail(driver.ErrUnsupported, errors.New("KILL QUERY does not reach the listener: is a proxy in between?"))
+	case errors.Is(cause, driver.ErrUnsupported):
+		return cause
 	}
-	return err
+	return driver.Fail(driver.ErrUnavailable, cause) // it says nothing about KILL; try again
 }
 
 func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
@@ -189,19 +199,24 @@ func (l *listener) sleep(ctx context.Context, length time.Duration, statement fu
 	return interrupted != 0, unanswered(ctx, err)
 }
 
-// interruptUntil interrupts the listener's statement again and again, until it has ended or the server refuses.
+// interruptUntil interrupts the listener's statement again and again, until it has ended or the server refuses, which is
+// ErrUnsupported. It returns nil where the last KILL was carried out, whatever it hit.
 func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for {
-		if err := kill(ctx, l.engine.db, "QUERY", l.session); err != nil && number(err) != noSuchThread {
-			return err
+		err := kill(ctx, l.engine.db, "QUERY", l.session)
+		switch n := number(err); {
+		case n == noSuchThread:
+			err = nil
+		case n != 0 && kindOf(n) == nil:
+			return driver.Fail(driver.ErrUnsupported, err)
 		}
 		select {
 		case <-ended:
-			return nil
+			return err
 		case <-ctx.Done():
-			return ctx.Err()
+			return err
 		case <-time.After(killInterval):
 		}
 	}
