@@ -45,11 +45,12 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 		r.bars.say("server %d is inside, with token %d: stopped with SIGSTOP", e.from.number, e.Token)
 		return r.db.whileNobodyWrites(ctx, func() error { return suspend(e.from.cmd.Process) })
 
-	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim:
+	// A fee of before may be told later: the servers' reports come in no common order.
+	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim && e.At.After(s.struck):
 		if s.after = e.Token; s.after <= s.token {
 			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token, s.token)
 		}
-		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", milliseconds(e.At.Sub(s.struck)), r.ttl, e.from.number)
+		r.bars.say("%s later (TTL %v since its last heartbeat) server %d took over,", rounded(e.At.Sub(s.struck)), r.ttl, e.from.number)
 		if r.accident == crashed {
 			r.bars.say("  with the higher token %d", e.Token)
 			s.over = true
@@ -61,7 +62,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 		return resume(s.victim.cmd.Process)
 
 	case e.Kind == isWoken:
-		r.bars.say("%s later its context has ended:", milliseconds(e.At.Sub(s.resumed)))
+		r.bars.say("%s later its context has ended:", rounded(e.At.Sub(s.resumed)))
 		r.bars.say("  %s", e.Text)
 		if !e.Refused {
 			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused", e.from.number, s.token, s.after)
@@ -72,8 +73,8 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 	return nil
 }
 
-// milliseconds writes a duration as a person wants to read it.
-func milliseconds(d time.Duration) string {
+// rounded writes a duration as a person wants to read it.
+func rounded(d time.Duration) string {
 	if d >= 10*time.Millisecond {
 		return d.Round(time.Millisecond).String()
 	}

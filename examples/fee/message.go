@@ -40,7 +40,6 @@ type kind string
 const (
 	isReady   kind = "ready"
 	feeTaken  kind = "fee"    // and written
-	feeMissed kind = "missed" // the lock was lost before the write, and the round is done again
 	isInside  kind = "inside" // has the lock and has read the balance, and stays there
 	isWoken   kind = "woken"  // after isInside: the context ended with ErrLost, and a write was tried all the same
 	hasFailed kind = "failed"

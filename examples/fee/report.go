@@ -11,7 +11,7 @@ import (
 )
 
 func printIntroduction(o options, db database) {
-	fmt.Printf("%s, %s in each; every server deducts a 3 %% fee %s from one account of %s.\n%s.\n",
+	fmt.Printf("%s with %s each deduct a 3 %% fee, %s per server,\nfrom one account of %s.\n%s.\n",
 		count(o.servers, "server"), count(o.workers, "worker"), count(o.rounds, "time"), money(deposit), db.Place)
 }
 
@@ -25,9 +25,9 @@ func printServers(r result) {
 	for _, s := range r.tallies {
 		name := fmt.Sprint(s.number)
 		if s.killed {
-			name += " (killed)"
+			name += " killed"
 		}
-		t.AppendRow(table.Row{name, s.pid, s.fees, s.grants, milliseconds(s.wait(50)), milliseconds(s.wait(99)), s.token})
+		t.AppendRow(table.Row{name, s.pid, s.fees, s.grants, rounded(s.wait(50)), rounded(s.wait(99)), s.token})
 	}
 	right := []table.ColumnConfig{}
 	for n := 2; n <= 7; n++ {
@@ -38,24 +38,24 @@ func printServers(r result) {
 	t.Render()
 }
 
-// printOutcome says in one sentence whether the account is right.
+// printOutcome says in a sentence or two whether the account is right.
 func printOutcome(r result) {
-	took := milliseconds(r.took)
+	took := rounded(r.took)
 	switch {
 	case r.exact() && !r.locked:
 		fmt.Printf("%s: none of %d fees was lost in %s, this time and by luck.\n", r.title, r.fees, took)
 	case r.exact():
-		fmt.Printf("%s: exact to the cent. None of %d fees was lost in %s; the balance is %s.\n",
+		fmt.Printf("%s: exact to the cent, none of %d fees was lost in %s.\n  The balance is %s.\n",
 			r.title, r.fees, took, money(r.final.balance))
 	default:
-		fmt.Printf("%s: %d of %d fees were lost in %s; the balance is %s and should be %s.\n",
+		fmt.Printf("%s: %d of %d fees were lost in %s.\n  The balance is %s and should be %s.\n",
 			r.title, r.lost(), r.fees, took, money(r.final.balance), money(r.right().balance))
 	}
 }
 
 func printLeftovers(db database) {
 	if db.Engine != migrate.SQLite {
-		fmt.Printf("\nThe table %s is dropped again. dblock's own tables (dblock_…) stay: the next program finds them.\n", tableName)
+		fmt.Printf("\nThe table %s is dropped again. dblock's own tables stay.\n", tableName)
 	}
 }
 

@@ -41,11 +41,10 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 		return nil
 	})
 
-	if errors.Is(err, dblock.ErrLost) { // we were away for longer than the TTL
-		if written {
-			return nil
-		}
-		s.tell(report{Kind: feeMissed})
+	switch lost := errors.Is(err, dblock.ErrLost); { // we were away for longer than the TTL
+	case lost && written:
+		return nil // in time: the token was let through
+	case lost:
 		return s.deduct(ctx)
 	}
 	return err
@@ -81,7 +80,10 @@ func (s *server[TX]) stay(ctx context.Context) error {
 		if !errors.Is(cause, dblock.ErrLost) {
 			return cause
 		}
-		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now(), Text: cause.Error()}
+		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now()}
+		if named := new(dblock.LockError); errors.As(cause, &named) {
+			woken.Text = named.Err.Error() // the name is known here
+		}
 		// A good program stops here. This one writes what it has computed from a balance of long ago.
 		err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
 		woken.Refused = errors.Is(err, errRefused)
