@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -63,7 +64,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 
 	case e.Kind == isWoken:
 		r.bars.say("%s later its context has ended:", rounded(e.At.Sub(s.resumed)))
-		r.bars.say("  %s", e.Text)
+		r.bars.say("  %s", strings.TrimPrefix(e.Text, fmt.Sprintf("dblock: %q: ", lockName))) // it is clear which
 		if !e.Refused {
 			return fmt.Errorf("server %d wrote with token %d after token %d had been there, and was not refused", e.from.number, s.token, s.after)
 		}

@@ -80,10 +80,7 @@ func (s *server[TX]) stay(ctx context.Context) error {
 		if !errors.Is(cause, dblock.ErrLost) {
 			return cause
 		}
-		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now()}
-		if named := new(dblock.LockError); errors.As(cause, &named) {
-			woken.Text = named.Err.Error() // the name is known here
-		}
+		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now(), Text: cause.Error()}
 		// A good program stops here. This one writes what it has computed from a balance of long ago.
 		err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
 		woken.Refused = errors.Is(err, errRefused)
