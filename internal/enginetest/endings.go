@@ -20,7 +20,6 @@ var endings = []test{
 	{"Close twice, or at once from many goroutines, is the same as once", closeTwice},
 	{"a closed client takes no lock", closed},
 	{"Close while others lock and unlock leaves nothing behind", closeUnderLoad},
-	{"tokens rise across grants, restarts of clients, and purges", tokens},
 }
 
 func unlockTwice(t *testing.T, e *env) {

@@ -43,16 +43,18 @@ const atOnce = 5
 // Run runs the suite, each test in a database of its own.
 func Run(t *testing.T, w Wiring) {
 	t.Run(w.Name, func(t *testing.T) {
-		// Alone: it counts goroutines, and the tests beside it have some.
-		t.Run("when its clients are closed nothing runs and nothing is left in the tables", func(t *testing.T) {
-			nothingIsLeft(t, newEnv(t, w))
-		})
+		run := func(test test) {
+			t.Run(test.says, func(t *testing.T) { test.run(t, newEnv(t, w)) })
+		}
+		for _, test := range alone {
+			run(test)
+		}
 		tests := make(chan test)
 		var running sync.WaitGroup
 		for range atOnce {
 			running.Go(func() {
 				for test := range tests {
-					t.Run(test.says, func(t *testing.T) { test.run(t, newEnv(t, w)) })
+					run(test)
 				}
 			})
 		}
@@ -64,6 +66,17 @@ func Run(t *testing.T, w Wiring) {
 		close(tests)
 		running.Wait()
 	})
+}
+
+// alone are the tests that count goroutines, of which others have some, and those that keep the machine busy, so that
+// it would have no time for the time of others.
+var alone = []test{
+	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
+	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
+	{"tokens rise across grants, restarts of clients, and purges", tokens},
+	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
+	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
+	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 }
 
 // tests are those of the wiring's own settings.

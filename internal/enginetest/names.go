@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +66,6 @@ func awkwardNames(t *testing.T, e *env) {
 		e.free(t, name)
 	}
 	if n := e.number(t, "SELECT count(*) FROM dblock_locks"); n != 22 {
-		t.Error(fmt.Sprintf("%d names: want 22", n))
+		t.Errorf("%d names: want 22", n)
 	}
 }

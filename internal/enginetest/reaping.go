@@ -13,7 +13,6 @@ import (
 )
 
 var reaping = []test{
-	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
 	{"a sweep dismisses the waiters of dead sessions and leaves the others", dismissed},
 	{"a purge takes what is idle for longer than the retention, and nothing else", retention},
 	{"a sweep frees fixed leases that are over, and hands them on", overdue},

@@ -42,7 +42,6 @@ var sessions = []test{
 	{"a live holder is not taken for dead, however long it holds", longHolder},
 	{"a client without a reaper leaves the dead alone, one with a reaper does not", withoutReaper},
 	{"locks are held while the application has taken every connection of its pool", exhausted},
-	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
 }
 
 // orphan writes a lock that a session holds which nobody keeps alive, and returns its token.
@@ -189,10 +188,10 @@ func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
 }
 
 func longHolder(t *testing.T, e *env) {
-	c, other := e.client(t, dblock.WithTTL(time.Second)), e.client(t, dblock.WithTTL(time.Second))
+	c, other := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
 	l := lock(t, c, "long")
 	line := e.line(t, "long", 1, []Client{other}, background)
-	e.beats(t, e.session(t, "long"), 15, l) // three TTLs
+	e.beats(t, e.session(t, "long"), 11, l) // more than two TTLs
 	served(t, l, line...)
 }
 
@@ -215,7 +214,7 @@ func withoutReaper(t *testing.T, e *env) {
 
 func exhausted(t *testing.T, e *env) {
 	a := e.app(t, 4)
-	c := e.clientOf(t, a, dblock.WithTTL(time.Second))
+	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
 	l := lock(t, c, "held")
 	session := e.session(t, "held")
 	e.beats(t, session, 1, l) // the reserved connection is reserved
@@ -242,7 +241,7 @@ func exhausted(t *testing.T, e *env) {
 		borrowed[0]()
 		borrowed = borrowed[1:]
 	}
-	e.beats(t, session, 12, l) // more than two TTLs
+	e.beats(t, session, 11, l) // more than two TTLs
 	for _, giveBack := range borrowed {
 		giveBack()
 	}
@@ -252,16 +251,19 @@ func exhausted(t *testing.T, e *env) {
 }
 
 func tenThousand(t *testing.T, e *env) {
-	const n, workers = 10_000, 64
+	n, workers := int64(10_000), 64
+	if e.wiring.Kind == SQLite { // which runs in this process, and under the race detector some twenty times slower
+		n, workers = 1_000, 8
+	}
 	c := e.clientOf(t, e.app(t, 16), dblock.WithTTL(5*time.Second), dblock.WithoutReaper())
 	locks := make(chan Lock, n)
-	next := make(chan int)
+	next := make(chan int64)
 	failed := make(chan error, workers)
 	for range workers {
 		go func() {
 			var err error
 			for i := range next {
-				l, lockErr := c.Lock(context.Background(), name(i))
+				l, lockErr := c.Lock(context.Background(), name(int(i)))
 				if lockErr != nil {
 					err = errors.Join(err, lockErr)
 					continue

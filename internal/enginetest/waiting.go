@@ -15,7 +15,6 @@ import (
 )
 
 var waiting = []test{
-	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
 	{"waiters of several clients are granted in the order in which they queued", func(t *testing.T, e *env) { fifo(t, e, 12) }},
 	{"a waiter that is cancelled at the head, in the middle or at the tail leaves the order of the others as it is", cancelling},
 	{"a cancel in the moment of the grant leaves nothing behind", cancelAtGrant},
@@ -170,7 +169,7 @@ func cancelAtGrant(t *testing.T, e *env) {
 func deadline(t *testing.T, e *env) {
 	first := lock(t, e.client(t, dblock.WithHost("here")), "held", dblock.Metadata(nil))
 	since := time.Now()
-	ctx, cancel := context.WithTimeout(t.Context(), 700*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
 	defer cancel()
 	o := within(t, soon, "Lock returns", locking(ctx, e.client(t), "held"))
 	is(t, o.err, dblock.ErrNotAcquired, context.DeadlineExceeded)
