@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync/atomic"
@@ -58,16 +59,23 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sql
 
 // run lends fn a connection, again and again while the database is busy. The context that fn gets never ends.
 func (d *database) run(ctx context.Context, fn func(quiet context.Context, conn *sql.Conn) error) error {
+	var obstacle error
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := d.inspect(ctx)
 		if err == nil {
 			err = d.lend(ctx, fn)
 		}
-		if !busy(err) {
+		if busy(err) {
+			obstacle = err
+			err = sleep(ctx, pause)
+		} else if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 			return interpret(err)
 		}
-		if stop := sleep(ctx, pause); stop != nil {
-			return driver.Fail(stop, err)
+		if err != nil && obstacle != nil {
+			return driver.Fail(err, obstacle)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -209,6 +209,11 @@ func TestACommitGivesWayToAReaderThatNeedsAnother(t *testing.T) {
 		return second.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n)
 	}
 	eventually(t, "the commit keeps new readers out", func() bool { return busy(count()) })
+	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
+		if err := count(); !busy(err) {
+			t.Fatalf("a new reader got in: %v", err)
+		}
+	}
 	eventually(t, "it gives way", func() bool { return count() == nil })
 	rows.Close()
 	if err := <-done; err != nil {
@@ -277,6 +282,9 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 		}
 		defer pool.Close()
 		f := on(t, pool, "")
+		if err := f.EndSession(t.Context(), "s"); !errors.Is(err, driver.ErrSchema) {
+			t.Fatalf("%q before the migrations: %v", dsn, err)
+		}
 		app := f.pin()
 		migrated := openPool(t, newFixture(t).path, "")
 		var tables string

@@ -9,11 +9,13 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// A listener looks for grants from other processes after lookInterval, or sooner when it has just found one: whoever
-// hands a lock to and fro does so at a higher rate.
+// A listener looks for grants from other processes every lookInterval while its session waits for anything, and sooner
+// when it has just found one: whoever hands a lock to and fro does so at a higher rate. With no place in any queue
+// there is nothing to be granted, only something to be lost to an owner that re-enters: it rests.
 const (
 	lookInterval = 10 * time.Millisecond
 	lookAgain    = time.Millisecond
+	restInterval = time.Second
 )
 
 // bells are the listeners of this process, by session. A session's id is its own whatever the pool or the file, so
@@ -28,6 +30,7 @@ var bells = struct {
 type bell struct {
 	rung   chan struct{}
 	grants []grant // guarded by bells
+	queued chan struct{}
 }
 
 // grant is one that a session must hear of: the nth.
@@ -37,7 +40,7 @@ type grant struct {
 }
 
 func hang(session string) *bell {
-	b := &bell{rung: make(chan struct{}, 1)}
+	b := &bell{rung: make(chan struct{}, 1), queued: make(chan struct{}, 1)}
 	bells.Lock()
 	defer bells.Unlock()
 	if bells.of[session] == nil {
@@ -70,10 +73,23 @@ func ring(session, attempt string, nth int64) {
 	defer bells.Unlock()
 	for b := range bells.of[session] {
 		b.grants = append(b.grants, grant{attempt, nth})
-		select {
-		case b.rung <- struct{}{}:
-		default:
-		}
+		signal(b.rung)
+	}
+}
+
+// rouse ends the rest of a session's listeners: it may wait for something now.
+func rouse(session string) {
+	bells.Lock()
+	defer bells.Unlock()
+	for b := range bells.of[session] {
+		signal(b.queued)
+	}
+}
+
+func signal(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
 	}
 }
 
@@ -82,7 +98,7 @@ func ring(session, attempt string, nth int64) {
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
 	b := hang(session)
 	defer b.unhang(session)
-	number, err := e.grants(ctx, session)
+	number, _, err := e.grants(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -93,7 +109,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	defer cancel()
-	looking.Go(func() { failed <- e.watch(ctx, session, number, numbers) })
+	looking.Go(func() { failed <- e.watch(ctx, session, number, numbers, b.queued) })
 	for {
 		select {
 		case <-b.rung:
@@ -112,38 +128,46 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 }
 
 // watch sends the number of grants whenever it is another than before, until ctx ends.
-func (e *engine) watch(ctx context.Context, session string, before int64, numbers chan<- int64) error {
-	for pause := lookInterval; ; pause = min(2*pause, lookInterval) {
+func (e *engine) watch(ctx context.Context, session string, before int64, numbers chan<- int64, queued <-chan struct{}) error {
+	pause := lookInterval
+	for {
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		number, err := e.grants(ctx, session)
+		number, waiting, err := e.grants(ctx, session)
 		if err != nil {
 			return err
 		}
-		if number == before {
-			continue
-		}
-		before, pause = number, lookAgain/2
-		select {
-		case numbers <- number:
-		case <-ctx.Done():
-			return ctx.Err()
+		pause = min(2*pause, lookInterval)
+		if number != before {
+			before, pause = number, lookAgain
+			select {
+			case numbers <- number:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		} else if !waiting {
+			// A place taken after the look was read is roused for after its commit, and so after this.
+			rest, cancel := context.WithTimeout(ctx, restInterval)
+			select {
+			case <-queued:
+			case <-rest.Done():
+			}
+			cancel()
 		}
 	}
 }
 
-// grants is how many grants the session must have heard of, -1 where it is dead.
-func (e *engine) grants(ctx context.Context, session string) (number int64, err error) {
+// grants is how many grants the session must have heard of, -1 where it is dead, and whether it waits for more.
+func (e *engine) grants(ctx context.Context, session string) (number int64, waiting bool, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		var alive bool
-		var err error
-		if number, alive, err = found(q.Grants(ctx, session)); !alive {
+		row, alive, err := found(q.Grants(ctx, session))
+		if number, waiting = row.Grants, row.Waiting; !alive {
 			number = -1
 		}
 		return err
 	})
-	return number, err
+	return number, waiting, err
 }
 
 // tally tells which grants a bell has announced before they were seen in the database.

@@ -51,6 +51,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		})
 	})
+	rouse(r.Session) // after an error too: the commit may have been made
 	switch {
 	case err != nil:
 		return driver.Grant{}, driver.Gone, err

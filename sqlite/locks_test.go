@@ -180,6 +180,9 @@ func TestADeadWaiterIsPassedOver(t *testing.T) {
 			if next := f.release(driver.Held{Name: "n", Session: next.Session, Token: next.Grant.Token}, true); next != (driver.Handoff{}) {
 				t.Fatalf("handed to a dead one: %+v", next)
 			}
+			if n := f.number("SELECT count(*) FROM dblock_waiters"); n != 0 {
+				t.Fatalf("%d dead ones are left in the queue", n)
+			}
 			f.take("n", f.session())
 		})
 	}
@@ -292,6 +295,11 @@ func TestLookTellsWhatThereIs(t *testing.T) {
 	if h = f.look(b, "n").Holder; h.Grant.Lease != 0 || h.Left <= 50*time.Minute || h.Left > time.Hour {
 		t.Errorf("without a lease: %+v", h)
 	}
+	f.exec("UPDATE dblock_sessions SET dead = true WHERE id = ?", a)
+	if h = f.look(b, "n").Holder; h.Session != a || h.Left > 0 {
+		t.Errorf("dead, with a heartbeat left: %+v", h)
+	}
+	f.exec("UPDATE dblock_sessions SET dead = false WHERE id = ?", a)
 	f.lapse(a)
 	if h = f.look(b, "n").Holder; h.Session != a || h.Left > 0 {
 		t.Errorf("over its time: %+v", h)

@@ -35,14 +35,21 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 }
 
 const grants = `-- name: Grants :one
-SELECT grants FROM dblock_heartbeats WHERE session_id = ?1
+SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id) AS BOOLEAN) AS waiting
+  FROM dblock_heartbeats h WHERE h.session_id = ?1
 `
 
-func (q *Queries) Grants(ctx context.Context, session string) (int64, error) {
+type GrantsRow struct {
+	Grants  int64
+	Waiting bool
+}
+
+// What a listener looks at. No row: the session is dead.
+func (q *Queries) Grants(ctx context.Context, session string) (GrantsRow, error) {
 	row := q.db.QueryRowContext(ctx, grants, session)
-	var grants int64
-	err := row.Scan(&grants)
-	return grants, err
+	var i GrantsRow
+	err := row.Scan(&i.Grants, &i.Waiting)
+	return i, err
 }
 
 const heartbeat = `-- name: Heartbeat :execrows

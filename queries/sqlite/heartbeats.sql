@@ -18,5 +18,7 @@ DELETE FROM dblock_heartbeats
 UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = @session
 RETURNING grants;
 
+-- What a listener looks at. No row: the session is dead.
 -- name: Grants :one
-SELECT grants FROM dblock_heartbeats WHERE session_id = @session;
+SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id) AS BOOLEAN) AS waiting
+  FROM dblock_heartbeats h WHERE h.session_id = @session;
