@@ -173,7 +173,7 @@ func (a *actor) newClient() (*client, error) {
 	if a.config.Lose != "" {
 		backend = &losing{Backend: backend, call: a.config.Lose}
 	}
-	backend = &recorder{Backend: backend, report: a.reporter, sessions: map[string]bool{}}
+	backend = &recorder{Backend: backend, report: a.reporter, db: a.db, sessions: map[string]bool{}}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	options := []dblock.Option{dblock.WithTTL(a.config.TTL), dblock.WithLogger(log)}
 	if a.config.Reaper {

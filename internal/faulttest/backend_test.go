@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -56,11 +57,12 @@ func openSQL(kind, dsn string) (*sql.DB, error) {
 	return nil, fmt.Errorf("no engine for %s", kind)
 }
 
-// recorder tells which places in queues this client gives up of its own will: in the database, that looks the same as
-// a waiter that was passed over.
+// recorder tells of the places in queues that this client has, and which of them it gives up of its own will: in the
+// database, that looks the same as a waiter that was passed over.
 type recorder struct {
 	driver.Backend
 	report *reporter
+	db     *sql.DB
 
 	mu       sync.Mutex // protects sessions
 	sessions map[string]bool
@@ -80,5 +82,54 @@ func (r *recorder) Leave(ctx context.Context, session, name, attempt string) (dr
 	if own {
 		r.report.report(event{What: evLeave, Name: name, Attempt: attempt})
 	}
-	return r.Backend.Leave(ctx, session, name, attempt)
+	next, err := r.Backend.Leave(ctx, session, name, attempt)
+	r.granted(name, next.Session, next.Attempt, next.Grant)
+	return next, err
+}
+
+// ticketLimit is how long a ticket is looked for. Not to know it is no failure.
+const ticketLimit = 100 * time.Millisecond
+
+func (r *recorder) Enqueue(ctx context.Context, q driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := r.Backend.Enqueue(ctx, q)
+	if err != nil || outcome != driver.Queued {
+		return g, outcome, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
+	defer cancel()
+	var ticket int64
+	if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
+		r.report.report(event{What: evQueued, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
+	}
+	return g, outcome, nil
+}
+
+// granted tells of a grant to an attempt that may have waited.
+func (r *recorder) granted(name, session, attempt string, g driver.Grant) {
+	r.mu.Lock()
+	own := r.sessions[session]
+	r.mu.Unlock()
+	if own {
+		r.report.report(event{What: evGranted, Name: name, Session: session, Attempt: attempt, Token: g.Token})
+	}
+}
+
+func (r *recorder) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	states, err := r.Backend.Look(ctx, session, names)
+	for _, s := range states {
+		r.granted(s.Name, s.Holder.Session, s.Holder.Attempt, s.Holder.Grant)
+	}
+	return states, err
+}
+
+func (r *recorder) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+	next, err := r.Backend.Release(ctx, h, contended)
+	r.granted(h.Name, next.Session, next.Attempt, next.Grant)
+	return next, err
+}
+
+func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
+	next, taken, err := r.Backend.Reclaim(ctx, self, name, holder)
+	r.granted(name, next.Session, next.Attempt, next.Grant)
+	return next, taken, err
 }

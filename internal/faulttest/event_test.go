@@ -24,6 +24,8 @@ const (
 	evLost     = "lost"     // the context of a lock ended by itself
 	evWrote    = "wrote"    // the fenced write returned
 	evLeave    = "leave"    // a place in a queue is about to be given up by its own client
+	evQueued   = "queued"   // a place in a queue, with its ticket
+	evGranted  = "granted"  // the database says that an attempt has the lock
 	evIdle     = "idle"     // nobody does anything any more
 	evHogging  = "hogging"  // a write transaction is open
 	evDone     = "done"
@@ -39,6 +41,8 @@ type event struct {
 	Live    time.Duration `json:",omitempty"` // when the hold was last believed in for certain
 	Rows    int64         `json:",omitempty"`
 	Attempt string        `json:",omitempty"`
+	Session string        `json:",omitempty"`
+	Ticket  int64         `json:",omitempty"`
 	Err     string        `json:",omitempty"`
 	Kinds   []string      `json:",omitempty"` // which of the errors below it is
 }

@@ -49,7 +49,7 @@ func (w *tail) Write(b []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.b = append(w.b, b...)
-	w.b = bytes.Clone(w.b[max(0, len(w.b)-8000):])
+	w.b = bytes.Clone(w.b[max(0, len(w.b)-32000):])
 	return len(b), nil
 }
 
@@ -157,6 +157,8 @@ func (p *process) await(op int, whats ...string) event {
 		case <-p.ended:
 			over = true
 		case <-limit.C:
+			_ = p.cmd.Process.Signal(syscall.SIGQUIT) // it tells where it hangs
+			<-p.ended
 			p.t.Fatalf("%s: no %v of %d in %v; it said %v", p.label, whats, op, patience, p.saidOf(op))
 		}
 	}
