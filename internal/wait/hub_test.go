@@ -26,7 +26,6 @@ const (
 type table struct {
 	mu       sync.Mutex
 	states   map[string]driver.State
-	listen   error // with which Listen ends, when broken is closed
 	broken   chan struct{}
 	hints    chan string
 	deaf     bool // nothing can be listened to
