@@ -50,6 +50,7 @@ CREATE TABLE dblock_locks (
     metadata    text    NOT NULL DEFAULT ''
 ) WITH (fillfactor = 50);
 CREATE INDEX dblock_locks_session ON dblock_locks (session_id) WHERE session_id IS NOT NULL;
+CREATE INDEX dblock_locks_expiry ON dblock_locks (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The queue. Tickets come from the locked row of dblock_locks, never from a sequence: in a sequence a later number
 -- can commit first.
