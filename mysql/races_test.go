@@ -2,9 +2,11 @@ package mysql_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/mysql"
 )
 
 const farAhead = 4_000_000_000_000_000 // a token that no clock reaches
@@ -286,6 +288,41 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		must(t, touching.Commit())
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"); n != 2 {
 			t.Fatal("rows in use were deleted")
+		}
+	})
+}
+
+func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, s.apply(isolation("SERIALIZABLE"))) // where a plain SELECT in a transaction locks
+		a, b := actor{Backend: mysql.New(pool).Backend, session: id()}, s.actor(t)
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		held := a.take(t, "n")
+		attempt := b.enqueue(t, "n")
+		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
+		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return a.Release(ctx, held, true) })
+		if got.err != nil || got.value.Attempt != attempt {
+			t.Fatalf("%+v, want %s", got, attempt)
+		}
+	})
+}
+
+// At REPEATABLE READ each of two would lock the gap where the row is missing, and wait for the other to fill it.
+func TestTwoThatBuryTheSameSessionDoNotDeadlock(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		actors := []actor{s.actor(t), s.actor(t), s.actor(t)}
+		for range 30 {
+			gone := id()
+			burying := make([]<-chan outcome[bool], len(actors))
+			for i, a := range actors {
+				burying[i] = start(t, func(ctx context.Context) (bool, error) { return a.Expire(ctx, gone) })
+			}
+			for _, b := range burying {
+				if got := <-b; got.err != nil && !errors.Is(got.err, driver.ErrBusy) {
+					t.Fatal(got.err)
+				}
+			}
 		}
 	})
 }
