@@ -53,7 +53,7 @@ var (
 	ErrInvalidOption = errors.New("invalid option")
 )
 
-// LockError says what was being done to which lock when it failed. Every error of a lock is one.
+// LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock return is one.
 type LockError struct {
 	Op   string // "lock", "trylock", "unlock", …
 	Name string
