@@ -191,16 +191,13 @@ func (c *Client[TX]) holdsOf(s *session.Session) map[string]*hold {
 	return holds
 }
 
-// verify follows a hint about an attempt that nobody waits with: if it is one that holds a lock, the lock may be lost.
+// verify follows a hint about an attempt that nobody waits with: if it holds a lock, that may be lost.
 func (c *Client[TX]) verify(attempt string) {
 	c.mu.Lock()
 	life := c.life
-	held := false
-	for _, h := range c.holds {
-		held = held || h.attempt == attempt
-	}
+	ours := c.attempts[attempt] // held, or about to be
 	c.mu.Unlock()
-	if held {
+	if ours {
 		life.Check()
 	}
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
+// purgeEvery is how many sweeps of Run look for the dead before one looks for what is idle as well: that is in no hurry.
+const purgeEvery = 12
+
 // Report is what a sweep did.
 type Report struct {
 	Expired   int // sessions that were declared dead
@@ -105,13 +108,13 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 		return err
 	}
 	r := sweeper{config: c, engine: engine}
-	for {
+	for sweeps := 0; ; sweeps++ {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(c.interval*7/8 + rand.N(c.interval/4)):
 		}
-		report, err := r.sweep(ctx, c.batch) // one page of names a time: an idle table costs one statement
+		report, err := r.sweep(ctx, c.batch, sweeps%purgeEvery == 0)
 		if !report.Zero() {
 			c.report(report)
 		}
@@ -130,7 +133,7 @@ func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Repor
 	r := sweeper{config: c, engine: engine}
 	var total Report
 	for {
-		report, err := r.sweep(ctx, c.batch)
+		report, err := r.sweep(ctx, c.batch, true)
 		total = total.plus(report)
 		if err != nil || (r.after == "" && report.Expired+report.Dismissed+report.HandedOn+report.Freed < c.batch) {
 			return total, err

@@ -16,11 +16,14 @@ type sweeper struct {
 	report Report
 }
 
-// sweep does each kind of work once, in batches of the given size. A failure of one does not keep the others from
-// being tried.
-func (s *sweeper) sweep(ctx context.Context, batch int) (Report, error) {
+// sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
+// told to. A failure of one does not keep the others from being tried.
+func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	s.report = Report{}
-	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.purge(ctx, batch))
+	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch))
+	if purge {
+		err = errors.Join(err, s.purge(ctx, batch))
+	}
 	return s.report, err
 }
 

@@ -106,7 +106,7 @@ SELECT l.name, coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
- WHERE l.name IN (SELECT jsonb_array_elements_text($2::text::jsonb))
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))
 `
 
 type LookParams struct {
@@ -130,7 +130,7 @@ type LookRow struct {
 }
 
 // One row for each name and each place that the session has in its queue. The names come as a JSON array, which
-// every driver can send.
+// every driver can send, and are made an array, which is looked up in the index whatever the planner believes.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	rows, err := q.db.Query(ctx, Look, arg.Session, arg.Names)
 	if err != nil {

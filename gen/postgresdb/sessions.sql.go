@@ -80,9 +80,10 @@ const Expired = `-- name: Expired :many
   WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT $1)
 UNION
 (SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                 OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-  ORDER BY s.started_at LIMIT $1)
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id) LIMIT $1)
+UNION
+(SELECT s.id FROM dblock_sessions s
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT $1)
 `
 
 func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {

@@ -66,7 +66,7 @@ CREATE TABLE dblock_waiters (
     enqueued_at bigint NOT NULL,
     PRIMARY KEY (name, ticket)
 );
-CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id);
+CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name);
 
 -- +goose Down
 DROP TABLE dblock_waiters, dblock_locks, dblock_heartbeats, dblock_sessions, dblock_schema;

@@ -82,7 +82,7 @@ UPDATE dblock_locks SET holds = @holds WHERE name = @name AND session_id = sqlc.
 RETURNING name;
 
 -- One row for each name and each place that the session has in its queue. The names come as a JSON array, which
--- every driver can send.
+-- every driver can send, and are made an array, which is looked up in the index whatever the planner believes.
 -- name: Look :many
 SELECT l.name, coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters,
        l.expires_at, dblock_now() AS now,
@@ -92,7 +92,7 @@ SELECT l.name, coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = sqlc.arg(session)::text
- WHERE l.name IN (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb));
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)));
 
 -- name: Overdue :many
 SELECT name, session_id::text AS session, token FROM dblock_locks

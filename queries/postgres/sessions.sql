@@ -54,9 +54,10 @@ RETURNING id;
   WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most)
 UNION
 (SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                 OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-  ORDER BY s.started_at LIMIT @most);
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id) LIMIT @most)
+UNION
+(SELECT s.id FROM dblock_sessions s
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most);
 
 -- All that a session holds, and its places in queues (token 0).
 -- name: Claims :many
