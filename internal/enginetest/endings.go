@@ -208,7 +208,7 @@ func closeUnderLoad(t *testing.T, e *env) {
 func nothingIsLeft(t *testing.T, e *env) {
 	e.empty(t) // and so the test's own connection is open
 	already := goleak.IgnoreCurrent()
-	a := e.app(t, 4)
+	a := e.app(t, 6) // MySQL's clients reserve two each
 	clients := []Client{e.clientOf(t, a), e.clientOf(t, a)}
 	first := lock(t, clients[0], "held")
 	line := e.line(t, "held", 4, clients, background)

@@ -175,7 +175,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
-	ended(t, soon, first, dblock.ErrNotHeld)
+	within(t, soon, "the context ends", first.Context().Done()) // by Unlock, or because it was told after all
 	live(t, third)
 	refused(t, c, "unlocked late")
 	unlock(t, second)
