@@ -54,6 +54,9 @@ func (w *world) canary() *canary {
 
 // choked reports whether the machine was too busy in the TTL before.
 func (c *canary) choked(at time.Duration) bool {
+	if c == nil {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range c.slow {

@@ -121,7 +121,6 @@ func TestAServerThatIsKilledUnderLoad(t *testing.T) {
 
 // SQLite's server is every process that writes.
 func TestAnSQLiteProcessThatIsKilledInMidWrite(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, dbtest.SQLite(t))
 	w.underLoad(3, func([]*process) {
 		hog := w.actor("hog")

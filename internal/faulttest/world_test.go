@@ -38,6 +38,11 @@ func each(t *testing.T, scenario func(w *world)) {
 	})
 }
 
+// eachAlone is each, one engine after the other and nothing beside it: for what needs the whole machine.
+func eachAlone(t *testing.T, scenario func(w *world)) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) { scenario(newWorld(t, db)) })
+}
+
 // eachServer is each without SQLite, which has neither server nor network.
 func eachServer(t *testing.T, scenario func(w *world)) {
 	t.Parallel()
