@@ -75,9 +75,9 @@ type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]State, error)
 
 	// Listen blocks while it listens for grants to the session, until ctx ends or the connection fails. It calls
-	// ready once as soon as no grant made from then on can be missed, and wake for each hint that one was made, with
-	// its attempt, or "" where the hint does not tell. ErrUnsupported where the engine can only be polled.
-	Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error
+	// ready once as soon as no grant made from then on can be missed, and wake for each hint that one was made, or
+	// that one was taken away. ErrUnsupported where the engine can only be polled.
+	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
 
 	// Expired lists up to limit sessions whose time is over or that are dead and still hold a lock or a place in a
 	// queue, oldest first.

@@ -53,6 +53,13 @@ type Handoff struct {
 	Grant   Grant
 }
 
+// Hint is what a listener heard. Grant is there, with its token, where the hint comes from the committed grant itself
+// and nothing in it has to be counted from the moment when the statement ran; otherwise it must be looked up.
+type Hint struct {
+	Attempt string // "" where the hint does not tell
+	Grant   Grant
+}
+
 // State is a name as one session sees it.
 type State struct {
 	Name    string

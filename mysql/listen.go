@@ -56,7 +56,7 @@ func kill(ctx context.Context, on interface {
 
 // Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
 // session interrupts it.
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
+func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	conn, err := e.reserve(ctx)
 	if err != nil {
 		return interpret(err)
@@ -83,15 +83,15 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		if err != nil {
 			return interpret(err)
 		}
-		attempts, err := l.news(ctx)
+		hints, err := l.news(ctx)
 		if err != nil {
 			return interpret(err)
 		}
-		for _, attempt := range attempts {
-			wake(attempt)
+		for _, h := range hints {
+			wake(h)
 		}
-		if cut && len(attempts) == 0 {
-			wake("")
+		if cut && len(hints) == 0 {
+			wake(driver.Hint{})
 		}
 	}
 }
@@ -222,8 +222,8 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 	}
 }
 
-// news are the attempts granted by others that wake was not called with.
-func (l *listener) news(ctx context.Context) ([]string, error) {
+// news are the grants by others that wake was not called with.
+func (l *listener) news(ctx context.Context) ([]driver.Hint, error) {
 	rows, err := l.handed(ctx)
 	for wasKilled(err) {
 		rows, err = l.handed(ctx)
@@ -232,15 +232,19 @@ func (l *listener) news(ctx context.Context) ([]string, error) {
 		return nil, unanswered(ctx, err)
 	}
 	known := make(map[string]string, len(rows))
-	var attempts []string
+	var hints []driver.Hint
 	for _, row := range rows {
 		known[row.Attempt] = row.Name
 		if _, there := l.known[row.Attempt]; !there {
-			attempts = append(attempts, row.Attempt)
+			h := driver.Hint{Attempt: row.Attempt}
+			if !row.ExpiresAt.Valid {
+				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
+			}
+			hints = append(hints, h)
 		}
 	}
 	l.known = known
-	return attempts, nil
+	return hints, nil
 }
 
 func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {

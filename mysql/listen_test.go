@@ -34,7 +34,7 @@ func (s server) listen(t *testing.T, pool *sql.DB) *ear {
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
 	go func() {
-		e.ended <- e.Listen(ctx, e.session, func() { close(ready) }, func(attempt string) { e.wakes <- attempt })
+		e.ended <- e.Listen(ctx, e.session, func() { close(ready) }, func(h dblock.Hint) { e.wakes <- h.Attempt })
 	}()
 	t.Cleanup(e.stop)
 	select {
@@ -224,7 +224,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() {
-			ended <- waiter.Listen(ctx, waiter.session, func() { close(again) }, func(attempt string) { t.Errorf("woken for %q", attempt) })
+			ended <- waiter.Listen(ctx, waiter.session, func() { close(again) }, func(h dblock.Hint) { t.Errorf("woken for %q", h.Attempt) })
 		}()
 		<-again
 		cancel()
@@ -274,7 +274,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		ready := make(chan struct{})
 		ended := make(chan error, 1)
 		direct := s.engine(t)
-		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(string) {}) }()
+		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(dblock.Hint) {}) }()
 		select {
 		case <-ready:
 		case err := <-ended:
@@ -347,7 +347,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 			first:     connector(func(*sqldriver.Config) {}),
 		})
 		defer pool.Close()
-		err := mysql.New(pool).Listen(t.Context(), id(), func() { t.Error("ready") }, func(string) {})
+		err := mysql.New(pool).Listen(t.Context(), id(), func() { t.Error("ready") }, func(dblock.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError
 		if !errors.As(err, &cause) {

@@ -173,7 +173,7 @@ func TestWithoutAutocommitNothingStarts(t *testing.T) {
 		e := mysql.New(s.open(t, variable("autocommit", "0"))).Backend
 		_, err := e.Upkeep(t.Context())
 		is(t, err, driver.ErrConfig)
-		is(t, e.Listen(t.Context(), id(), func() { t.Error("ready") }, func(string) {}), driver.ErrConfig)
+		is(t, e.Listen(t.Context(), id(), func() { t.Error("ready") }, func(driver.Hint) {}), driver.ErrConfig)
 	})
 }
 

@@ -17,7 +17,7 @@ type database interface {
 	// reserve opens a connection apart from the application's.
 	reserve(ctx context.Context) (connection, error)
 	// listen is Backend.Listen on a channel.
-	listen(ctx context.Context, channel string, ready func(), wake func(payload string)) error
+	listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error
 }
 
 type connection interface {

@@ -175,7 +175,7 @@ func holder(row postgresdb.LookRow) driver.Holder {
 	return h
 }
 
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(string)) error {
+func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	return interpret(e.db.listen(ctx, "dblock_"+session, ready, wake))
 }
 

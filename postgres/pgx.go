@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -124,7 +125,7 @@ func (c pgxConn) close() error { return closeConn(c.conn) }
 
 // listen proves that it hears before it says that it is ready: behind a pooler that lends connections by the
 // transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a notification through the pool.
-func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(string)) error {
+func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error {
 	conn, err := d.connect(ctx)
 	if err != nil {
 		return err
@@ -147,7 +148,7 @@ func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake fu
 		n, err := waitForNotification(ctx, conn, pingInterval)
 		switch {
 		case err == nil:
-			wake(n.Payload)
+			wake(hint(n.Payload))
 		case ctx.Err() == nil && pgconn.Timeout(err) && !conn.IsClosed():
 			ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
 			err := conn.Ping(ctx)
@@ -159,6 +160,18 @@ func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake fu
 			return err
 		}
 	}
+}
+
+// hint reads what HandOver and Reenter send: an attempt, and behind it, where there is no fixed lease, the token and
+// the number of those who still wait.
+func hint(payload string) driver.Hint {
+	var h driver.Hint
+	var waiters int
+	if n, _ := fmt.Sscan(payload, &h.Attempt, &h.Grant.Token, &waiters); n != 3 {
+		h.Grant.Token = 0
+	}
+	h.Grant.Contended = waiters > 0
+	return h
 }
 
 func waitForNotification(ctx context.Context, conn *pgx.Conn, limit time.Duration) (*pgconn.Notification, error) {

@@ -465,3 +465,19 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		}
 	}
 }
+
+// Rule of the tokens: they rise across a purge. Broken by purging a row whose token the clock has not reached.
+func TestAPurgeLeavesTokensThatTheClockHasNotReached(t *testing.T) {
+	s := newScript(t)
+	_, err := s.pool.Exec(t.Context(), `INSERT INTO dblock_locks (name, token, acquired_at)
+		VALUES ('past', dblock_now() - 1000000, 0), ('ahead', dblock_now() + 3600000000, 0)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := s.Purge(t.Context(), time.Hour, "", 10); n != 1 || err != nil {
+		t.Errorf("purged %d, %v", n, err)
+	}
+	if n := s.number("SELECT count(*) FROM dblock_locks WHERE name = 'ahead'"); n != 1 {
+		t.Error("a token that the clock has not reached was forgotten")
+	}
+}

@@ -78,6 +78,6 @@ type sqlConn struct{ conn *sql.Conn }
 func (c sqlConn) exec(ctx context.Context, s statement) error { return execute(ctx, c.conn, s) }
 func (c sqlConn) close() error                                { return c.conn.Close() }
 
-func (d sqlDB) listen(context.Context, string, func(), func(string)) error {
+func (d sqlDB) listen(context.Context, string, func(), func(driver.Hint)) error {
 	return driver.Fail(driver.ErrUnsupported, errors.New("database/sql cannot LISTEN"))
 }

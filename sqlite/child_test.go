@@ -99,7 +99,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	defer wg.Wait()
 	defer cancel()
 	wg.Go(func() {
-		_ = e.Listen(ctx, session, func() { close(ready) }, func(string) {
+		_ = e.Listen(ctx, session, func() { close(ready) }, func(driver.Hint) {
 			select {
 			case woken <- struct{}{}:
 			default:

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
@@ -95,7 +96,7 @@ func signal(c chan<- struct{}) {
 
 // Listen hears grants made in this process from a bell, and all others from looking at their number in the database.
 // The two are apart because a look may have to wait for a connection of a pool that is in use.
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error {
+func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	b := hang(session)
 	defer b.unhang(session)
 	number, _, err := e.grants(ctx, session)
@@ -115,11 +116,11 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		case <-b.rung:
 			for _, g := range b.take() {
 				t.rang(g.nth)
-				wake(g.attempt)
+				wake(driver.Hint{Attempt: g.attempt})
 			}
 		case number := <-numbers:
 			if t.missed(number) {
-				wake("")
+				wake(driver.Hint{})
 			}
 		case err := <-failed:
 			return err

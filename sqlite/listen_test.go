@@ -24,7 +24,7 @@ func (f *fixture) listen(session string) listener {
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	ctx, cancel := context.WithCancel(f.t.Context())
 	go func() {
-		ended <- f.Listen(ctx, session, func() { close(ready) }, func(attempt string) { l.heard <- attempt })
+		ended <- f.Listen(ctx, session, func() { close(ready) }, func(h driver.Hint) { l.heard <- h.Attempt })
 	}()
 	select {
 	case <-ready:
@@ -207,7 +207,7 @@ func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 	f := newFixture(t)
 	s := f.session()
 	ended := make(chan error, 1)
-	go func() { ended <- f.Listen(t.Context(), s, func() { f.pool.Close() }, func(string) {}) }()
+	go func() { ended <- f.Listen(t.Context(), s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
 	select {
 	case err := <-ended:
 		if !errors.Is(err, driver.ErrUnavailable) {

@@ -97,12 +97,15 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, erro
 }
 
 const handed = `-- name: Handed :many
-SELECT name, attempt FROM dblock_locks WHERE session_id = ? AND handed = 1
+SELECT name, attempt, token, waiters, expires_at FROM dblock_locks WHERE session_id = ? AND handed = 1
 `
 
 type HandedRow struct {
-	Name    string
-	Attempt string
+	Name      string
+	Attempt   string
+	Token     int64
+	Waiters   int32
+	ExpiresAt sql.NullInt64
 }
 
 // The locks that others gave to the session and of which it has not said that it knows.
@@ -115,7 +118,13 @@ func (q *Queries) Handed(ctx context.Context, session string) ([]HandedRow, erro
 	var items []HandedRow
 	for rows.Next() {
 		var i HandedRow
-		if err := rows.Scan(&i.Name, &i.Attempt); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Waiters,
+			&i.ExpiresAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -185,6 +194,7 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name > ? AND name <= ?
    AND session_id IS NULL AND waiters = 0
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
+   AND token < (SELECT c.now_us FROM dblock_clock c)
    FOR UPDATE SKIP LOCKED
 `
 
@@ -194,7 +204,7 @@ type LockIdleParams struct {
 	Idle  int64
 }
 
-// Of a page, the idle rows that nobody is touching.
+// Of a page, the idle rows that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
 func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, lockIdle, arg.After, arg.Last, arg.Idle)
 	if err != nil {

@@ -38,7 +38,8 @@ UPDATE dblock_locks l SET
  WHERE l.name = held.name
 RETURNING coalesce(l.session_id, '')::text AS session, l.attempt, l.token, l.waiters,
        coalesce(next.lease, 0)::bigint AS lease, dblock_durable() AS durable,
-       coalesce(CASE WHEN l.session_id <> $1::text THEN pg_notify('dblock_' || l.session_id, l.attempt)::text END, '')::text AS notified
+       coalesce(CASE WHEN l.session_id <> $1::text THEN pg_notify('dblock_' || l.session_id,
+           concat_ws(' ', l.attempt, CASE WHEN next.lease = 0 THEN l.token END, CASE WHEN next.lease = 0 THEN l.waiters END))::text END, '')::text AS notified
 `
 
 type HandOverParams struct {
@@ -202,6 +203,7 @@ WITH page AS (
     SELECT l.name FROM dblock_locks l
      WHERE l.name IN (SELECT page.name FROM page)
        AND l.session_id IS NULL AND l.waiters = 0 AND l.acquired_at < dblock_now() - $3::bigint
+       AND l.token < dblock_now()
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM dblock_locks l USING idle
@@ -225,7 +227,8 @@ type PurgeRow struct {
 	Walked  int32
 }
 
-// A page of names, upwards from after; of these, the idle rows that nobody is touching go.
+// A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token ahead of the clock
+// stays, so that the next one is higher still.
 func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
 	row := q.db.QueryRow(ctx, Purge, arg.After, arg.Most, arg.Idle)
 	var i PurgeRow

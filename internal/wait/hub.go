@@ -1,8 +1,8 @@
 // Package wait lets any number of goroutines of one session wait for their turn without a connection each: one
 // listener hears of grants, one loop looks them up, for all of them at once.
 //
-// A wake-up is only a hint. What counts is what the loop reads from the database, and it reads on its own account as
-// well: when a holder's lease would end, so that a crash is noticed then; when the listener has connected, since
+// A wake-up is only a hint, unless it brings the grant along. What counts is what the loop reads from the database, and
+// it reads on its own account as well: when a holder's lease would end, so that a crash is noticed then; when the listener has connected, since
 // grants may have been made before; and slowly all the while, or fast where the engine has nothing to listen to.
 package wait
 
@@ -34,7 +34,7 @@ const (
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
 	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next driver.Handoff, taken bool, err error)
-	Listen(ctx context.Context, session string, ready func(), wake func(attempt string)) error
+	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
 }
 
 // Config is the same for all hubs of a client.
@@ -212,21 +212,24 @@ func (h *Hub) setListening(listening bool) {
 	h.wakeLoop()
 }
 
-// heard takes a hint: an attempt that was granted, or "" for some attempt.
-func (h *Hub) heard(attempt string) {
+// heard takes a hint: that an attempt was granted, or some attempt. One that brings the grant along is the answer: it
+// was sent by the commit that made the grant.
+func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
-	w := h.waiters[attempt]
+	w := h.waiters[hint.Attempt]
 	switch {
+	case w != nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
+		h.answer(w, Result{Granted: true, Grant: hint.Grant, Asked: h.config.Clock()})
 	case w != nil:
 		h.due[w.Name] = 0
-	case attempt == "":
+	case hint.Attempt == "":
 		for name := range h.names {
 			h.due[name] = 0
 		}
 	}
 	h.mu.Unlock()
-	if w == nil && attempt != "" && h.config.Stray != nil {
-		h.config.Stray(attempt)
+	if w == nil && hint.Attempt != "" && h.config.Stray != nil {
+		h.config.Stray(hint.Attempt)
 		return
 	}
 	h.wakeLoop()

@@ -27,7 +27,7 @@ type table struct {
 	mu       sync.Mutex
 	states   map[string]driver.State
 	broken   chan struct{}
-	hints    chan string
+	hints    chan driver.Hint
 	deaf     bool // nothing can be listened to
 	looks    int
 	hold     chan struct{} // while it is there, an answer of Look is kept back
@@ -86,7 +86,7 @@ func (f *table) Reclaim(_ context.Context, self, name string, holder driver.Hold
 	return next, true, nil
 }
 
-func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(string)) error {
+func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(driver.Hint)) error {
 	if f.deaf {
 		return driver.ErrUnsupported
 	}
@@ -111,7 +111,7 @@ func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(st
 }
 
 func room(t *testing.T, f *table) *Hub {
-	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan string), make(chan struct{})
+	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan driver.Hint), make(chan struct{})
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := New(ctx, f, me, Config{
@@ -136,7 +136,7 @@ func answered(w *Waiter) (Result, time.Duration) {
 }
 
 func TestAHintIsFollowedAtOnce(t *testing.T) {
-	for _, hint := range []string{"a1", ""} {
+	for _, hint := range []driver.Hint{{Attempt: "a1"}, {}, {Attempt: "a1", Grant: driver.Grant{Token: 2}}} {
 		synctest.Test(t, func(t *testing.T) {
 			f := &table{}
 			h := room(t, f)

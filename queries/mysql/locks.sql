@@ -83,12 +83,13 @@ SELECT name, COALESCE(session_id, '') AS session_id, token FROM dblock_locks
 -- name: Page :many
 SELECT name FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;
 
--- Of a page, the idle rows that nobody is touching.
+-- Of a page, the idle rows that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
 -- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name > sqlc.arg(after) AND name <= sqlc.arg(last)
    AND session_id IS NULL AND waiters = 0
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED)
+   AND token < (SELECT c.now_us FROM dblock_clock c)
    FOR UPDATE SKIP LOCKED;
 
 -- After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for every row of it, where the
@@ -98,7 +99,7 @@ DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 
 -- The locks that others gave to the session and of which it has not said that it knows.
 -- name: Handed :many
-SELECT name, attempt FROM dblock_locks WHERE session_id = sqlc.arg(session) AND handed = 1;
+SELECT name, attempt, token, waiters, expires_at FROM dblock_locks WHERE session_id = sqlc.arg(session) AND handed = 1;
 
 -- Sleeps unless there is such a lock beside those in the list. Check and sleep are one statement, so that no
 -- KILL QUERY falls between them. 1: the sleep was interrupted.

@@ -64,7 +64,8 @@ UPDATE dblock_locks l SET
  WHERE l.name = held.name
 RETURNING coalesce(l.session_id, '')::text AS session, l.attempt, l.token, l.waiters,
        coalesce(next.lease, 0)::bigint AS lease, dblock_durable() AS durable,
-       coalesce(CASE WHEN l.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || l.session_id, l.attempt)::text END, '')::text AS notified;
+       coalesce(CASE WHEN l.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || l.session_id,
+           concat_ws(' ', l.attempt, CASE WHEN next.lease = 0 THEN l.token END, CASE WHEN next.lease = 0 THEN l.waiters END))::text END, '')::text AS notified;
 
 -- After LockRow and LockHolder: the same owner comes back in another session. The old one is told, and fenced.
 -- name: Reenter :one
@@ -98,7 +99,8 @@ SELECT l.name, coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.
 SELECT name, session_id::text AS session, token FROM dblock_locks
  WHERE expires_at <= dblock_now() AND session_id IS NOT NULL ORDER BY expires_at LIMIT @most;
 
--- A page of names, upwards from after; of these, the idle rows that nobody is touching go.
+-- A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token ahead of the clock
+-- stays, so that the next one is higher still.
 -- name: Purge :one
 WITH page AS (
     SELECT p.name FROM dblock_locks p WHERE p.name > @after ORDER BY p.name LIMIT @most
@@ -106,6 +108,7 @@ WITH page AS (
     SELECT l.name FROM dblock_locks l
      WHERE l.name IN (SELECT page.name FROM page)
        AND l.session_id IS NULL AND l.waiters = 0 AND l.acquired_at < dblock_now() - sqlc.arg(idle)::bigint
+       AND l.token < dblock_now()
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM dblock_locks l USING idle
