@@ -6,7 +6,6 @@
 CREATE TABLE IF NOT EXISTS dblock_schema (
     version INT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
-INSERT INTO dblock_schema (version) SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT v.version FROM dblock_schema v);
 
 -- Microseconds since 1970 on this server's clock at the start of the statement, whatever the session's time zone. With
 -- the rights of whoever asks: a definer can be dropped.
@@ -69,7 +68,10 @@ CREATE TABLE IF NOT EXISTS dblock_waiters (
     KEY dblock_waiters_session (session_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
+-- Last, so that a migration that was cut off does not claim to be complete.
+INSERT INTO dblock_schema (version) SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT v.version FROM dblock_schema v);
+
 -- +goose Down
+DROP TABLE IF EXISTS dblock_schema;
 DROP TABLE IF EXISTS dblock_waiters, dblock_locks, dblock_heartbeats, dblock_sessions;
 DROP VIEW IF EXISTS dblock_clock;
-DROP TABLE IF EXISTS dblock_schema;
