@@ -234,16 +234,19 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 
 func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		for range 20 {
+		for range 5 {
 			waiter := s.listen(t, s.open(t, nil))
+			eventually(t, "it to sleep", func() bool {
+				return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = IS_USED_LOCK(?) AND info LIKE '%FIND_IN_SET%'", "dblock:"+waiter.session) == 1
+			})
 			began := time.Now()
 			is(t, waiter.end(t), context.Canceled)
-			if took := time.Since(began); took > time.Second {
-				t.Errorf("it took %v", took)
-			}
 			eventually(t, "the named lock to be free", func() bool {
 				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
 			})
+			if took := time.Since(began); took > patience/2 { // a sleep that nobody interrupts is longer
+				t.Errorf("it took %v", took)
+			}
 			if waiter.pool.Stats().InUse != 0 || waiter.pool.Stats().Idle > 3 {
 				t.Errorf("%+v", waiter.pool.Stats())
 			}
