@@ -94,14 +94,15 @@ func badLocks(t *testing.T, e *env) {
 	try("owner not UTF-8", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("\xff", "thread"))
 	try("long metadata", dblock.ErrInvalidOption, ctx, "name", dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
 	try("a name that can be", dblock.ErrUnavailable, ctx, "name") // there I/O is seen
-	if err := c.CheckSchema(nil); !errors.Is(err, dblock.ErrInvalidOption) {
+	var none context.Context
+	if err := c.CheckSchema(none); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("CheckSchema(nil): %v", err)
 	}
-	if err := c.Close(nil); !errors.Is(err, dblock.ErrInvalidOption) {
+	if err := c.Close(none); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("Close(nil): %v", err)
 	}
 	l := lock(t, e.client(t), "held")
-	if err := l.Unlock(nil); !errors.Is(err, dblock.ErrInvalidOption) {
+	if err := l.Unlock(none); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("Unlock(nil): %v", err)
 	}
 	live(t, l)
