@@ -52,6 +52,11 @@ func (w *world) audit() {
 	}
 }
 
+// records reports whether the database keeps a record.
+func (w *world) records() bool {
+	return w.db.Kind == dbtest.KindPostgres || w.db.Kind == dbtest.KindSQLite
+}
+
 // place is one attempt's time in a queue.
 type place struct {
 	attempt, session string
@@ -65,7 +70,7 @@ type place struct {
 // place may be passed over from then on; so may that of a session that was over its time.
 func (w *world) unfair(leaves map[string]bool) (found []string) {
 	w.Helper()
-	if w.db.Kind != dbtest.KindPostgres && w.db.Kind != dbtest.KindSQLite {
+	if !w.records() {
 		return nil
 	}
 	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0) FROM audit ORDER BY id")

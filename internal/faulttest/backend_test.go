@@ -133,3 +133,12 @@ func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver
 	r.granted(name, next.Session, next.Attempt, next.Grant)
 	return next, taken, err
 }
+
+func (r *recorder) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	return r.Backend.Listen(ctx, session, ready, func(h driver.Hint) {
+		if h.Grant.Token != 0 {
+			r.granted("", session, h.Attempt, h.Grant)
+		}
+		wake(h)
+	})
+}

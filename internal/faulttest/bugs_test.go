@@ -118,6 +118,11 @@ func (b *reusesTokens) Leave(ctx context.Context, session, name, attempt string)
 	return next, err
 }
 
+// Listen takes the grants from the hints, so that they are looked up, and rounded.
+func (b *reusesTokens) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	return b.Backend.Listen(ctx, session, ready, func(h driver.Hint) { wake(driver.Hint{Attempt: h.Attempt}) })
+}
+
 func (b *reusesTokens) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	return b.Backend.SetHolds(ctx, b.held(h), holds)
 }

@@ -16,7 +16,14 @@ func (h *history) fault() {
 	brief := ttl/20 + time.Duration(h.random.Int64N(int64(ttl/4)))
 	long := ttl * 6 / 5
 	during := func(what string, d time.Duration, begin, end func()) {
-		f := fault{span: span{from: session.Boottime()}, victim: p, what: what, severe: d > ttl/2}
+		f := fault{victim: p, what: what, severe: d > ttl/2}
+		if f.severe { // what is worth it only where a lock is held, that somebody waits for
+			op := p.lock(h.names[h.random.IntN(len(h.names))])
+			if p.await(op, evHeld, evRefused).What == evHeld {
+				defer p.unlock(op)
+			}
+		}
+		f.from = session.Boottime()
 		begin()
 		pass(d)
 		end()
