@@ -12,6 +12,9 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
+// closingHands is how many locks Close gives back at a time.
+const closingHands = 8
+
 // Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the type of the
 // application's own transactions, as the engine has it.
 //
@@ -158,9 +161,18 @@ func (c *Client[TX]) shutDown() {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.holds))
 	c.mu.Unlock()
-	for _, h := range holds {
-		c.failure = errors.Join(c.failure, c.giveUp(h))
+	failures := make([]error, len(holds))
+	hands := make(chan struct{}, closingHands)
+	var given sync.WaitGroup
+	for i, h := range holds {
+		hands <- struct{}{}
+		given.Go(func() {
+			failures[i] = c.giveUp(h)
+			<-hands
+		})
 	}
+	given.Wait()
+	c.failure = errors.Join(failures...)
 	c.calls.Wait()
 	if c.life != nil {
 		c.failure = errors.Join(c.failure, c.endLife(c.life))

@@ -23,9 +23,9 @@ import (
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The pool stays the
-// application's: dblock never closes it. It reserves one of its connections for heartbeats, and one (on MariaDB two)
-// to listen for wake-ups while somebody waits, so that the pool must allow at least three; on MariaDB, with three, it
-// polls. Run migrate.Up or the files of package migrations first.
+// application's: dblock never closes it. Each client on it reserves one of its connections for heartbeats and, once
+// somebody has waited, one to listen for wake-ups (on MariaDB two). The pool must allow these and at least one for work:
+// three for one client; on MariaDB it polls with three, and needs four to listen. Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
 	return driver.Engine[*sql.Tx]{Backend: &engine{db: db, prepared: preparedOn(db)}}
 }

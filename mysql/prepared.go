@@ -22,13 +22,14 @@ type prepared struct {
 // statements is apart from prepared so that it outlives it: nobody closes an engine, and what it has prepared on the
 // application's pool goes when the last reference to it does.
 type statements struct {
-	mu     sync.Mutex // of all below
+	turn   chan struct{} // held by the one that prepares
+	mu     sync.Mutex    // of all below
 	byText map[string]*sql.Stmt
 	wanted map[string]bool // seen inside transactions, not yet prepared
 }
 
 func newStatements() *statements {
-	return &statements{byText: map[string]*sql.Stmt{}, wanted: map[string]bool{}}
+	return &statements{turn: make(chan struct{}, 1), byText: map[string]*sql.Stmt{}, wanted: map[string]bool{}}
 }
 
 func preparedOn(db *sql.DB) *prepared {
@@ -50,11 +51,19 @@ func (s *statements) close() {
 	}
 }
 
+// prepare prepares each text once: of many goroutines that want it, the others wait for the first. Who waits holds no
+// connection, and nobody closes a statement here: Close waits for the connections on which it is in use.
 func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
-	p.mu.Lock()
-	stmt := p.byText[text]
-	p.mu.Unlock()
-	if stmt != nil {
+	if stmt := p.ready(text); stmt != nil {
+		return stmt, nil
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
 	}
 	stmt, err := p.on.PrepareContext(ctx, text)
@@ -63,13 +72,15 @@ func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) 
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if first := p.byText[text]; first != nil {
-		_ = stmt.Close()
-		return first, nil
-	}
 	p.byText[text] = stmt
 	delete(p.wanted, text)
 	return stmt, nil
+}
+
+func (s *statements) ready(text string) *sql.Stmt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.byText[text]
 }
 
 // inTx returns the statement for use in a transaction, or nil where it is not prepared yet; then it is wanted.

@@ -25,7 +25,7 @@ const purgeEvery = 12
 
 // Report is what a sweep did.
 type Report struct {
-	Expired   int // sessions that were declared dead
+	Expired   int // sessions that were declared dead, or found so with something still to their name
 	HandedOn  int // locks that went to the next waiter
 	Freed     int // locks for which nobody waited
 	Dismissed int // places in queues of dead sessions

@@ -45,6 +45,11 @@ func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sq
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	return d.writeFirst(ctx, fn)
+}
+
+// writeFirst is write for what must not queue behind the client's own work.
+func (d *database) writeFirst(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.run(ctx, func(quiet context.Context, conn *sql.Conn) error {
 		return transact(ctx, quiet, conn, fn)
 	})
