@@ -46,7 +46,8 @@ func (w *world) forgetful(l loss) *forgetful {
 		return &forgetful{w.actor("forgetful", func(c *actorConfig) { c.Lose = l.call }), w, nil}
 	}
 	proxy := w.proxy()
-	return &forgetful{w.actor("forgetful", w.through(proxy)), w, proxy}
+	// Without a reaper, whose transactions end in a COMMIT as well.
+	return &forgetful{w.actor("forgetful", w.through(proxy), withoutReaper), w, proxy}
 }
 
 // lose drops the reply, once, and returns when the database has done what was asked, and the connection is gone.
@@ -63,7 +64,7 @@ func (f *forgetful) lose(name string, l loss, act func(), done func() bool) {
 		if bytes.Contains(request, []byte(name)) {
 			seen.Add(1)
 		}
-		last := !l.commit || f.w.db.Kind == dbtest.KindPostgres || bytes.Contains(request, []byte("COMMIT"))
+		last := !l.commit || f.w.db.Kind == dbtest.KindPostgres || bytes.HasSuffix(request, []byte("COMMIT")) // not READ COMMITTED
 		if int(seen.Load()) >= l.nth && last {
 			once.Do(f.proxy.DropReplies)
 		}
