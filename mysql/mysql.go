@@ -65,16 +65,35 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 	if err != nil {
 		return interpret(err)
 	}
-	defer conn.Close()
 	var wake string
 	err = transactOn(ctx, conn, e.prepared, func(q *mysqldb.Queries) (err error) {
 		wake, err = work(q)
 		return err
 	})
+	if errors.Is(err, errUnanswered) {
+		go discard(conn)
+		return interpret(err)
+	}
+	defer conn.Close()
 	if err == nil && wake != "" {
 		wakeUp(ctx, conn, wake)
 	}
 	return interpret(err)
+}
+
+// errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be discarded.
+var errUnanswered = errors.New("the end of the transaction was not answered")
+
+// finish ends a transaction, and waits for that no longer than ctx allows: database/sql takes no context there.
+func finish(ctx context.Context, end func() error) error {
+	ended := make(chan error, 1)
+	go func() { ended <- end() }() // until the server answers, or the network gives up
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+		return driver.Fail(errUnanswered, ctx.Err())
+	}
 }
 
 // transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it back.
@@ -84,10 +103,12 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *m
 		return err
 	}
 	if err := work(mysqldb.New(preparedTx{p, tx})); err != nil {
-		if undone := tx.Rollback(); !errors.Is(undone, sql.ErrTxDone) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		if undone := finish(within, tx.Rollback); !errors.Is(undone, sql.ErrTxDone) {
 			err = errors.Join(err, undone)
 		}
 		return err
 	}
-	return tx.Commit()
+	return finish(ctx, tx.Commit)
 }

@@ -55,11 +55,19 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// discard closes a reserved connection, so that the pool does not lend it out. It does not wait for the network: all
-// that it sends is a goodbye.
+// discard closes a reserved connection, so that the pool does not lend it out. It does not wait long for the network:
+// all that it sends is a goodbye, and the end of a transaction that was not answered is waited for in the background.
 func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
-	_ = conn.Close()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+		_ = conn.Close()
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeTimeout):
+	}
 }
 
 // upkeep is a reserved connection in the service of one session.
