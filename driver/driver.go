@@ -44,9 +44,9 @@ type Backend interface {
 	// Take takes the lock if nobody holds it and nobody waits for it. One statement, one commit.
 	Take(ctx context.Context, r Request) (Grant, bool, error)
 
-	// Enqueue takes the lock if nobody holds it and nobody waits for it, and otherwise joins the end of its
-	// queue, in one transaction that has locked the name's row. Where the name has no row it does neither and
-	// returns Gone: take again.
+	// Enqueue joins the end of the queue of a name that somebody holds or waits for, with a ticket from the name's
+	// row, which it has locked. Where nobody does, it may take the lock instead, or do nothing and return Gone, as
+	// it does where the name has no row: take again.
 	Enqueue(ctx context.Context, r Request) (Grant, Outcome, error)
 
 	// Reenter takes the lock over from its present holder, whatever session that is, if the holder's host and

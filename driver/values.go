@@ -27,7 +27,7 @@ type Request struct {
 type Outcome int
 
 const (
-	Gone    Outcome = iota // the name has no row: nothing was done
+	Gone    Outcome = iota // there is nothing to wait for: nothing was done
 	Queued                 // the attempt waits
 	Granted                // the attempt holds the lock
 )

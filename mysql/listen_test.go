@@ -237,7 +237,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 		for range 5 {
 			waiter := s.listen(t, s.open(t, nil))
 			eventually(t, "it to sleep", func() bool {
-				return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = IS_USED_LOCK(?) AND info LIKE '%FIND_IN_SET%'", "dblock:"+waiter.session) == 1
+				return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND info LIKE '%FIND_IN_SET%'", "dblock:"+waiter.session) == 1
 			})
 			began := time.Now()
 			is(t, waiter.end(t), context.Canceled)

@@ -22,31 +22,19 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	return driver.Grant{Token: row.Token, Lease: r.Lease}, true, nil
 }
 
+// Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next Take. It is a
+// transaction only for the sake of READ COMMITTED: at other levels a row that many want fails all but one of them.
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	var name string
-	var taken postgresdb.TakeLockedRow
-	var joined postgresdb.JoinQueueRow
-	var there, granted, queued bool
-	err := e.db.transact(ctx,
-		query(postgresdb.LockRow, r.Name).found(&name, &there),
-		query(postgresdb.TakeLocked, postgresdb.TakeLockedParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
-		}).found(&taken, &granted),
-		query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
-		}).found(&joined, &queued),
-	)
-	switch {
-	case err != nil:
+	var row postgresdb.JoinQueueRow
+	var queued bool
+	err := e.db.transact(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
+	}).found(&row, &queued))
+	if err != nil || !queued {
 		return driver.Grant{}, driver.Gone, interpret(err)
-	case granted:
-		return driver.Grant{Token: taken.Token, Lease: r.Lease}, driver.Granted, nil
-	case queued:
-		return driver.Grant{}, driver.Queued, nil
 	}
-	return driver.Grant{}, driver.Gone, nil
+	return driver.Grant{}, driver.Queued, nil
 }
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {

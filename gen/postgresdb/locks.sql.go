@@ -90,7 +90,7 @@ const LockRow = `-- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
 `
 
-// Every other change of holder or queue begins with this, and decides in a later statement of the same transaction.
+// Every other change of holder begins with this, and decides in a later statement of the same transaction.
 func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 	row := q.db.QueryRow(ctx, LockRow, name)
 	var name_2 string
@@ -378,46 +378,6 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Metadata,
 	)
 	var i TakeLockRow
-	err := row.Scan(&i.Token, &i.Durable)
-	return i, err
-}
-
-const TakeLocked = `-- name: TakeLocked :one
-UPDATE dblock_locks SET
-       session_id = $1::text, host = $2, thread = $3, holds = 1, attempt = $4,
-       token = greatest(token + 1, dblock_now()), acquired_at = dblock_now(),
-       expires_at = CASE WHEN $5::bigint > 0 THEN dblock_now() + $5::bigint END, metadata = $6
- WHERE name = $7 AND session_id IS NULL AND waiters = 0
-RETURNING token, dblock_durable() AS durable
-`
-
-type TakeLockedParams struct {
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	Name     string
-}
-
-type TakeLockedRow struct {
-	Token   int64
-	Durable bool
-}
-
-// After LockRow: the same as TakeLock.
-func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (TakeLockedRow, error) {
-	row := q.db.QueryRow(ctx, TakeLocked,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.Name,
-	)
-	var i TakeLockedRow
 	err := row.Scan(&i.Token, &i.Durable)
 	return i, err
 }

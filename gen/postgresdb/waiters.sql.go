@@ -12,7 +12,7 @@ import (
 const JoinQueue = `-- name: JoinQueue :one
 WITH l AS (
     UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1
-     WHERE dblock_locks.name = $7 AND dblock_locks.attempt <> $4
+     WHERE dblock_locks.name = $7 AND (dblock_locks.session_id IS NOT NULL OR dblock_locks.waiters > 0)
     RETURNING dblock_locks.name, next_ticket - 1 AS ticket
 )
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
@@ -35,8 +35,9 @@ type JoinQueueRow struct {
 	Commits string
 }
 
-// After LockRow and TakeLocked: joins the queue unless TakeLocked took the lock. Its commit need not reach the
-// disk: a place that a crash takes away is put back by its owner.
+// Joins the queue of a name that somebody holds or waits for, in one statement: it decides by the lock row alone, and
+// the ticket comes from that row, locked. Its commit need not reach the disk: a place that a crash takes away is put back
+// by its owner.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
 		arg.Session,

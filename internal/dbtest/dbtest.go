@@ -209,6 +209,15 @@ func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
+// Processes names the table of a MySQL or MariaDB server's connections. MySQL's own information_schema.processlist cannot
+// be read (error 3854) while a statement with an emoji in it runs anywhere on the server.
+func (d Database) Processes() string {
+	if d.Kind == KindMySQL {
+		return "performance_schema.processlist"
+	}
+	return "information_schema.processlist"
+}
+
 // Through returns the database as seen through a proxy to its server.
 func (d Database) Through(t testing.TB, p *Proxy) Database {
 	t.Helper()

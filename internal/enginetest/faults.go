@@ -46,7 +46,7 @@ func (e *env) kill(t testing.TB, w which) int {
 	condition := map[which]string{everything: "", listeners: "AND info LIKE '%SLEEP%'", others: "AND (info IS NULL OR info NOT LIKE '%SLEEP%')"}[w]
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	rows, err := e.look.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
+	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func (h *history) terminate() {
 		h.count("SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) AS victim")
 		return
 	}
-	id, there := h.number("SELECT id FROM information_schema.processlist WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1")
+	id, there := h.number("SELECT id FROM %s WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1", h.db.Processes())
 	if there {
 		_, _ = h.sql.ExecContext(h.Context(), fmt.Sprintf("KILL %d", id)) // an error is that it has gone by itself
 	}

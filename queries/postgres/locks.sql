@@ -12,18 +12,9 @@ ON CONFLICT (name) DO UPDATE SET
  WHERE l.session_id IS NULL AND l.waiters = 0
 RETURNING l.token, dblock_durable() AS durable;
 
--- Every other change of holder or queue begins with this, and decides in a later statement of the same transaction.
+-- Every other change of holder begins with this, and decides in a later statement of the same transaction.
 -- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = @name FOR UPDATE;
-
--- After LockRow: the same as TakeLock.
--- name: TakeLocked :one
-UPDATE dblock_locks SET
-       session_id = sqlc.arg(session)::text, host = @host, thread = @thread, holds = 1, attempt = @attempt,
-       token = greatest(token + 1, dblock_now()), acquired_at = dblock_now(),
-       expires_at = CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, metadata = @metadata
- WHERE name = @name AND session_id IS NULL AND waiters = 0
-RETURNING token, dblock_durable() AS durable;
 
 -- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes back is a lock
 -- that no handle claims, and its client gives it back again.

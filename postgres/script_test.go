@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// script is a connection of the test's own beside the engine under test.
+type script struct {
+	*testing.T
+	*engine
+	pool *pgxpool.Pool
+	tx   pgx.Tx // open from begin to commit
+}
+
+func newScript(t *testing.T, settings ...string) *script {
+	db := dbtest.Postgres(t)
+	config, err := pgxpool.ParseConfig(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(settings); i += 2 {
+		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return &script{T: t, engine: New(pool).Backend.(*engine), pool: db.Pool(t)}
+}
+
+func (s *script) session(id string, ttl time.Duration) {
+	s.Helper()
+	if err := s.OpenSession(s.Context(), driver.Session{ID: id, Host: "h", TTL: ttl}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *script) begin() {
+	s.Helper()
+	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.tx = tx
+	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
+}
+
+// do runs a generated query in the script's transaction.
+func (s *script) do(st statement) {
+	s.Helper()
+	rows, err := s.tx.Query(s.Context(), st.sql, st.args...)
+	if err != nil {
+		s.Fatal(err)
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		s.Fatal(err)
+	}
+}
+
+func (s *script) commit() {
+	s.Helper()
+	if err := s.tx.Commit(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// blocked starts a call of the engine and returns once it waits for a lock; the channel closes when it is done.
+func (s *script) blocked(call func()) <-chan struct{} {
+	s.Helper()
+	done := make(chan struct{})
+	go func() { defer close(done); call() }()
+	deadline := time.After(10 * time.Second)
+	for {
+		if s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+			return done
+		}
+		select {
+		case <-done:
+			s.Fatal("the call did not wait")
+		case <-deadline:
+			s.Fatal("the call neither waits nor ends")
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+func (s *script) number(sql string, args ...any) (n int64) {
+	s.Helper()
+	if err := s.pool.QueryRow(s.Context(), sql, args...).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+func request(session, attempt string) driver.Request {
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt}
+}
+
+func (s *script) take(r driver.Request) driver.Grant {
+	s.Helper()
+	g, ok, err := s.Take(s.Context(), r)
+	if err != nil || !ok {
+		s.Fatalf("take: %v, %v", ok, err)
+	}
+	return g
+}
+
+func (s *script) enqueue(r driver.Request) {
+	s.Helper()
+	if _, outcome, err := s.Enqueue(s.Context(), r); err != nil || outcome != driver.Queued {
+		s.Fatalf("enqueue: %v, %v", outcome, err)
+	}
+}
+
+func (s *script) holder() driver.Holder {
+	s.Helper()
+	states, err := s.Look(s.Context(), "nobody", []string{"n"})
+	if err != nil || len(states) != 1 {
+		s.Fatalf("look: %v, %v", states, err)
+	}
+	return states[0].Holder
+}
+
+func join(r driver.Request) statement {
+	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt})
+}
