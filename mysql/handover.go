@@ -93,27 +93,24 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 // queue. It runs after LockRow, and reads a new snapshot. self needs no notification.
 func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, waiters int32) (driver.Handoff, error) {
 	for waiters > 0 {
-		queue, err := q.Queue(ctx, name)
-		if err != nil {
+		w, err := q.NextWaiter(ctx, name)
+		if there, err := found(err); err != nil {
 			return driver.Handoff{}, err
-		}
-		if len(queue) == 0 {
+		} else if !there {
 			break // somebody deleted rows by hand
 		}
-		for _, w := range queue {
-			if err := q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket}); err != nil {
-				return driver.Handoff{}, err
-			}
-			waiters = max(waiters-1, 0)
-			if w.Alive {
-				return give(ctx, q, name, self, w, waiters)
-			}
+		if err := q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket}); err != nil {
+			return driver.Handoff{}, err
+		}
+		waiters--
+		if w.Alive != 0 {
+			return give(ctx, q, name, self, w, waiters)
 		}
 	}
 	return driver.Handoff{}, q.FreeLock(ctx, name)
 }
 
-func give(ctx context.Context, q *mysqldb.Queries, name, self string, w mysqldb.QueueRow, waiters int32) (driver.Handoff, error) {
+func give(ctx context.Context, q *mysqldb.Queries, name, self string, w mysqldb.NextWaiterRow, waiters int32) (driver.Handoff, error) {
 	var handed int8
 	if w.SessionID != self {
 		handed = 1

@@ -54,7 +54,7 @@ type config struct {
 }
 
 // Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do not march in step.
-// Default: 5 s.
+// Default: 15 s.
 func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
 
 // Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise across a purge as
@@ -71,7 +71,7 @@ func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func configOf(options []Option) (config, error) {
-	c := config{interval: 5 * time.Second, retention: 24 * time.Hour, batch: 500, log: slog.Default()}
+	c := config{interval: 15 * time.Second, retention: 24 * time.Hour, batch: 500, log: slog.Default()}
 	for _, o := range options {
 		if o == nil {
 			return c, errors.New("dblock: reaper: a nil Option")
@@ -108,7 +108,7 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 		return err
 	}
 	r := sweeper{config: c, engine: engine}
-	for sweeps := 0; ; sweeps++ {
+	for sweeps := 1; ; sweeps++ {
 		select {
 		case <-ctx.Done():
 			return nil

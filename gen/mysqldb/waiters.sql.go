@@ -100,15 +100,16 @@ func (q *Queries) JoinQueue(ctx context.Context, name string) (int64, error) {
 	return result.LastInsertId()
 }
 
-const queue = `-- name: Queue :many
+const nextWaiter = `-- name: NextWaiter :one
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
-       EXISTS(SELECT s.id FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id
-               WHERE s.id = w.session_id AND s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)) AS alive
+       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
- WHERE w.name = ? ORDER BY w.ticket LIMIT 4
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
+ WHERE w.name = ? ORDER BY w.ticket LIMIT 1
 `
 
-type QueueRow struct {
+type NextWaiterRow struct {
 	Ticket    int64
 	SessionID string
 	Host      string
@@ -116,39 +117,23 @@ type QueueRow struct {
 	Attempt   string
 	Lease     int64
 	Metadata  string
-	Alive     bool
+	Alive     int64
 }
 
-// After LockRow: who comes next, and whether its session lives. The subquery reads a new snapshot: at READ COMMITTED
-// every statement has its own.
-func (q *Queries) Queue(ctx context.Context, name string) ([]QueueRow, error) {
-	rows, err := q.db.QueryContext(ctx, queue, name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []QueueRow
-	for rows.Next() {
-		var i QueueRow
-		if err := rows.Scan(
-			&i.Ticket,
-			&i.SessionID,
-			&i.Host,
-			&i.Thread,
-			&i.Attempt,
-			&i.Lease,
-			&i.Metadata,
-			&i.Alive,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// After LockRow: who comes next, and whether its session lives. It reads a new snapshot: at READ COMMITTED every
+// statement has its own.
+func (q *Queries) NextWaiter(ctx context.Context, name string) (NextWaiterRow, error) {
+	row := q.db.QueryRowContext(ctx, nextWaiter, name)
+	var i NextWaiterRow
+	err := row.Scan(
+		&i.Ticket,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.Attempt,
+		&i.Lease,
+		&i.Metadata,
+		&i.Alive,
+	)
+	return i, err
 }

@@ -12,14 +12,15 @@ INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lea
 SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(lease), sqlc.arg(metadata), c.now_us
   FROM dblock_clock c;
 
--- After LockRow: who comes next, and whether its session lives. The subquery reads a new snapshot: at READ COMMITTED
--- every statement has its own.
--- name: Queue :many
+-- After LockRow: who comes next, and whether its session lives. It reads a new snapshot: at READ COMMITTED every
+-- statement has its own.
+-- name: NextWaiter :one
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
-       EXISTS(SELECT s.id FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id
-               WHERE s.id = w.session_id AND s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)) AS alive
+       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
- WHERE w.name = sqlc.arg(name) ORDER BY w.ticket LIMIT 4;
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
+ WHERE w.name = sqlc.arg(name) ORDER BY w.ticket LIMIT 1;
 
 -- After LockRow. One row by its whole key: a range would wait for the neighbours' rows.
 -- name: DropWaiter :exec
