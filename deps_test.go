@@ -32,7 +32,7 @@ type layer struct {
 // Every package of the module is in one row, by its own name or by that of a folder above it.
 var layers = []layer{
 	{name: "driver", not: [][]string{anything}},
-	{name: "migrations", not: [][]string{anything}},
+	{name: "migrations", not: [][]string{anything}, but: below("driver")},
 	{name: "gen/postgresdb", not: [][]string{mysqlDriver, sqliteDriver, goose, testsOnly}},
 	{name: "gen/mysqldb", not: [][]string{anything}},
 	{name: "gen/sqlitedb", not: [][]string{anything}},
@@ -42,7 +42,7 @@ var layers = []layer{
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations")},
+	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.
 	{name: "cmd", not: [][]string{testsOnly}},

@@ -6,10 +6,12 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 // Version is the version of the tables that this build of dblock works with.
-const Version = 1
+const Version = driver.SchemaVersion
 
 //go:embed postgres/*.sql mysql/*.sql sqlite/*.sql
 var files embed.FS

@@ -1,0 +1,20 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+func TestItRuns(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			if err := run(t.Context(), dbtest.Empty(t, kind).DSN); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}
