@@ -73,8 +73,8 @@
 // What was tried and measured, or reasoned, before it became so:
 //
 // A wake-up brings the grant along, token and all, where nothing in it has to be counted from the moment of the grant: it
-// is sent by the commit that makes it, so the waiter need not read it again, and a hand-off on PostgreSQL takes a third
-// less time. Everything else that is heard is only a reason to look.
+// is sent by the commit that makes it, so the waiter need not read it again. Everything else that is heard is only a
+// reason to look.
 //
 // To queue is one statement on PostgreSQL that decides by the lock's row alone; it never takes the lock. Its commit, and
 // that of a release when nobody waits, need not reach the disk: a crash can take back a place in a queue, which its owner
