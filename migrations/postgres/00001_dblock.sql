@@ -6,14 +6,14 @@ INSERT INTO dblock_schema (version) VALUES (1);
 
 -- Microseconds since 1970 on this server's clock, as it runs: now() stands still in a transaction.
 -- +goose StatementBegin
-CREATE FUNCTION dblock_now() RETURNS bigint LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE sql VOLATILE AS
 $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$;
 -- +goose StatementEnd
 
 -- Makes this transaction's commit wait for the disk where the application turned that off: a grant that a crash
 -- takes back would be granted again while its holder believes in it.
 -- +goose StatementBegin
-CREATE FUNCTION dblock_durable() RETURNS boolean LANGUAGE sql VOLATILE AS
+CREATE OR REPLACE FUNCTION dblock_durable() RETURNS boolean LANGUAGE sql VOLATILE AS
 $$ SELECT CASE current_setting('synchronous_commit')
           WHEN 'off' THEN set_config('synchronous_commit', 'on', true) = 'on' ELSE true END $$;
 -- +goose StatementEnd
