@@ -307,7 +307,9 @@ func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
 	}
 	must(t, rows.Close())
 	for _, id := range idle {
-		s.exec(t, fmt.Sprint("KILL ", id))
+		if _, err := s.pool.Exec(fmt.Sprint("KILL ", id)); err != nil {
+			t.Logf("connection %d has gone by itself: %v", id, err)
+		}
 	}
 	select {
 	case err := <-waiter.ended:
