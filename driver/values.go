@@ -79,6 +79,17 @@ type Holder struct {
 	Left    time.Duration // how long it can go on without a sign of life: until session or fixed lease end; ≤ 0: over
 }
 
+// WithFixedLease is the holder of a fixed lease of which so much is left. It ends with that or with its session, whichever
+// is first.
+func (h Holder) WithFixedLease(left time.Duration) Holder {
+	h.Left = min(h.Left, left)
+	h.Grant.Lease = left
+	if left <= 0 {
+		h.Grant.Lease = -1
+	}
+	return h
+}
+
 // Claim is a lock that a session holds, or a place that it has in a queue.
 type Claim struct {
 	Name    string

@@ -112,12 +112,7 @@ func holder(row mysqldb.LookRow) driver.Holder {
 		Since: time.UnixMicro(row.AcquiredAt), Left: microseconds(row.SessionExpiresAt - row.NowUs),
 	}
 	if row.ExpiresAt.Valid {
-		fixed := microseconds(row.ExpiresAt.Int64 - row.NowUs)
-		h.Left = min(h.Left, fixed)
-		if fixed <= 0 {
-			fixed = -1
-		}
-		h.Grant.Lease = fixed
+		h = h.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.NowUs))
 	}
 	return h
 }

@@ -153,12 +153,7 @@ func holder(row postgresdb.LookRow) driver.Holder {
 		Since: time.UnixMicro(row.AcquiredAt), Left: microseconds(row.SessionExpiresAt - row.Now),
 	}
 	if row.ExpiresAt.Valid {
-		lease := microseconds(row.ExpiresAt.Int64 - row.Now)
-		h.Left = min(h.Left, lease)
-		if lease <= 0 {
-			lease = -1
-		}
-		h.Grant.Lease = lease
+		h = h.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.Now))
 	}
 	return h
 }

@@ -242,12 +242,7 @@ func holder(row sqlitedb.LookRow) driver.Holder {
 		h.Left = microseconds(row.SessionExpiresAt.Int64 - row.NowUs)
 	}
 	if row.ExpiresAt.Valid {
-		lease := microseconds(row.ExpiresAt.Int64 - row.NowUs)
-		h.Left = min(h.Left, lease)
-		if lease <= 0 {
-			lease = -1
-		}
-		h.Grant.Lease = lease
+		h = h.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.NowUs))
 	}
 	return h
 }
