@@ -18,9 +18,14 @@ import (
 	"time"
 )
 
-// Engine is a Backend whose callers' transactions are of type TX (pgx.Tx, *sql.Tx). An engine's constructor
-// returns this type, so that dblock.New can infer TX: a struct, since from an interface Go infers by methods alone.
-type Engine[TX any] struct{ Backend }
+// Engine is a database whose callers' transactions are of type TX (pgx.Tx, *sql.Tx): locks in tables, with a Backend
+// and its Transactions, or else the server's own, with Native. An engine's constructor returns this type, so that
+// dblock.New can infer TX: a struct, since from an interface Go infers by methods alone.
+type Engine[TX any] struct {
+	Backend
+	Transactions Transactions[TX]
+	Native       Native[TX]
+}
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return errors that match
 // one of the kinds in this package with errors.Is, the context's own error, or the vendor's error as it came.

@@ -1,0 +1,25 @@
+package driver
+
+import "context"
+
+// Transactions is what an engine does inside a transaction of the caller's. It never ends that transaction, never
+// leaves it aborted by its own doing where the engine has savepoints, and never retries what the caller must repeat:
+// errors of the kind ErrRetry mean that the whole transaction has to be run again.
+type Transactions[TX any] interface {
+	// Guard returns ErrNotHeld unless the lock is held; if it is, no takeover of it can commit before tx ends. It
+	// share-locks the row of the holder's session, which every takeover locks alone and without waiting.
+	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
+
+	// ReleaseTx releases the lock with tx, if that commits. Where the engine cannot name the next holder inside the
+	// caller's transaction, the name is left free with its queue as it was, for Promote. ErrNotHeld as Release.
+	ReleaseTx(ctx context.Context, tx TX, h Held) error
+
+	// LockTx locks the name's row until tx ends, unless somebody holds the name or waits for it: then it reports that
+	// state, and false, and tx has not locked the row. A holder whose attempt is own counts as nobody. It waits for
+	// other transactions only where wait is true, and reports false with no holder where it may not.
+	LockTx(ctx context.Context, tx TX, name string, own func(attempt string) bool, wait bool, aside Aside) (State, bool, error)
+}
+
+// Aside runs do on the session's reserved connection, which neither the application's work nor its open transactions
+// can keep busy.
+type Aside func(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
