@@ -1,0 +1,254 @@
+package pinned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// attend starts the goroutine that waits for a line's first, and for whoever is first after it. MUST be called with mu
+// locked.
+func (k *Keeper[K]) attend(l *line[K]) {
+	if k.closed {
+		k.dismiss(l)
+		return
+	}
+	l.attended = true
+	for i := 1; i < len(l.queue); { // behind one that waits, nothing is to be had without waiting
+		if r := l.queue[i]; !r.wait {
+			k.remove(l, r, nil, nil)
+		} else {
+			i++
+		}
+	}
+	k.running.Go(func() { k.wait(l) })
+}
+
+// wait serves a line's queue until it is empty.
+func (k *Keeper[K]) wait(l *line[K]) {
+	var w Waiter[K]
+	var place chan struct{} // there while w is the first of the server's queue, closed when it has left
+	for {
+		r, ctx, cancel, leave := k.begin(l, place)
+		switch {
+		case leave:
+			w, place = k.leave(l, w, place), nil
+			continue
+		case r == nil:
+			k.putBack(w)
+			return
+		}
+		var err error
+		if w == nil {
+			w, err = k.waiter(ctx)
+		}
+		switch {
+		case err != nil:
+		case w == nil:
+			k.lookAgain(l)
+		default:
+			if err = w.Wait(ctx, l.key, r.shared); err != nil {
+				w, place = k.discard(w), nil
+			} else {
+				if place == nil {
+					place = make(chan struct{})
+				}
+				if k.takeFirst(l, place) {
+					w, place = k.leave(l, w, place), nil
+				}
+			}
+		}
+		interrupted := ctx.Err() != nil
+		cancel()
+		if err != nil && !interrupted {
+			k.fail(l, r, err)
+		}
+	}
+}
+
+// begin tells for whom to wait now, and until when; or that the place in the server's queue has to be left first, since
+// nobody wants it any more; or nobody, and the line is not attended any more.
+func (k *Keeper[K]) begin(l *line[K], place chan struct{}) (r *request[K], ctx context.Context, cancel context.CancelFunc, leave bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(l.queue) > 0 && l.queue[0].wait && !k.closed {
+		ctx, cancel = context.WithCancel(k.ctx)
+		l.interrupt = cancel
+		return l.queue[0], ctx, cancel, false
+	}
+	if place != nil {
+		return nil, nil, nil, true
+	}
+	l.attended = false
+	if k.closed {
+		k.dismiss(l)
+	}
+	k.advance(l)
+	k.forget(l)
+	return nil, nil, nil, false
+}
+
+// leave leaves the server's queue, without the connection where it must.
+func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K] {
+	defer close(place)
+	ctx, cancel := context.WithTimeout(k.ctx, answerTimeout)
+	defer cancel()
+	if w.Leave(ctx, l.key) != nil {
+		return k.discard(w)
+	}
+	return w
+}
+
+// fail settles a request that could not be waited for, unless all that happened is that one connection was lost.
+func (k *Keeper[K]) fail(l *line[K], r *request[K], err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(l.queue) == 0 || l.queue[0] != r {
+		return
+	}
+	if errors.Is(err, driver.ErrUnavailable) && !r.again {
+		r.again = true
+		return
+	}
+	k.remove(l, r, nil, err)
+}
+
+// takeFirst takes the lock for the first of the line, whose waiter is the first of the server's queue and saw the lock free;
+// with a share, also for those who want one directly behind. It reports whether to leave the queue: not where the lock
+// was taken meanwhile by somebody who does not know of the queue, or the next wants it in another mode.
+func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool) {
+	k.mu.Lock()
+	l.interrupt = nil
+	k.mu.Unlock()
+	shared := false
+	for first := true; ; first = false {
+		k.mu.Lock()
+		if len(l.queue) == 0 || k.closed || !first && !(shared && l.queue[0].shared) {
+			k.mu.Unlock()
+			return true
+		}
+		r := l.queue[0]
+		shared = r.shared
+		if !l.admits(shared) { // the wait was for a share, and now the first wants it alone
+			k.mu.Unlock()
+			return !first
+		}
+		taken := make(chan bool, 1)
+		k.send(l, r, Take, place, func(ok bool) { taken <- ok })
+		k.mu.Unlock()
+		if !<-taken {
+			return !first
+		}
+	}
+}
+
+// lookAgain tries to get on without a waiter.
+func (k *Keeper[K]) lookAgain(l *line[K]) {
+	k.mu.Lock()
+	if len(l.queue) == 0 || k.closed || !l.admits(l.queue[0].shared) {
+		k.mu.Unlock()
+		return
+	}
+	done := make(chan struct{})
+	l.interrupt = nil
+	k.send(l, l.queue[0], Try, nil, func(bool) { close(done) })
+	k.mu.Unlock()
+	<-done
+}
+
+// waiter gets a connection to wait on: one that is there, or a new one. Nil without an error where there are too many of
+// them, after a while.
+func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
+	select {
+	case k.slots <- struct{}{}:
+	default:
+		timer := time.NewTimer(lookAgain/2 + rand.N(lookAgain))
+		defer timer.Stop()
+		select {
+		case k.slots <- struct{}{}:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	k.mu.Lock()
+	var server string
+	if k.pin != nil {
+		server = k.pin.server
+	}
+	for len(k.idle) > 0 {
+		w := k.idle[len(k.idle)-1]
+		k.idle = k.idle[:len(k.idle)-1]
+		if w.timer.Stop() && (server == "" || w.Server() == server) {
+			k.mu.Unlock()
+			return w.Waiter, nil
+		}
+		k.running.Go(w.Close)
+	}
+	k.mu.Unlock()
+	connect, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	w, err := k.server.Waiter(connect)
+	switch {
+	case err == nil && server != "" && w.Server() != server:
+		k.discard(w)
+		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf("%w: %s and %s", errElsewhere, server, w.Server()))
+	case err != nil && connect.Err() != nil && ctx.Err() == nil:
+		err = driver.Fail(driver.ErrUnavailable, err)
+	}
+	if err != nil {
+		<-k.slots
+		return nil, err
+	}
+	return w, nil
+}
+
+var errElsewhere = errors.New("two connections of this client reached two servers, and locks of one are nothing to the other")
+
+// discard closes a waiter that is in use.
+func (k *Keeper[K]) discard(w Waiter[K]) Waiter[K] {
+	w.Close()
+	<-k.slots
+	return nil
+}
+
+// idleWaiter is a waiter's connection that nobody needs now. The timer closes it.
+type idleWaiter[K comparable] struct {
+	Waiter[K]
+	timer *time.Timer
+}
+
+// putBack keeps a waiter for a while, in case that another name has to be waited for.
+func (k *Keeper[K]) putBack(w Waiter[K]) {
+	if w == nil {
+		return
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	<-k.slots
+	if k.closed {
+		k.running.Go(w.Close)
+		return
+	}
+	i := &idleWaiter[K]{Waiter: w}
+	i.timer = time.AfterFunc(linger, func() { k.retire(i) })
+	k.idle = append(k.idle, i)
+}
+
+// retire closes an idle waiter whose time is over.
+func (k *Keeper[K]) retire(i *idleWaiter[K]) {
+	k.mu.Lock()
+	for at, w := range k.idle {
+		if w == i {
+			k.idle = append(k.idle[:at], k.idle[at+1:]...)
+			k.running.Go(i.Close)
+			break
+		}
+	}
+	k.mu.Unlock()
+}

@@ -1,0 +1,299 @@
+package pinned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var errClosed = errors.New("the client was closed")
+
+// Keeper is driver.Keeper without LockTx, which needs no connection of the client's.
+type Keeper[K comparable] struct {
+	server  Server[K]
+	log     *slog.Logger
+	ctx     context.Context // ends with Close
+	stop    context.CancelFunc
+	running sync.WaitGroup // added to with mu locked and not closed
+	slots   chan struct{}  // one for each waiter in use
+
+	mu     sync.Mutex // protects what follows, and the fields of line and pin
+	closed bool
+	pin    *pin[K] // nil where there is none
+	lines  map[K]*line[K]
+	idle   []*idleWaiter[K]
+}
+
+// New makes a keeper. It does no I/O.
+func New[K comparable](server Server[K], log *slog.Logger) *Keeper[K] {
+	k := &Keeper[K]{server: server, log: log, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
+	k.ctx, k.stop = context.WithCancel(context.Background())
+	return k
+}
+
+// line is what this client has of a key, and who in this client wants it. It exists while there is either.
+type line[K comparable] struct {
+	key       K
+	exclusive bool // held by this client; as of what was sent to the server, since the pinned connection keeps the order
+	shares    int
+	queue     []*request[K]
+	busy      bool   // an operation for the first of the queue is under way
+	attended  bool   // a goroutine attends to the queue, since its first has to wait
+	interrupt func() // ends what the waiter waits for; nil where it does not
+}
+
+// request is one call of Acquire.
+type request[K comparable] struct {
+	shared, wait bool
+	abandoned    bool // its caller has gone; only the first of a busy line stays there like that
+	again        bool // it has outlived one lost connection
+	done         chan struct{}
+	possession   *possession[K] // what follows is set before done is closed
+	err          error
+}
+
+func (l *line[K]) admits(shared bool) bool { return !l.exclusive && (shared || l.shares == 0) }
+
+// Acquire is driver.Keeper's.
+func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool) (driver.Possession, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, false, err
+	}
+	key := k.server.Key(name)
+	r := &request[K]{shared: shared, wait: wait, done: make(chan struct{})}
+	k.mu.Lock()
+	if k.closed {
+		k.mu.Unlock()
+		return nil, false, driver.Fail(driver.ErrUnavailable, errClosed)
+	}
+	l := k.lines[key]
+	if l == nil {
+		l = &line[K]{key: key}
+		k.lines[key] = l
+	}
+	l.queue = append(l.queue, r)
+	switch {
+	case l.attended: // its first has to wait, and whoever is behind it
+		if !wait && len(l.queue) > 1 {
+			k.remove(l, r, nil, nil)
+		}
+	case len(l.queue) == 1:
+		k.advance(l)
+	}
+	k.mu.Unlock()
+
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		k.abandon(l, r, ctx.Err())
+		<-r.done
+	}
+	if r.possession == nil { // not a nil *possession in an interface
+		return nil, false, r.err
+	}
+	return r.possession, true, nil
+}
+
+// abandon settles a request whose caller does not wait any longer, unless it was settled in the same moment.
+func (k *Keeper[K]) abandon(l *line[K], r *request[K], cause error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := slices.Index(l.queue, r)
+	switch {
+	case at < 0:
+	case at == 0 && l.busy:
+		// What is under way for it has to come to its end first: the next may want the other mode.
+		r.abandoned, r.err = true, cause
+		close(r.done)
+	default:
+		k.remove(l, r, nil, cause)
+		if at == 0 && l.interrupt != nil && (len(l.queue) == 0 || l.queue[0].shared != r.shared) {
+			l.interrupt() // else the next inherits the place
+		}
+	}
+}
+
+// remove settles a request. MUST be called with mu locked.
+func (k *Keeper[K]) remove(l *line[K], r *request[K], p *possession[K], err error) {
+	at := slices.Index(l.queue, r)
+	l.queue = slices.Delete(l.queue, at, at+1)
+	if r.abandoned {
+		if p != nil {
+			k.give(p, func(error) {})
+		}
+	} else {
+		r.possession, r.err = p, err
+		close(r.done)
+	}
+	k.forget(l)
+}
+
+// forget drops a line that nobody uses. MUST be called with mu locked.
+func (k *Keeper[K]) forget(l *line[K]) {
+	if !l.exclusive && l.shares == 0 && len(l.queue) == 0 && !l.attended && k.lines[l.key] == l {
+		delete(k.lines, l.key)
+	}
+}
+
+// advance does what the first of the queue needs. MUST be called with mu locked, and with the line not busy and not
+// attended.
+func (k *Keeper[K]) advance(l *line[K]) {
+	for len(l.queue) > 0 {
+		r := l.queue[0]
+		switch {
+		case l.admits(r.shared):
+			k.send(l, r, Try, nil, func(taken bool) {
+				switch {
+				case taken || len(l.queue) == 0 || l.queue[0] != r:
+					k.advance(l)
+				case r.wait && !r.abandoned:
+					k.attend(l)
+				default:
+					k.remove(l, r, nil, nil)
+					k.advance(l)
+				}
+			})
+			return
+		case r.wait:
+			k.attend(l)
+			return
+		default:
+			k.remove(l, r, nil, nil)
+		}
+	}
+}
+
+// send runs Try or Take for the first of the queue, and settles it where it was taken or failed. then is called with mu
+// locked. place is the waiter's in the server's queue. MUST be called with mu locked.
+func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool)) {
+	l.busy = true
+	k.submit(Op[K]{Kind: kind, Key: l.key, Shared: r.shared}, func(p *pin[K], op Op[K], err error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		l.busy = false
+		var lost lostError
+		switch {
+		case errors.As(err, &lost) && !r.again && !r.abandoned && !k.closed:
+			r.again = true
+			k.send(l, r, kind, place, then)
+			return
+		case err != nil:
+			if errors.As(err, &lost) {
+				err = driver.Fail(driver.ErrUnavailable, lost.cause)
+			}
+			k.remove(l, r, nil, err)
+		case op.OK:
+			if r.shared {
+				l.shares++
+			} else {
+				l.exclusive = true
+			}
+			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place}, nil)
+		}
+		then(err == nil && op.OK)
+	})
+}
+
+// Close is driver.Keeper's. It gives nothing back one by one: the end of the connection does that.
+func (k *Keeper[K]) Close(ctx context.Context) error {
+	k.mu.Lock()
+	if !k.closed {
+		k.closed = true
+		for _, l := range k.lines {
+			k.dismiss(l)
+		}
+		k.stop()
+		for _, w := range k.idle {
+			w.timer.Stop()
+			k.running.Go(w.Close)
+		}
+		k.idle = nil
+	}
+	k.mu.Unlock()
+	down := make(chan struct{})
+	go func() { defer close(down); k.running.Wait() }()
+	select {
+	case <-down:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the connections are still being closed: %w", context.Cause(ctx))
+	}
+}
+
+// dismiss settles whoever waits in a line when the keeper is closed; what is under way comes to its own end. MUST be
+// called with mu locked.
+func (k *Keeper[K]) dismiss(l *line[K]) {
+	for _, r := range slices.Clone(l.queue) {
+		if !l.busy || r != l.queue[0] {
+			k.remove(l, r, nil, driver.Fail(driver.ErrUnavailable, errClosed))
+		}
+	}
+}
+
+// possession is a name that was acquired.
+type possession[K comparable] struct {
+	keeper *Keeper[K]
+	pin    *pin[K]
+	line   *line[K]
+	shared bool
+	place  chan struct{} // closed when the waiter has left the queue; nil where there was none
+}
+
+func (p *possession[K]) Lost() <-chan struct{} { return p.pin.lost }
+
+func (p *possession[K]) Cause() error {
+	select {
+	case <-p.pin.lost:
+		return p.pin.cause
+	default:
+		return nil
+	}
+}
+
+var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
+
+// Release gives the lock back. When ctx ends first, it is given back all the same as soon as the server can be reached
+// again, or has ended the connection.
+func (p *possession[K]) Release(ctx context.Context) error {
+	if p.place != nil {
+		// Otherwise a lock that is free would for a moment have a queue, and a TryLock would fail for nobody.
+		select {
+		case <-p.place:
+		case <-ctx.Done():
+		}
+	}
+	answer := make(chan error, 1)
+	p.keeper.mu.Lock()
+	p.keeper.give(p, func(err error) { answer <- err })
+	p.keeper.mu.Unlock()
+	select {
+	case err := <-answer:
+		if err != nil { // whatever it is, it was the end of the connection
+			return driver.Fail(driver.ErrNotHeld, err)
+		}
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// give sends the unlocking. From then on the line counts as free: what is sent later runs later. MUST be called with mu
+// locked.
+func (k *Keeper[K]) give(p *possession[K], then func(err error)) {
+	if k.pin != p.pin {
+		then(p.pin.cause)
+		return
+	}
+	if p.shared {
+		p.line.shares--
+	} else {
+		p.line.exclusive = false
+	}
+	k.submit(Op[K]{Kind: Give, Key: p.line.key, Shared: p.shared}, func(_ *pin[K], _ Op[K], err error) { then(err) })
+	k.forget(p.line)
+}

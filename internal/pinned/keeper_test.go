@@ -1,0 +1,582 @@
+package pinned
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// in runs a test in a bubble with a fake server, where time moves when all else has come to rest. At its end nothing of
+// the keepers may be left on the server.
+func in(t *testing.T, test func(b *bench)) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &bench{T: t, fake: newFake()}
+		test(b)
+		for _, k := range b.keepers {
+			if err := k.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		}
+		b.do(func() {
+			if b.waiters != 0 {
+				t.Errorf("%d waiters were left open", b.waiters)
+			}
+			for name, k := range b.keys {
+				if len(k.holders) > 0 || len(k.queue) > 0 {
+					t.Errorf("%s was left with %d holders and %d in the queue", name, len(k.holders), len(k.queue))
+				}
+			}
+		})
+	})
+}
+
+type bench struct {
+	*testing.T
+	*fake
+	keepers []*Keeper[string]
+}
+
+func (b *bench) keeper() *Keeper[string] {
+	k := New(b.fake, slog.New(slog.DiscardHandler))
+	b.keepers = append(b.keepers, k)
+	return k
+}
+
+const (
+	alone  = false
+	shared = true
+)
+
+func (b *bench) lock(k *Keeper[string], name string, shared bool) driver.Possession {
+	b.Helper()
+	p, ok, err := k.Acquire(context.Background(), name, shared, true)
+	if err != nil || !ok {
+		b.Fatalf("lock %s: %v, %v", name, ok, err)
+	}
+	return p
+}
+
+// try reports whether TryLock got it; it gives it back at once.
+func (b *bench) try(k *Keeper[string], name string, shared bool) bool {
+	b.Helper()
+	p, ok, err := k.Acquire(context.Background(), name, shared, false)
+	if err != nil {
+		b.Fatalf("try %s: %v", name, err)
+	}
+	if ok {
+		b.unlock(p)
+	}
+	return ok
+}
+
+func (b *bench) unlock(p driver.Possession) {
+	b.Helper()
+	if err := p.Release(context.Background()); err != nil {
+		b.Fatalf("unlock: %v", err)
+	}
+}
+
+// call is a Lock that was called and may have returned.
+type call struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	p      driver.Possession
+	err    error
+}
+
+// begin calls Lock, and returns when everything has come to rest.
+func (b *bench) begin(k *Keeper[string], name string, shared bool) *call {
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &call{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(c.done)
+		c.p, _, c.err = k.Acquire(ctx, name, shared, true)
+	}()
+	synctest.Wait()
+	return c
+}
+
+func (c *call) returned() bool {
+	synctest.Wait()
+	select {
+	case <-c.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (b *bench) has(c *call) driver.Possession {
+	b.Helper()
+	if !c.returned() || c.p == nil {
+		b.Fatalf("it does not have the lock: returned %v, %v", c.returned(), c.err)
+	}
+	return c.p
+}
+
+func (b *bench) waits(calls ...*call) {
+	b.Helper()
+	for i, c := range calls {
+		if c.returned() {
+			b.Fatalf("call %d returned: %v, %v", i, c.p, c.err)
+		}
+	}
+}
+
+func TestGoroutinesGetANameInTheOrderInWhichTheyAsked(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "n", alone)
+		var calls []*call
+		for range 20 {
+			calls = append(calls, b.begin(k, "n", alone))
+			if n := b.queued("n"); n != 1 {
+				b.Fatalf("%d waiters of one client", n)
+			}
+		}
+		for i, c := range calls {
+			b.waits(calls[i:]...)
+			b.unlock(p)
+			p = b.has(c)
+		}
+		b.unlock(p)
+		if len(b.pins) != 1 || b.most != 1 {
+			b.Errorf("%d pinned connections, %d waiters", len(b.pins), b.most)
+		}
+	})
+}
+
+func TestClientsGetANameInTheOrderInWhichTheyQueued(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		first, second := b.begin(two, "n", alone), b.begin(one, "n", alone)
+		b.unlock(p)
+		p = b.has(first)
+		b.waits(second)
+		third := b.begin(two, "n", alone)
+		b.unlock(p)
+		p = b.has(second)
+		b.waits(third)
+		b.unlock(p)
+		b.unlock(b.has(third))
+	})
+}
+
+func TestTryDoesNotPassTheQueue(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two, three := b.keeper(), b.keeper(), b.keeper()
+		p := b.lock(one, "n", shared)
+		waiting := b.begin(two, "n", alone)
+		if b.try(three, "n", shared) || b.try(one, "n", shared) || b.try(two, "n", shared) {
+			b.Error("a share went past somebody who waits")
+		}
+		b.unlock(p)
+		b.unlock(b.has(waiting))
+		for _, k := range b.keepers {
+			if !b.try(k, "n", alone) {
+				b.Error("nobody has it, and nobody waits for it")
+			}
+		}
+	})
+}
+
+// Broken by a Release that does not wait until the waiter has left.
+func TestAFreeNameHasNoQueue(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		waiting := b.begin(two, "n", alone)
+		b.leaving = func() { time.Sleep(time.Second) } // of the bubble's time
+		b.unlock(p)
+		b.unlock(b.has(waiting))
+		if !b.try(one, "n", alone) || !b.try(two, "n", alone) {
+			b.Error("nobody has it, and nobody waits for it")
+		}
+	})
+}
+
+func TestSharesGoTogetherAndExcludeTheOneWhoWantsItAlone(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		readers := []*call{b.begin(two, "n", shared), b.begin(two, "n", shared), b.begin(two, "n", shared)}
+		b.waits(readers...)
+		b.unlock(p)
+		for _, c := range readers {
+			b.has(c)
+		}
+		p = b.lock(two, "n", shared)
+		writer := b.begin(two, "n", alone)
+		b.unlock(p)
+		for _, c := range readers {
+			b.waits(writer)
+			b.unlock(c.p)
+		}
+		b.unlock(b.has(writer))
+	})
+}
+
+func TestTriesOfSharesAtTheSameTimeAllSucceed(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		b.do(func() { b.stall = true })
+		var got [5]bool
+		for i := range got {
+			go func() {
+				p, ok, err := k.Acquire(context.Background(), "n", shared, false)
+				if got[i] = ok && err == nil; ok {
+					b.unlock(p)
+				}
+			}()
+		}
+		synctest.Wait()
+		b.do(func() { b.stall = false })
+		synctest.Wait()
+		for _, ok := range got {
+			if !ok {
+				b.Fatalf("%v", got)
+			}
+		}
+	})
+}
+
+func TestTheNextInheritsThePlaceOfOneWhoGivesUp(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		first, heir := b.begin(two, "n", alone), b.begin(two, "n", alone)
+		later := b.begin(one, "n", alone)
+		first.cancel()
+		b.waits(heir, later)
+		if !first.returned() || !errors.Is(first.err, context.Canceled) {
+			b.Fatalf("cancelled: %v", first.err)
+		}
+		b.unlock(p)
+		p = b.has(heir)
+		b.waits(later)
+		b.unlock(p)
+		b.unlock(b.has(later))
+	})
+}
+
+func TestOneWhoGivesUpLeavesNothing(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		for _, mode := range []bool{alone, shared} {
+			c := b.begin(two, "n", mode)
+			c.cancel()
+			if !c.returned() || b.queued("n") != 0 {
+				b.Fatalf("%d in the queue, %v", b.queued("n"), c.err)
+			}
+		}
+		b.unlock(p)
+		if !b.try(two, "n", alone) {
+			b.Error("nobody has it")
+		}
+	})
+}
+
+func TestTheNextMayWantTheOtherMode(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p, q := b.lock(k, "n", shared), b.lock(k, "n", shared)
+		writer, reader := b.begin(k, "n", alone), b.begin(k, "n", shared)
+		b.waits(reader)
+		writer.cancel()
+		b.unlock(b.has(reader))
+		b.unlock(p)
+		b.unlock(q)
+	})
+}
+
+func TestWhatWasTakenForOneWhoHasGoneIsGivenBack(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		b.unlock(b.lock(k, "n", alone))
+		b.do(func() { b.stall = true })
+		c := b.begin(k, "n", alone)
+		c.cancel()
+		if !c.returned() || !errors.Is(c.err, context.Canceled) {
+			b.Fatalf("cancelled: %v", c.err)
+		}
+		b.do(func() { b.stall = false })
+		synctest.Wait()
+		if !b.try(b.keeper(), "n", alone) {
+			b.Error("it was not given back")
+		}
+	})
+}
+
+// Broken by giving up the place when the lock turns out to be taken.
+func TestAStrangerInTheGapCostsATurnAndNotThePlace(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		first := b.begin(two, "n", alone)
+		later := b.begin(one, "n", alone)
+		b.do(func() { b.gap = func() { b.key("n").take("stranger", alone) } })
+		b.unlock(p)
+		b.waits(first, later)
+		b.do(func() { delete(b.key("n").holders, "stranger") })
+		p = b.has(first)
+		b.waits(later)
+		b.unlock(p)
+		b.unlock(b.has(later))
+	})
+}
+
+func TestNamesWithTheSameKeyExcludeEachOther(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "name/1", alone)
+		if b.try(k, "name/2", alone) {
+			b.Error("the session has both")
+		}
+		b.unlock(p)
+	})
+}
+
+func TestMoreNamesThanWaiters(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		var held []driver.Possession
+		var calls []*call
+		for i := range MaxWaiters + 5 {
+			held = append(held, b.lock(one, fmt.Sprint(i), alone))
+			calls = append(calls, b.begin(two, fmt.Sprint(i), alone))
+		}
+		b.waits(calls...)
+		for i := len(held) - 1; i >= 0; i-- { // the last ones have no waiter
+			b.unlock(held[i])
+			<-calls[i].done
+			b.unlock(b.has(calls[i]))
+		}
+		if b.most != MaxWaiters {
+			b.Errorf("%d waiters at a time", b.most)
+		}
+		time.Sleep(linger)
+		synctest.Wait()
+		b.do(func() {
+			if b.waiters != 0 {
+				b.Errorf("%d idle waiters stay", b.waiters)
+			}
+		})
+	})
+}
+
+func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		first, second := b.lock(one, "a", alone), b.lock(one, "b", shared)
+		own := b.begin(one, "a", alone)
+		other := b.begin(two, "b", alone)
+		time.Sleep(time.Minute) // quiet
+		synctest.Wait()
+		cut := errors.New("cut")
+		b.do(func() { b.pins[0].dead = cut })
+		synctest.Wait()
+		for _, p := range []driver.Possession{first, second} {
+			select {
+			case <-p.Lost():
+			default:
+				b.Fatal("not lost")
+			}
+			if !errors.Is(p.Cause(), cut) {
+				b.Errorf("cause: %v", p.Cause())
+			}
+			if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, cut) {
+				b.Errorf("release: %v", err)
+			}
+		}
+		p := b.has(own)
+		if p.Cause() != nil {
+			b.Errorf("cause: %v", p.Cause())
+		}
+		b.unlock(p)
+		b.unlock(b.has(other))
+	})
+}
+
+func TestNothingIsLostThatIsNot(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "n", alone)
+		for range 5 {
+			time.Sleep(time.Minute)
+			b.unlock(b.lock(k, "m", alone))
+		}
+		b.unlock(p)
+		if len(b.pins) != 1 {
+			b.Errorf("%d connections", len(b.pins))
+		}
+	})
+}
+
+func TestALockThatTheServerDeniesEndsTheConnection(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p, q := b.lock(k, "a", alone), b.lock(k, "b", alone)
+		b.do(func() { b.wrong = true })
+		if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, errDenied) {
+			b.Errorf("release: %v", err)
+		}
+		<-q.Lost()
+		if !errors.Is(q.Cause(), errDenied) {
+			b.Errorf("cause: %v", q.Cause())
+		}
+		b.do(func() { b.wrong = false })
+		b.unlock(b.lock(k, "b", alone))
+	})
+}
+
+func TestAServerThatDoesNotAnswerIsALoss(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "a", alone)
+		b.do(func() { b.stall = true })
+		c := b.begin(k, "b", alone)
+		<-p.Lost()
+		if !strings.Contains(p.Cause().Error(), "no answer within 15s") {
+			b.Errorf("cause: %v", p.Cause())
+		}
+		b.do(func() { b.stall = false })
+		b.unlock(b.has(c))
+	})
+}
+
+func TestARefusalIsSaidToEachAndIsNotForEver(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		b.refuse = driver.Fail(driver.ErrConfig, errors.New("a pooler"))
+		for range 2 {
+			if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrConfig) {
+				b.Fatalf("%v", err)
+			}
+		}
+		b.do(func() { b.refuse = nil })
+		b.unlock(b.lock(k, "n", alone))
+	})
+}
+
+func TestAWaiterOnAnotherServerIsRefused(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "n", alone)
+		b.do(func() { b.name = "b" })
+		if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, errElsewhere) {
+			b.Errorf("%v", err)
+		}
+		b.unlock(p)
+	})
+}
+
+func TestManyAtATimeTravelTogether(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		b.unlock(b.lock(k, "n", alone))
+		b.do(func() { b.stall = true })
+		var calls []*call
+		for i := range 100 {
+			calls = append(calls, b.begin(k, fmt.Sprint(i), alone))
+		}
+		b.do(func() { b.stall = false })
+		for _, c := range calls {
+			b.has(c)
+		}
+		if runs := b.pins[0].runs; runs > 4 {
+			b.Errorf("%d round trips", runs)
+		}
+	})
+}
+
+func TestCloseEndsEverything(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		own, other := b.begin(one, "n", alone), b.begin(two, "n", alone)
+		for range 2 {
+			if err := one.Close(context.Background()); err != nil {
+				b.Fatal(err)
+			}
+		}
+		<-p.Lost()
+		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(p.Cause(), errClosed) {
+			b.Errorf("%v, %v", own.err, p.Cause())
+		}
+		if _, _, err := one.Acquire(context.Background(), "n", alone, true); !errors.Is(err, errClosed) {
+			b.Errorf("afterwards: %v", err)
+		}
+		b.unlock(b.has(other))
+	})
+}
+
+// Everything at once, and in the end nobody is stuck: each call that is not called off gets its turn.
+func TestNobodyIsForgotten(t *testing.T) {
+	in(t, func(b *bench) {
+		keepers := []*Keeper[string]{b.keeper(), b.keeper(), b.keeper()}
+		var all sync.WaitGroup
+		var got atomic.Int64
+		for range 60 {
+			all.Go(func() {
+				for range 30 {
+					k, name, share := keepers[rand.N(len(keepers))], fmt.Sprint(rand.N(3)), rand.N(2) == 0
+					ctx, cancel := context.WithCancel(context.Background())
+					if rand.N(3) == 0 {
+						ctx, cancel = context.WithTimeout(ctx, rand.N(20*time.Millisecond))
+					}
+					p, ok, err := k.Acquire(ctx, name, share, rand.N(4) > 0)
+					if err != nil && ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) {
+						t.Error(err)
+					}
+					cancel()
+					if ok {
+						got.Add(1)
+						time.Sleep(rand.N(time.Millisecond))
+						if err := p.Release(context.Background()); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+							t.Error(err)
+						}
+					}
+				}
+			})
+		}
+		for range 20 {
+			time.Sleep(rand.N(100 * time.Millisecond))
+			b.do(func() {
+				if len(b.pins) > 0 {
+					b.pins[len(b.pins)-1].dead = errors.New("cut")
+				}
+			})
+		}
+		all.Wait()
+		synctest.Wait()
+		for _, k := range keepers {
+			for i := range 3 {
+				b.unlock(b.lock(k, fmt.Sprint(i), alone))
+			}
+			k.mu.Lock()
+			if len(k.lines) > 0 {
+				t.Errorf("%d lines are left", len(k.lines))
+			}
+			k.mu.Unlock()
+		}
+		if got.Load() < 300 {
+			t.Errorf("only %d were granted", got.Load())
+		}
+	})
+}
