@@ -28,8 +28,13 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 		return nil, &LockError{op, name, err}
 	}
 	defer c.calls.Done()
-	r := driver.Request{Name: name, Lease: config.lease, Metadata: metadata}
-	h, err := c.obtain(ctx, r, ownerOf(ctx, c, c.config.host, config.owner), wait)
+	o := ownerOf(ctx, c, c.config.host, config.owner)
+	var h *hold
+	if err = c.allow(config); err == nil && c.keeper != nil {
+		h, err = c.acquireNative(ctx, name, o, config.shared, wait)
+	} else if err == nil {
+		h, err = c.obtain(ctx, driver.Request{Name: name, Lease: config.lease, Metadata: metadata, Wait: wait}, o, wait)
+	}
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}

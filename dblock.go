@@ -23,6 +23,7 @@ const closingHands = 8
 // connection of it.
 type Client[TX any] struct {
 	engine driver.Engine[TX]
+	keeper driver.Keeper[TX] // nil: the locks are in tables
 	config config
 	gates  gates
 
@@ -41,16 +42,15 @@ type Client[TX any] struct {
 	life      *life           // the latest session; nil before the first
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
 	holds     map[string]*hold
-	contended map[string]bool // names that others waited for when last seen
+	lent      map[string]bool   // attempts of leases that stand behind a transaction's lock
+	contended map[string]bool   // names that others waited for when last seen
+	native    map[gateKey]*hold // of an engine without tables, where a name may have several holders
 }
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts nothing: the first lock
 // does. ErrConfig where the engine cannot work as it was set up, ErrInvalidOption where an option is out of range.
 func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], error) {
-	if engine.Backend == nil {
-		return nil, fmt.Errorf("dblock: %w: the engine is nil", ErrConfig)
-	}
-	if err := engine.Validate(); err != nil {
+	if err := validate(engine); err != nil {
 		return nil, fmt.Errorf("dblock: %w", err)
 	}
 	config, err := newConfig(options)
@@ -64,10 +64,24 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, holds: map[string]*hold{}, contended: map[string]bool{},
+		lent: map[string]bool{}, native: map[gateKey]*hold{},
+	}
+	if engine.Native != nil {
+		c.keeper = engine.Native.Open(config.log)
 	}
 	c.background, c.stop = context.WithCancelCause(context.Background())
 	c.tidying, c.abort = context.WithCancel(context.Background())
 	return c, nil
+}
+
+func validate[TX any](engine driver.Engine[TX]) error {
+	switch {
+	case engine.Native != nil:
+		return engine.Native.Validate()
+	case engine.Backend != nil:
+		return engine.Backend.Validate()
+	}
+	return fmt.Errorf("%w: the engine is nil", ErrConfig)
 }
 
 // Lock waits until it holds the lock, first come first served over all processes, or until ctx ends. ctx bounds the
@@ -103,7 +117,7 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 }
 
 // CheckSchema returns ErrSchema, saying what to run, unless the database has the tables of the version that this
-// build works with.
+// build works with. An engine without tables needs none.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
@@ -115,6 +129,9 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 }
 
 func (c *Client[TX]) checkSchema(ctx context.Context) error {
+	if c.keeper != nil {
+		return nil
+	}
 	version, err := c.engine.Version(ctx)
 	switch {
 	case err != nil:
@@ -159,7 +176,7 @@ func (c *Client[TX]) shutDown() {
 	defer c.abort()
 	c.stop(ErrClosed)
 	c.mu.Lock()
-	holds := slices.Collect(maps.Values(c.holds))
+	holds := slices.AppendSeq(slices.Collect(maps.Values(c.holds)), maps.Values(c.native))
 	c.mu.Unlock()
 	failures := make([]error, len(holds))
 	hands := make(chan struct{}, closingHands)
@@ -176,6 +193,9 @@ func (c *Client[TX]) shutDown() {
 	c.calls.Wait()
 	if c.life != nil {
 		c.failure = errors.Join(c.failure, c.endLife(c.life))
+	}
+	if c.keeper != nil {
+		c.failure = errors.Join(c.failure, c.keeper.Close(c.tidying))
 	}
 	c.lives.Wait()
 }

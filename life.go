@@ -96,7 +96,14 @@ func (c *Client[TX]) known() bool {
 // endLife ends a session in good order.
 func (c *Client[TX]) endLife(l *life) error {
 	l.Stop(ErrClosed)
-	err := c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, l.ID) })
+	began := c.config.clock()
+	err := driver.ErrBusy
+	for errors.Is(err, driver.ErrBusy) && c.config.clock()-began < cleanupTimeout && c.tidying.Err() == nil { // a guarded transaction is open
+		err = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, l.ID) })
+		if errors.Is(err, driver.ErrBusy) {
+			pause(c.tidying, 20*time.Millisecond)
+		}
+	}
 	if err != nil {
 		return fmt.Errorf("ending session %s, which now expires by itself: %w", l.ID, err)
 	}
@@ -109,7 +116,7 @@ func (c *Client[TX]) endLife(l *life) error {
 func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 	c.calls.Go(func() {
 		defer c.unclaim(attempt)
-		for l.Context().Err() == nil && c.tidying.Err() == nil {
+		for tries := 1; l.Context().Err() == nil && c.tidying.Err() == nil; tries++ {
 			asked := c.config.clock()
 			var next driver.Handoff
 			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
@@ -124,7 +131,7 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 				c.config.log.Warn("dblock: giving back failed", "name", name, "error", err)
 				break
 			}
-			pause(c.tidying, 20*time.Millisecond)
+			pause(c.tidying, min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond))
 		}
 		if unsure {
 			l.Check()
@@ -142,6 +149,7 @@ func (c *Client[TX]) unclaim(attempt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.attempts, attempt)
+	delete(c.lent, attempt)
 }
 
 // reconcile compares what the session has in the database with what the client believes that it has. What no handle

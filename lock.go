@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -34,7 +35,10 @@ type hold struct {
 	contended bool // others were waiting when it was granted
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	unwatch   func() // stops the watch over session and lease
+	unwatch   func()            // stops the watch over session and lease
+	native    driver.Possession // of an engine without tables; then life is nil
+	shared    bool
+	leaving   atomic.Bool // UnlockTx was called: it may have been released with a transaction
 
 	mu     sync.Mutex // protects what follows, and orders what is written of it
 	count  int
@@ -54,7 +58,7 @@ func (h *hold) under(ctx context.Context, client any) context.Context {
 // Name returns the name of the lock.
 func (l *Lock[TX]) Name() string { return l.hold.name }
 
-// Token returns the fencing token: with every grant of a name it rises, across crashes, restarts and failovers. Send
+// Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with every grant of a name it rises, across crashes, restarts and failovers. Send
 // it along with whatever is done under the lock, and let the receiver refuse what comes with a lower one than it has
 // seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change it; coming back as the
 // same Owner in another process does.
@@ -72,6 +76,9 @@ func (l *Lock[TX]) Context() context.Context { return l.hold.ctx }
 //
 // ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the same, and the
 // client goes on trying to give it back; Unlock may be called again. Otherwise a second call returns what the first did.
+//
+// After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and returns nil, or
+// releases it, if the transaction was rolled back.
 func (l *Lock[TX]) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlock", l.hold.name, fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
@@ -123,7 +130,7 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 	c.holds[r.Name] = h
 	c.mu.Unlock()
 	if before != nil { // the database took it from that one, and the client has not heard of it yet
-		c.end(before, fmt.Errorf("dblock: %q: %w", r.Name, lost(errors.New("the database granted the name again"))))
+		c.end(before, before.gone(errors.New("the database granted the name again")))
 	}
 	return h, true
 }
@@ -141,9 +148,11 @@ func (c *Client[TX]) note(name string) {
 // drop takes a hold off the books and ends its context; false if it was off already.
 func (c *Client[TX]) drop(h *hold, cause error) bool {
 	c.mu.Lock()
-	held := c.holds[h.name] == h
-	if held {
+	held := c.holds[h.name] == h || c.native[gateKey{h.name, h.owner}] == h
+	if held && h.native == nil {
 		delete(c.holds, h.name)
+	} else if held {
+		delete(c.native, gateKey{h.name, h.owner})
 	}
 	c.mu.Unlock()
 	if held {
@@ -156,15 +165,25 @@ func (c *Client[TX]) drop(h *hold, cause error) bool {
 func (c *Client[TX]) end(h *hold, cause error) {
 	h.unwatch()
 	h.cancel(cause)
-	if errors.Is(cause, ErrLost) {
+	if errors.Is(cause, ErrLost) || h.leaving.Load() {
 		c.unclaim(h.attempt)
+	}
+	if errors.Is(cause, ErrLost) {
 		c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", cause)
 	}
 }
 
 // lose ends a hold that was not unlocked.
 func (c *Client[TX]) lose(h *hold, reason error) {
-	c.drop(h, fmt.Errorf("dblock: %q: %w", h.name, lost(reason)))
+	c.drop(h, h.gone(reason))
+}
+
+// gone is the cause with which a hold ends that was not unlocked: lost, unless it was released with a transaction.
+func (h *hold) gone(reason error) error {
+	if h.leaving.Load() {
+		return fmt.Errorf("%w: released by UnlockTx", ErrNotHeld)
+	}
+	return fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
 }
 
 // enter counts one more entry of the same owner; false if there is nothing to enter any more.
@@ -213,8 +232,10 @@ func (c *Client[TX]) leave(ctx context.Context, h *hold) error {
 		return cause
 	}
 	if h.count > 1 {
-		if err := c.write(ctx, h, h.count-1); err != nil {
-			return err
+		if h.native == nil {
+			if err := c.write(ctx, h, h.count-1); err != nil {
+				return err
+			}
 		}
 		h.count--
 		return nil
@@ -244,6 +265,9 @@ func (c *Client[TX]) giveUp(h *hold) error {
 // release gives a lock that is off the books to the next. It is safe to repeat: after an attempt whose outcome is
 // not known, not to hold it any more is success. MUST be called with h.mu locked.
 func (c *Client[TX]) release(ctx context.Context, h *hold) error {
+	if h.native != nil {
+		return c.releaseNative(ctx, h)
+	}
 	for {
 		asked := c.config.clock()
 		var next driver.Handoff
@@ -258,6 +282,10 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			c.unclaim(h.attempt)
+			if h.leaving.Load() {
+				c.promote(ctx, h)
+				return nil
+			}
 			if h.unsure {
 				return nil
 			}

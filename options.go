@@ -93,6 +93,8 @@ type lockConfig struct {
 	lease    time.Duration
 	leased   bool
 	metadata map[string]string
+	shared   bool
+	also     []string // LockTx
 }
 
 // Owner gives the lock an owner that outlives the process. The same owner enters its own lock again at once, even
@@ -115,6 +117,18 @@ func Lease(d time.Duration) LockOption {
 // bytes as JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
 	return func(c *lockConfig) { c.metadata = kv }
+}
+
+// Shared lets any number of holders have the name at once, and nobody hold it alone meanwhile. ErrUnsupported except with
+// postgres.Advisory. Default: exclusive.
+func Shared() LockOption {
+	return func(c *lockConfig) { c.shared = true }
+}
+
+// Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the order of their bytes,
+// whatever the order given, so that two transactions that want the same ones cannot wait for each other. Default: none.
+func Also(names ...string) LockOption {
+	return func(c *lockConfig) { c.also = append(c.also, names...) }
 }
 
 // lockConfigOf validates a name and the options of one lock. It returns the metadata as JSON.

@@ -29,6 +29,9 @@ type Engine[TX any] struct {
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return errors that match
 // one of the kinds in this package with errors.Is, the context's own error, or the vendor's error as it came.
+//
+// Transactions of the application's may lock a name's row for as long as they like (LockTx, UnlockTx). No method keeps a
+// connection to wait for one: what needs that row returns ErrBusy after a moment, and did nothing.
 type Backend interface {
 	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
 	Validate() error
@@ -73,7 +76,8 @@ type Backend interface {
 	// Reclaim takes the lock from the holder that a State named, if that holder's session is dead or over its time,
 	// or its fixed lease is over, and hands it on. It expires the session first where that is due. Where the
 	// holder is another by now, or alive, it does nothing and reports false. ErrBusy where a guarded transaction of the
-	// holder is open. self is the session that asks: a grant to it needs no notification.
+	// holder is open. Without a holder it hands on a name that is free although others wait for it (ReleaseTx). self is
+	// the session that asks: a grant to it needs no notification.
 	Reclaim(ctx context.Context, self, name string, holder Holder) (next Handoff, taken bool, err error)
 
 	// Look reads the state of names as the session sees it, in no order; a name without a row is left out.

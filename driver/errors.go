@@ -12,7 +12,7 @@ var (
 	ErrReadOnly    = errors.New("the database is read-only")
 	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
-	ErrBusy        = errors.New("a guarded transaction of the holder is still open")
+	ErrBusy        = errors.New("an open transaction of the application is in the way")
 	ErrNotHeld     = errors.New("not held by this session and token")
 	ErrUnsupported = errors.New("not supported by this engine")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")

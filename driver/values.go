@@ -21,6 +21,7 @@ type Request struct {
 	Attempt  string        // unguessable, at most 32 ASCII letters and digits
 	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
 	Metadata string        // JSON object, "" for none
+	Wait     bool          // false: the caller wants an answer at once, ErrBusy where an open transaction is in the way
 }
 
 // Outcome is what became of an Enqueue.

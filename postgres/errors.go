@@ -18,14 +18,26 @@ func interpret(err error) error {
 			return err
 		}
 	}
-	var server interface{ SQLState() string }
-	if !errors.As(err, &server) {
+	state := stateOf(err)
+	if state == "" {
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
-	if kind := kindOf(server.SQLState()); kind != nil {
+	if kind := kindOf(state); kind != nil {
 		return driver.Fail(kind, err)
 	}
 	return err
+}
+
+// lockNotAvailable: NOWAIT found the row locked, or lock_timeout ended.
+const lockNotAvailable = "55P03"
+
+// stateOf is the SQLSTATE of a server's error, "" of any other.
+func stateOf(err error) string {
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.SQLState()
 }
 
 func kindOf(state string) error {
@@ -36,7 +48,7 @@ func kindOf(state string) error {
 		return driver.ErrReadOnly
 	case "40001", "40P01": // serialization failure, deadlock
 		return driver.ErrRetry
-	case "55P03": // NOWAIT found the row locked, or the application's lock_timeout ended
+	case lockNotAvailable:
 		return driver.ErrBusy
 	case "57014", "25P03", "25P04": // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout
 		return driver.ErrUnavailable

@@ -14,7 +14,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	var taken bool
 	err := e.db.exec(ctx, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Patience: e.patience(r.Wait),
 	}).found(&row, &taken))
 	if err != nil || !taken {
 		return driver.Grant{}, false, interpret(err)
@@ -27,7 +27,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
 	var row postgresdb.JoinQueueRow
 	var queued bool
-	err := e.db.transact(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+	err := e.transact(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	}).found(&row, &queued))
@@ -41,9 +41,10 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 	var name string
 	var dead, there, reentered bool
 	var row postgresdb.ReenterRow
-	err := e.db.transact(ctx,
+	err := e.transact(ctx,
 		query(postgresdb.LockRow, r.Name).found(&name, &there),
 		query(postgresdb.LockHolder, r.Name).found(&dead, &there),
+		query(postgresdb.TouchHolder, r.Name),
 		query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
@@ -59,7 +60,7 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	var name string
 	var held bool
 	err := e.db.exec(ctx, query(postgresdb.SetHolds, postgresdb.SetHoldsParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds),
+		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), Patience: e.patient,
 	}).found(&name, &held))
 	if err == nil && !held {
 		return driver.ErrNotHeld
@@ -72,7 +73,7 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (dr
 		var row postgresdb.ReleaseIdleRow
 		var released bool
 		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
-			Name: h.Name, Session: h.Session, Token: h.Token,
+			Name: h.Name, Session: h.Session, Token: h.Token, Patience: e.patient,
 		}).found(&row, &released))
 		if err != nil || released {
 			return driver.Handoff{}, interpret(err)
@@ -95,6 +96,9 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (driv
 }
 
 func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
+	if holder.Session == "" { // no name is left free with a queue here
+		return driver.Handoff{}, false, nil
+	}
 	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
 		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
 			return driver.Handoff{}, false, err
@@ -103,7 +107,7 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 	var dead, there bool
 	return e.handOver(ctx, postgresdb.HandOverParams{
 		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,
-	}, query(postgresdb.LockSession, holder.Session).found(&dead, &there))
+	}, query(postgresdb.LockSession, holder.Session).found(&dead, &there), query(postgresdb.TouchSession, holder.Session))
 }
 
 // handOver gives a locked name to the next waiter, after what must be done between locking and giving. It reports
@@ -113,7 +117,7 @@ func (e *engine) handOver(ctx context.Context, p postgresdb.HandOverParams, befo
 	var row postgresdb.HandOverRow
 	var there, held bool
 	statements := append([]statement{query(postgresdb.LockRow, p.Name).found(&name, &there)}, before...)
-	err := e.db.transact(ctx, append(statements, query(postgresdb.HandOver, p).found(&row, &held))...)
+	err := e.transact(ctx, append(statements, query(postgresdb.HandOver, p).found(&row, &held))...)
 	if err != nil || row.Session == "" {
 		return driver.Handoff{}, held, interpret(err)
 	}

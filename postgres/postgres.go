@@ -6,10 +6,13 @@
 package postgres
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -18,18 +21,44 @@ import (
 // opens two connections beside it, with the pool's own configuration and hooks: one for heartbeats, and one to
 // listen for wake-ups while somebody waits. Run migrate.Up or the files of package migrations first.
 func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
-	return driver.Engine[pgx.Tx]{Backend: &engine{db: pgxDB{pool}}}
+	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx, new(atomic.Bool)}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their SQLSTATE (pgx's stdlib,
 // lib/pq). It reserves one connection of the pool for heartbeats, so that the pool must allow at least two. There is
 // no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: &engine{db: sqlDB{db}}}
+	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL, new(atomic.Bool)}}
 }
 
 // engine is the SQL of every transition; db is how statements reach the server.
-type engine struct{ db database }
+type engine struct {
+	db      database
+	patient string // how long a statement of ours waits for a row that is locked
+}
+
+const (
+	// patiently is time enough for any transaction of dblock's own to pass. What takes longer is a transaction of the
+	// application's, and nobody keeps a connection to wait for that.
+	patiently = "100ms"
+	// briefly is for whoever must not wait.
+	briefly = "20ms"
+)
+
+func newEngine(db database) *engine { return &engine{db: db, patient: patiently} }
+
+func (e *engine) patience(wait bool) string {
+	if wait {
+		return e.patient
+	}
+	return briefly
+}
+
+// transact runs statements as one transaction at READ COMMITTED, which waits no longer for any row than the engine has
+// patience: ErrBusy.
+func (e *engine) transact(ctx context.Context, statements ...statement) error {
+	return e.db.transact(ctx, append([]statement{query(postgresdb.Patience, e.patient)}, statements...)...)
+}
 
 func (e *engine) Validate() error { return e.db.validate() }
 

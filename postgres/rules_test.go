@@ -41,7 +41,7 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
 	s.begin()
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1"}))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", Patience: "10s"}))
 	done := s.blocked(func() {
 		if _, taken, err := s.Take(t.Context(), request("b", "b1")); taken || err != nil {
 			t.Errorf("took what another had just taken: %v, %v", taken, err)
@@ -119,7 +119,7 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.session("b", time.Minute)
 	g := s.take(request("a", "a1"))
 	s.begin()
-	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token}))
+	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, Patience: "10s"}))
 	done := s.blocked(func() {
 		if _, outcome, err := s.Enqueue(t.Context(), request("b", "b1")); outcome != driver.Gone || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
@@ -337,7 +337,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	g := s.take(request("a", "a1"))
 	s.enqueue(request("a", "a2"))
 	for name, grant := range map[string]statement{
-		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "a", Attempt: "a3"}),
+		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "a", Attempt: "a3", Patience: "10s"}),
 		"hand-off": query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),

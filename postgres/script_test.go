@@ -38,7 +38,14 @@ func newScript(t *testing.T, settings ...string) *script {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	return &script{T: t, engine: New(pool).Backend.(*engine), pool: db.Pool(t)}
+	return &script{T: t, engine: patient(New(pool)), pool: db.Pool(t)}
+}
+
+// patient is an engine that waits for as long as a script takes.
+func patient(of driver.Engine[pgx.Tx]) *engine {
+	e := of.Backend.(*engine)
+	e.patient = "10s"
+	return e
 }
 
 func (s *script) session(id string, ttl time.Duration) {

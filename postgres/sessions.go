@@ -27,7 +27,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 
 func (e *engine) EndSession(ctx context.Context, session string) error {
 	var dead, there bool
-	return interpret(e.db.transact(ctx,
+	return interpret(e.transact(ctx,
 		query(postgresdb.LockSession, session).found(&dead, &there),
 		query(postgresdb.EndSession, session),
 		query(postgresdb.DropHeartbeat, session),
@@ -38,7 +38,7 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 	var dead, there bool
 	var expiresAt int64
-	err := e.db.transact(ctx,
+	err := e.transact(ctx,
 		query(postgresdb.BurySession, session),
 		query(postgresdb.LockSession, session).found(&dead, &there),
 		query(postgresdb.LockHeartbeat, session).found(&expiresAt, &there),

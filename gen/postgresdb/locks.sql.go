@@ -20,7 +20,8 @@ WITH held AS (
 ), next AS (
     SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
-       AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
+       AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
+                      AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))
      ORDER BY w.ticket LIMIT 1
 ), gone AS (
     DELETE FROM dblock_waiters w
@@ -286,17 +287,20 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 }
 
 const ReleaseIdle = `-- name: ReleaseIdle :one
-UPDATE dblock_locks SET
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
+UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
- WHERE name = $1 AND session_id = $2::text AND token = $3 AND waiters = 0
-RETURNING name, set_config('synchronous_commit', 'off', true)::text AS commits
+  FROM patience
+ WHERE l.name = $1 AND l.session_id = $2::text AND l.token = $3 AND l.waiters = 0
+RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
 type ReleaseIdleParams struct {
-	Name    string
-	Session string
-	Token   int64
+	Name     string
+	Session  string
+	Token    int64
+	Patience string
 }
 
 type ReleaseIdleRow struct {
@@ -307,22 +311,30 @@ type ReleaseIdleRow struct {
 // The release when nobody waits. Its commit need not reach the disk: a release that a crash takes back is a lock
 // that no handle claims, and its client gives it back again.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (ReleaseIdleRow, error) {
-	row := q.db.QueryRow(ctx, ReleaseIdle, arg.Name, arg.Session, arg.Token)
+	row := q.db.QueryRow(ctx, ReleaseIdle,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+		arg.Patience,
+	)
 	var i ReleaseIdleRow
 	err := row.Scan(&i.Name, &i.Commits)
 	return i, err
 }
 
 const SetHolds = `-- name: SetHolds :one
-UPDATE dblock_locks SET holds = $1 WHERE name = $2 AND session_id = $3::text AND token = $4
-RETURNING name
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_locks l SET holds = $1 FROM patience
+ WHERE l.name = $2 AND l.session_id = $3::text AND l.token = $4
+RETURNING l.name
 `
 
 type SetHoldsParams struct {
-	Holds   int32
-	Name    string
-	Session string
-	Token   int64
+	Holds    int32
+	Name     string
+	Session  string
+	Token    int64
+	Patience string
 }
 
 func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, error) {
@@ -331,6 +343,7 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 		arg.Name,
 		arg.Session,
 		arg.Token,
+		arg.Patience,
 	)
 	var name string
 	err := row.Scan(&name)
@@ -338,10 +351,12 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 }
 
 const TakeLock = `-- name: TakeLock :one
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $8::text, true))
 INSERT INTO dblock_locks AS l
        (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
-VALUES ($1, $2::text, $3, $4, 1, $5, dblock_now(), dblock_now(),
-        CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7)
+SELECT $1::text, $2::text, $3::text, $4::text, 1, $5::text, dblock_now(), dblock_now(),
+       CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7::text
+  FROM patience
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
@@ -358,6 +373,7 @@ type TakeLockParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	Patience string
 }
 
 type TakeLockRow struct {
@@ -366,7 +382,8 @@ type TakeLockRow struct {
 }
 
 // The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
-// waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded.
+// waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded. The
+// patience counts from before the row is met, since what is inserted is read from it.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,
@@ -376,6 +393,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.Patience,
 	)
 	var i TakeLockRow
 	err := row.Scan(&i.Token, &i.Durable)

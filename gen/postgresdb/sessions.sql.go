@@ -267,3 +267,24 @@ func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
 	err := row.Scan(&dead)
 	return dead, err
 }
+
+const TouchHolder = `-- name: TouchHolder :exec
+UPDATE dblock_sessions SET dead = dead
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1)
+`
+
+func (q *Queries) TouchHolder(ctx context.Context, name string) error {
+	_, err := q.db.Exec(ctx, TouchHolder, name)
+	return err
+}
+
+const TouchSession = `-- name: TouchSession :exec
+UPDATE dblock_sessions SET dead = dead WHERE id = $1
+`
+
+// After LockSession and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
+// with an older snapshot must see that something happened.
+func (q *Queries) TouchSession(ctx context.Context, id string) error {
+	_, err := q.db.Exec(ctx, TouchSession, id)
+	return err
+}

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"database/sql"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -19,6 +20,20 @@ type App struct {
 	client  func(options ...dblock.Option) (Client, error)
 	borrow  func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
 	close   func()
+
+	// begin opens a transaction of the application's.
+	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
+	// guard and release are what Guard and UnlockTx do, without what the client knows already.
+	guard   func(ctx context.Context, tx Tx, h driver.Held) error
+	release func(ctx context.Context, tx Tx, h driver.Held) error
+}
+
+// Tx is a transaction of the application's, without its type.
+type Tx interface {
+	exec(ctx context.Context, statement string) error
+	number(ctx context.Context, query string) (int64, error)
+	commit() error
+	rollback() error
 }
 
 // Open opens a pool of at most so many connections on a database, and an engine on it. With a nil test it makes an
@@ -30,6 +45,8 @@ type Client interface {
 	Lock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
 	TryLock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
 	Do(ctx context.Context, name string, fn func(ctx context.Context, l Lock) error, options ...dblock.LockOption) error
+	LockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
+	TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
 	CheckSchema(ctx context.Context) error
 	Close(ctx context.Context) error
 }
@@ -40,6 +57,8 @@ type Lock interface {
 	Token() int64
 	Context() context.Context
 	Unlock(ctx context.Context) error
+	Guard(ctx context.Context, tx Tx) error
+	UnlockTx(ctx context.Context, tx Tx) error
 }
 
 // OnPgx opens pgx pools.
@@ -68,6 +87,10 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 			}
 			return conn.Release, nil
 		}
+		a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
+			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(strings.ToLower(level.String()))})
+			return pgxTx{tx}, err
+		}
 		return a
 	}
 }
@@ -90,18 +113,77 @@ func OnSQL(engine func(*sql.DB) driver.Engine[*sql.Tx]) Open {
 			}
 			return func() { _ = conn.Close() }, nil
 		}
+		a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
+			tx, err := pool.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+			return sqlTx{tx}, err
+		}
 		return a
 	}
 }
 
+type pgxTx struct{ tx pgx.Tx }
+
+func (t pgxTx) exec(ctx context.Context, statement string) error {
+	_, err := t.tx.Exec(ctx, statement)
+	return err
+}
+
+func (t pgxTx) number(ctx context.Context, query string) (n int64, err error) {
+	err = t.tx.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+func (t pgxTx) commit() error   { return t.tx.Commit(context.Background()) }
+func (t pgxTx) rollback() error { return t.tx.Rollback(context.Background()) }
+
+type sqlTx struct{ tx *sql.Tx }
+
+func (t sqlTx) exec(ctx context.Context, statement string) error {
+	_, err := t.tx.ExecContext(ctx, statement)
+	return err
+}
+
+func (t sqlTx) number(ctx context.Context, query string) (n int64, err error) {
+	err = t.tx.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
+}
+
+func (t sqlTx) commit() error   { return t.tx.Commit() }
+func (t sqlTx) rollback() error { return t.tx.Rollback() }
+
+// typed is the transaction as the engine knows it.
+func typed[TX any](tx Tx) TX {
+	if t, ok := tx.(pgxTx); ok {
+		return any(t.tx).(TX)
+	}
+	return any(tx.(sqlTx).tx).(TX)
+}
+
 func app[TX any](engine driver.Engine[TX]) App {
-	return App{Backend: engine, client: func(options ...dblock.Option) (Client, error) {
-		c, err := dblock.New(engine, options...)
+	aside := func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+		up, err := engine.Upkeep(ctx)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		return client[TX]{c}, nil
-	}}
+		defer up.Close()
+		return do(ctx, up)
+	}
+	return App{
+		Backend: engine,
+		client: func(options ...dblock.Option) (Client, error) {
+			c, err := dblock.New(engine, options...)
+			if err != nil {
+				return nil, err
+			}
+			return client[TX]{c}, nil
+		},
+		guard: func(ctx context.Context, tx Tx, h driver.Held) error {
+			return engine.Transactions.Guard(ctx, typed[TX](tx), h, aside)
+		},
+		release: func(ctx context.Context, tx Tx, h driver.Held) error {
+			return engine.Transactions.ReleaseTx(ctx, typed[TX](tx), h)
+		},
+	}
 }
 
 type client[TX any] struct{ *dblock.Client[TX] }
@@ -115,7 +197,22 @@ func (c client[TX]) TryLock(ctx context.Context, name string, options ...dblock.
 }
 
 func (c client[TX]) Do(ctx context.Context, name string, fn func(context.Context, Lock) error, options ...dblock.LockOption) error {
-	return c.Client.Do(ctx, name, func(ctx context.Context, l *dblock.Lock[TX]) error { return fn(ctx, l) }, options...)
+	return c.Client.Do(ctx, name, func(ctx context.Context, l *dblock.Lock[TX]) error { return fn(ctx, held[TX]{l}) }, options...)
+}
+
+func (c client[TX]) LockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error {
+	return c.Client.LockTx(ctx, typed[TX](tx), name, options...)
+}
+
+func (c client[TX]) TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error {
+	return c.Client.TryLockTx(ctx, typed[TX](tx), name, options...)
+}
+
+type held[TX any] struct{ *dblock.Lock[TX] }
+
+func (l held[TX]) Guard(ctx context.Context, tx Tx) error { return l.Lock.Guard(ctx, typed[TX](tx)) }
+func (l held[TX]) UnlockTx(ctx context.Context, tx Tx) error {
+	return l.Lock.UnlockTx(ctx, typed[TX](tx))
 }
 
 // plain keeps a nil *Lock from becoming a Lock that is not nil.
@@ -123,5 +220,5 @@ func plain[TX any](l *dblock.Lock[TX], err error) (Lock, error) {
 	if l == nil {
 		return nil, err
 	}
-	return l, err
+	return held[TX]{l}, err
 }

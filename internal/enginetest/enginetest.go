@@ -58,7 +58,11 @@ func Run(t *testing.T, w Wiring) {
 				}
 			})
 		}
-		for _, group := range [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, w.tests()} {
+		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, w.tests()}
+		if w.Kind == Postgres {
+			groups = append(groups, guards, transactions)
+		}
+		for _, group := range groups {
 			for _, test := range group {
 				tests <- test
 			}

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -311,3 +312,6 @@ func live(t testing.TB, l Lock) {
 		t.Fatalf("%q was lost: %v", l.Name(), context.Cause(l.Context()))
 	}
 }
+
+// id is a session id that no other test has.
+func id() string { return rand.Text() }

@@ -64,6 +64,7 @@ type Session struct {
 	end    context.CancelCauseFunc
 	done   sync.WaitGroup
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
+	asides chan aside
 
 	mu       sync.Mutex // protects deadline
 	deadline time.Duration
@@ -71,7 +72,7 @@ type Session struct {
 
 // Open writes a new session and begins to keep it alive. ctx bounds the opening, not the session.
 func Open(ctx context.Context, store Store, config Config) (*Session, error) {
-	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1)}
+	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1), asides: make(chan aside)}
 	sent := config.Clock()
 	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App, TTL: config.TTL})
 	if err != nil {
@@ -99,6 +100,27 @@ func (s *Session) Check() {
 	select {
 	case s.check <- struct{}{}:
 	default:
+	}
+}
+
+// aside is a piece of work for the reserved connection.
+type aside struct {
+	ctx  context.Context
+	do   func(ctx context.Context, up driver.Upkeep) error
+	done chan error // receives once
+}
+
+// Aside runs do on the session's reserved connection, between two heartbeats, for no longer than one interval. Where
+// the session has ended it returns the reason.
+func (s *Session) Aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	a := aside{ctx: ctx, do: do, done: make(chan error, 1)}
+	select {
+	case s.asides <- a:
+		return <-a.done
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.ctx.Done():
+		return context.Cause(s.ctx)
 	}
 }
 
@@ -154,15 +176,22 @@ func (s *Session) beat() {
 			_ = up.Close()
 		}
 	}()
-	pause := time.Duration(0) // the connection is made at once, the first heartbeat goes with it
+	due := s.config.Clock() // the connection is made at once, the first heartbeat goes with it
 	for beats := 0; ; beats++ {
 		checked := false
-		select {
-		case <-s.ctx.Done():
+		for !checked && s.config.Clock() < due { // the clock is asked each time: no number of asides delays a heartbeat
+			select {
+			case <-s.ctx.Done():
+				return
+			case <-s.check:
+				checked = true
+			case a := <-s.asides:
+				a.done <- s.beside(a, &up, interval)
+			case <-time.After(due - s.config.Clock()):
+			}
+		}
+		if s.ctx.Err() != nil {
 			return
-		case <-s.check:
-			checked = true
-		case <-time.After(pause):
 		}
 		began := s.config.Clock()
 		fresh := up == nil
@@ -172,16 +201,29 @@ func (s *Session) beat() {
 				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) { return up.Claims(ctx, s.ID) })
 			})
 		}
-		pause = max(0, interval-(s.config.Clock()-began))
+		due = began + interval
 		if err != nil && s.ctx.Err() == nil {
 			s.config.Log.Warn("dblock: heartbeat failed", "session", s.ID, "error", err)
 			if up != nil {
 				_ = up.Close()
 				up = nil
 			}
-			pause = interval/4 + mathrand.N(interval/4)
+			due = s.config.Clock() + interval/4 + mathrand.N(interval/4)
 		}
 	}
+}
+
+// beside does one piece of work on the reserved connection, which it makes where there is none.
+func (s *Session) beside(a aside, up *driver.Upkeep, limit time.Duration) error {
+	if *up == nil {
+		if err := s.once(up, limit); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(a.ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(s.ctx, cancel)()
+	return a.do(ctx, *up)
 }
 
 func (s *Session) within(limit time.Duration, f func(context.Context) error) error {

@@ -338,7 +338,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 }
 
 // settle answers what a state answers to those who were queued before, and reports whether its holder is over its
-// time.
+// time, or it has none although others wait.
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -366,7 +366,10 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if h.due[state.Name] != 0 { // 0: there was another hint meanwhile
 		h.due[state.Name] = h.config.Clock() + min(wait, max(holder.Left, 0)+slack)
 	}
-	return holder.Session != "" && holder.Left <= 0
+	if holder.Session == "" { // released with a transaction of the application's: whoever notices hands it on
+		return state.Waiters > 0
+	}
+	return holder.Left <= 0
 }
 
 // reclaim takes a name from a holder whose time is over. Whoever comes first does it, for all.

@@ -1,10 +1,13 @@
 -- The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
--- waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded.
+-- waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded. The
+-- patience counts from before the row is met, since what is inserted is read from it.
 -- name: TakeLock :one
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 INSERT INTO dblock_locks AS l
        (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
-VALUES (@name, sqlc.arg(session)::text, @host, @thread, 1, @attempt, dblock_now(), dblock_now(),
-        CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, @metadata)
+SELECT sqlc.arg(name)::text, sqlc.arg(session)::text, sqlc.arg(host)::text, sqlc.arg(thread)::text, 1, sqlc.arg(attempt)::text, dblock_now(), dblock_now(),
+       CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, sqlc.arg(metadata)::text
+  FROM patience
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
@@ -19,11 +22,13 @@ SELECT name FROM dblock_locks WHERE name = @name FOR UPDATE;
 -- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes back is a lock
 -- that no handle claims, and its client gives it back again.
 -- name: ReleaseIdle :one
-UPDATE dblock_locks SET
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
- WHERE name = @name AND session_id = sqlc.arg(session)::text AND token = @token AND waiters = 0
-RETURNING name, set_config('synchronous_commit', 'off', true)::text AS commits;
+  FROM patience
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.waiters = 0
+RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits;
 
 -- After LockRow: gives the lock to the first waiter whose session lives (the dead have no heartbeat row), or to
 -- nobody. Waiters before it are dead and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
@@ -37,7 +42,8 @@ WITH held AS (
 ), next AS (
     SELECT w.* FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
-       AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
+       AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
+                      AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))
      ORDER BY w.ticket LIMIT 1
 ), gone AS (
     DELETE FROM dblock_waiters w
@@ -70,8 +76,10 @@ UPDATE dblock_locks l SET
 RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified;
 
 -- name: SetHolds :one
-UPDATE dblock_locks SET holds = @holds WHERE name = @name AND session_id = sqlc.arg(session)::text AND token = @token
-RETURNING name;
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+UPDATE dblock_locks l SET holds = @holds FROM patience
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+RETURNING l.name;
 
 -- One row for each name and each place that the session has in its queue. The names come as a JSON array, which
 -- every driver can send, and are made an array, which is looked up in the index whatever the planner believes.

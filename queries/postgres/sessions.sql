@@ -20,6 +20,15 @@ SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
 SELECT dead FROM dblock_sessions
  WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name) FOR UPDATE NOWAIT;
 
+-- After LockSession and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
+-- with an older snapshot must see that something happened.
+-- name: TouchSession :exec
+UPDATE dblock_sessions SET dead = dead WHERE id = @id;
+
+-- name: TouchHolder :exec
+UPDATE dblock_sessions SET dead = dead
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name);
+
 -- After LockSession and LockHeartbeat: dies if its time is over.
 -- name: ExpireSession :exec
 UPDATE dblock_sessions SET dead = true

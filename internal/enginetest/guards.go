@@ -1,0 +1,385 @@
+package enginetest
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+)
+
+var guards = []test{
+	{"a guarded lock cannot be taken over before the transaction ends", guarded},
+	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
+	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},
+	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
+	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
+	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
+	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
+}
+
+// levels are the isolation levels that the engine has.
+func (e *env) levels() []sql.IsolationLevel {
+	switch e.wiring.Kind {
+	case SQLite:
+		return []sql.IsolationLevel{sql.LevelDefault}
+	case Postgres:
+		return []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+	}
+	return []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+}
+
+// atEachLevel runs a test once for each isolation level.
+func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, level sql.IsolationLevel)) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	for _, level := range e.levels() {
+		t.Run(level.String(), func(t *testing.T) { test(t, "n/"+level.String(), level) })
+	}
+}
+
+// beginTx opens a transaction of the application's, and ends it with the test where that did not.
+func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
+	t.Helper()
+	tx, err := a.begin(context.Background(), level)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tx.rollback() })
+	return tx
+}
+
+func commit(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.commit(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rollback(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.rollback(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// snapshot has the transaction read, so that it sees from then on what was there then.
+func snapshot(t testing.TB, tx Tx) {
+	t.Helper()
+	if _, err := tx.number(context.Background(), "SELECT count(*) FROM app"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// usable checks that the transaction can go on: it writes, and what it writes is there after the commit.
+func (e *env) usable(t testing.TB, tx Tx) {
+	t.Helper()
+	before := e.number(t, "SELECT count(*) FROM app")
+	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatalf("the transaction cannot go on: %v", err)
+	}
+	commit(t, tx)
+	if now := e.number(t, "SELECT count(*) FROM app"); now != before+1 {
+		t.Fatalf("%d rows after %d and one more", now, before)
+	}
+}
+
+// take takes a name for a session of the test's own, without a client.
+func (e *env) take(t testing.TB, a App, name, session string, lease time.Duration) (driver.Held, driver.Holder) {
+	t.Helper()
+	ctx := context.Background()
+	if err := a.Backend.OpenSession(ctx, driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
+		t.Fatal(err)
+	}
+	g, ok, err := a.Backend.Take(ctx, driver.Request{Name: name, Session: session, Host: "h", Thread: "t", Attempt: session + "1", Lease: lease, Wait: true})
+	if err != nil || !ok {
+		t.Fatalf("take: %v, %v", ok, err)
+	}
+	h := driver.Holder{Session: session, Grant: driver.Grant{Token: g.Token}}
+	if lease > 0 {
+		h.Grant.Lease = -1 // as it looks when it is over
+	}
+	return driver.Held{Name: name, Session: session, Token: g.Token}, h
+}
+
+// takeovers are the ways in which a lock can pass from a session that did not give it up.
+var takeovers = map[string]struct {
+	lease time.Duration
+	take  func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error
+}{
+	"of a dead session": {0, func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+		e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
+		return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
+	}},
+	"of a fixed lease": {time.Minute, func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
+		if e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = ?", h.Name) > 1 {
+			e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = ?", h.Name)
+		}
+		return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
+	}},
+	"by the same owner": {0, func(t testing.TB, e *env, a App, h driver.Held, _ driver.Holder) error {
+		id := h.Session + "x"
+		e.exec(t, "DELETE FROM dblock_heartbeats WHERE session_id = ?", id)
+		e.exec(t, "DELETE FROM dblock_sessions WHERE id = ?", id)
+		if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
+			return err
+		}
+		_, ok, err := a.Backend.Reenter(brief(t), driver.Request{Name: h.Name, Session: id, Host: "h", Thread: "t", Attempt: id})
+		return taken(driver.Handoff{}, ok, err)
+	}},
+}
+
+func taken(_ driver.Handoff, ok bool, err error) error {
+	if err == nil && !ok {
+		err = errors.New("not taken over")
+	}
+	return err
+}
+
+// brief is a context for what must not wait for long.
+func brief(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// Broken by leaving the lock on the session's row out of Guard.
+func guarded(t *testing.T, e *env) {
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, takeover := range takeovers {
+			t.Run(kind, func(t *testing.T) {
+				held, holder := e.take(t, a, name+kind, id(), takeover.lease)
+				tx := beginTx(t, a, level)
+				snapshot(t, tx)
+				if err := a.guard(t.Context(), tx, held); err != nil {
+					t.Fatal(err)
+				}
+				if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
+					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+					_, _, err := other.Backend.Reclaim(ctx, "", held.Name, holder)
+					cancel()
+					is(t, err, context.DeadlineExceeded)
+				} else if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
+					t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
+				}
+				e.commitOne(t, tx)
+				if err := takeover.take(t, e, other, held, holder); err != nil {
+					t.Fatalf("taking over after the transaction: %v", err)
+				}
+			})
+		}
+	})
+}
+
+// commitOne writes something in the transaction and commits.
+func (e *env) commitOne(t testing.TB, tx Tx) {
+	t.Helper()
+	if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, tx)
+}
+
+// Broken by a takeover that does not write the session's row, or by a Guard that does not look at the lock's.
+func guardTooLate(t *testing.T, e *env) {
+	a, other := e.app(t, 5), e.app(t, 5)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for kind, takeover := range takeovers {
+			t.Run(kind, func(t *testing.T) {
+				held, holder := e.take(t, a, name+kind, id(), takeover.lease)
+				tx := beginTx(t, a, level)
+				snapshot(t, tx)
+				if err := takeover.take(t, e, other, held, holder); err != nil {
+					t.Fatal(err)
+				}
+				err := a.guard(t.Context(), tx, held)
+				if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
+					t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
+				}
+			})
+		}
+	})
+}
+
+// Broken by a Guard that locks the lock's row, or the heartbeat's.
+func guardAside(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
+		return
+	}
+	a, b := e.app(t, 5), e.app(t, 5)
+	other := e.clientOf(t, b)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		held, _ := e.take(t, a, name, id(), 0)
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		if err := a.guard(t.Context(), tx, held); err != nil {
+			t.Fatal(err)
+		}
+		up, err := b.Backend.Upkeep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer up.Close()
+		if alive, err := up.Heartbeat(brief(t), held.Session, longTTL); err != nil || !alive {
+			t.Fatalf("a heartbeat beside a guarded transaction: %v, %v", alive, err)
+		}
+		refused(t, other, name)
+		ctx, cancel := context.WithCancel(t.Context())
+		waiter := locking(ctx, other, name)
+		e.queued(t, name, 1)
+		cancel()
+		is(t, within(t, soon, "the waiter gives up", waiter).err, dblock.ErrNotAcquired)
+		e.commitOne(t, tx)
+
+		// The other way round: somebody is in the middle of a heartbeat, and of queueing up.
+		busy := beginTx(t, b, sql.LevelReadCommitted)
+		for _, s := range []string{
+			"UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = '" + held.Session + "'",
+			"UPDATE dblock_locks SET next_ticket = next_ticket + 1 WHERE name = '" + name + "'",
+		} {
+			if err := busy.exec(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx = beginTx(t, a, level)
+		if err := a.guard(brief(t), tx, held); err != nil {
+			t.Fatalf("Guard beside a heartbeat and a waiter in the making: %v", err)
+		}
+		e.commitOne(t, tx)
+		rollback(t, busy)
+	})
+}
+
+func guardRefused(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		tx := beginTx(t, a, level)
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		e.usable(t, tx)
+
+		unlock(t, l)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrNotHeld)
+		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrNotHeld)
+		e.usable(t, tx)
+
+		// Lost without the client's knowledge.
+		l = lock(t, c, name)
+		e.exec(t, "UPDATE dblock_locks SET token = token + 1 WHERE name = ?", name)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		ended(t, soon, l, dblock.ErrLost)
+		is(t, l.UnlockTx(t.Context(), tx), dblock.ErrLost)
+		e.usable(t, tx)
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", name)
+
+		// A fixed lease that is over, although nobody has taken the lock yet.
+		l = lock(t, c, name, dblock.Lease(time.Minute))
+		e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = ?", name)
+		tx = beginTx(t, a, level)
+		is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+		e.usable(t, tx)
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', expires_at = NULL WHERE name = ?", name)
+
+		// A context that has ended, and no transaction.
+		l = lock(t, c, name)
+		tx = beginTx(t, a, level)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		is(t, l.Guard(ctx, tx), context.Canceled)
+		is(t, l.UnlockTx(ctx, tx), context.Canceled)
+		e.usable(t, tx)
+		unlock(t, l)
+	})
+}
+
+// Broken by a ReleaseTx on a connection of its own.
+func unlockTxCommitted(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		tx := beginTx(t, a, level)
+		if err := l.UnlockTx(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		live(t, l)
+		if holder := e.session(t, name); holder == "" {
+			t.Fatal("the lock was free before the commit")
+		}
+		refused(t, c, name)
+		e.usable(t, tx)
+		unlock(t, l) // says that the transaction has ended
+		next := granted(t, soon, waiter)
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		ended(t, soon, l, dblock.ErrNotHeld)
+		unlock(t, next)
+		e.free(t, name)
+	})
+}
+
+func unlockTxRolledBack(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		l := lock(t, c, name)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		for range 2 {
+			tx := beginTx(t, a, level)
+			if err := l.UnlockTx(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			rollback(t, tx)
+			live(t, l)
+			tx = beginTx(t, a, level)
+			if err := l.Guard(t.Context(), tx); err != nil {
+				t.Fatalf("Guard after a rollback: %v", err)
+			}
+			e.usable(t, tx)
+		}
+		unlock(t, l)
+		unlock(t, granted(t, soon, waiter))
+		e.free(t, name)
+	})
+}
+
+// Broken by a hand-off that decides by the snapshot of the caller's transaction.
+func unlockTxSnapshot(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	other := e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		held, _ := e.take(t, a, name, id(), 0)
+		tx := beginTx(t, a, level)
+		snapshot(t, tx)
+		waiter := locking(t.Context(), other, name)
+		e.queued(t, name, 1)
+		err := a.release(t.Context(), tx, held)
+		switch {
+		case errors.Is(err, driver.ErrRetry):
+			rollback(t, tx)
+			if _, err := a.Backend.Release(t.Context(), held, true); err != nil {
+				t.Fatal(err)
+			}
+		case err != nil:
+			t.Fatal(err)
+		default:
+			commit(t, tx)
+			if _, _, err := a.Backend.Reclaim(t.Context(), "", name, driver.Holder{}); err != nil { // as Unlock after the commit
+				t.Fatal(err)
+			}
+		}
+		unlock(t, granted(t, soon, waiter))
+	})
+}

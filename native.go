@@ -1,0 +1,99 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// allow refuses the options of a lock that the engine cannot keep, before any I/O.
+func (c *Client[TX]) allow(config lockConfig) error {
+	switch {
+	case len(config.also) > 0:
+		return fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
+	case c.keeper == nil && config.shared:
+		return fmt.Errorf("%w: Shared on a lock in a table", ErrUnsupported)
+	case c.keeper != nil && (config.owner != nil || config.leased || config.metadata != nil):
+		return fmt.Errorf("%w: Owner, Lease and Metadata need a lock in a table", ErrUnsupported)
+	}
+	return nil
+}
+
+// acquireNative takes one of the server's own locks. It has no session, no queue table and no token: the keeper knows
+// who is next, and who holds it holds it for as long as the keeper's connection lives. To enter again costs nothing.
+func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, shared, wait bool) (*hold, error) {
+	gate := gateKey{name, o}
+	if !c.gates.enter(ctx, gate, wait) {
+		return nil, notAcquired(driver.State{}, ctx.Err())
+	}
+	defer c.gates.leave(gate)
+	if h := c.enterNative(gate); h != nil {
+		if !shared && h.shared {
+			return nil, fmt.Errorf("%w: this owner holds it shared: unlock first", ErrUnsupported)
+		}
+		return h, nil
+	}
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
+	possession, got, err := c.keeper.Acquire(within, name, shared, wait)
+	switch {
+	case err != nil && c.background.Err() != nil:
+		return nil, ErrClosed
+	case err != nil && ctx.Err() != nil:
+		return nil, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+	case err != nil:
+		return nil, err
+	case !got:
+		return nil, notAcquired(driver.State{}, nil)
+	}
+	h := &hold{name: name, owner: o, native: possession, shared: shared, count: 1}
+	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
+	over := make(chan struct{})
+	h.unwatch = func() { close(over) } // called once, by whoever takes the hold off the books
+	c.mu.Lock()
+	closed := c.closed
+	if !closed {
+		c.native[gate] = h
+		c.lives.Go(func() {
+			select {
+			case <-possession.Lost():
+				c.lose(h, possession.Cause())
+			case <-over:
+			}
+		})
+	}
+	c.mu.Unlock()
+	if closed { // Close gives back the keeper's connection, and this with it
+		return nil, ErrClosed
+	}
+	return h, nil
+}
+
+// enterNative counts one more entry of the same owner; nil if there is nothing to enter.
+func (c *Client[TX]) enterNative(gate gateKey) *hold {
+	c.mu.Lock()
+	h := c.native[gate]
+	c.mu.Unlock()
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.count == 0 || h.ctx.Err() != nil {
+		return nil
+	}
+	h.count++
+	return h
+}
+
+// releaseNative gives back what is off the books. MUST be called with h.mu locked.
+func (c *Client[TX]) releaseNative(ctx context.Context, h *hold) error {
+	err := h.native.Release(ctx)
+	if errors.Is(err, driver.ErrNotHeld) {
+		return lost(errors.Join(h.native.Cause(), err))
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const (
+	// grace is how much longer than the caller's context a statement in the caller's transaction may take. A driver
+	// that sees its context end breaks the connection, and the transaction with it.
+	grace = 5 * time.Second
+	// interruptInterval is the pause between two requests to cancel a statement: one that comes before it is lost.
+	interruptInterval = 50 * time.Millisecond
+	// turn is how long a statement waits for a row at a time where it cannot be cancelled.
+	turn = "250ms"
+)
+
+// transaction is a transaction of the caller's.
+type transaction interface {
+	exec(ctx context.Context, s ...statement) error
+	// interrupt asks the server to cancel what the transaction is running. It returns when the server has seen that;
+	// false where there is no way to ask.
+	interrupt(ctx context.Context) bool
+}
+
+type pgxTx struct{ tx pgx.Tx }
+
+func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
+	b := &pgx.Batch{}
+	for _, s := range statements {
+		s.queue(b)
+	}
+	return t.tx.SendBatch(ctx, b).Close()
+}
+
+func (t pgxTx) interrupt(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	defer cancel()
+	_ = t.tx.Conn().PgConn().CancelRequest(ctx) // where it fails, the next one may not
+	return true
+}
+
+type sqlTx struct{ tx *sql.Tx }
+
+func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
+	for _, s := range statements {
+		if err := execute(ctx, t.tx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (sqlTx) interrupt(context.Context) bool { return false }
+
+var (
+	savepoint  = statement{sql: "SAVEPOINT dblock"}
+	release    = statement{sql: "RELEASE SAVEPOINT dblock"}
+	rollbackTo = statement{sql: "ROLLBACK TO SAVEPOINT dblock"}
+)
+
+// lenient is a context for statements in the caller's transaction: it ends later than ctx.
+func lenient(ctx context.Context) (context.Context, context.CancelFunc) {
+	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-quiet.Done():
+		}
+	})
+	return quiet, func() { stop(); cancel() }
+}
+
+// undo takes the transaction back to the savepoint. A request to cancel that came late may hit the first try: the
+// signal was sent before, so that it cannot come later than this.
+func undo(ctx context.Context, t transaction) {
+	ctx, cancel := lenient(ctx)
+	defer cancel()
+	for range 3 {
+		if err := t.exec(ctx, rollbackTo); err == nil {
+			_ = t.exec(ctx, release)
+			return
+		} else if stateOf(err) != "57014" {
+			return // the connection is gone, or the caller's transaction was aborted before: there is no savepoint
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// transactions is what happens inside the caller's transactions, all of it behind a savepoint.
+type transactions[TX any] struct {
+	of    func(tx TX) transaction
+	known *atomic.Bool // the tables are there: statements can be prepared in the same round trip as their savepoint
+}
+
+func ofPgx(tx pgx.Tx) transaction  { return pgxTx{tx} }
+func ofSQL(tx *sql.Tx) transaction { return sqlTx{tx} }
+
+// guardPatience is how long Guard waits for a takeover of the same session's lock, which is one short transaction.
+const guardPatience = "1s"
+
+var restorePatience = query(postgresdb.RestorePatience, struct{}{})
+
+func borrowPatience(patience string) statement {
+	return query(postgresdb.BorrowPatience, patience)
+}
+
+// Guard is one round trip. Session first, lock row second and without a lock: whoever takes the lock over has to pass
+// the session's row, and whoever queues up writes only the lock's.
+func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
+	var dead, there, held bool
+	var name string
+	err := t.behind(ctx, t.of(tx),
+		borrowPatience(guardPatience),
+		query(postgresdb.ShareSession, h.Session).found(&dead, &there),
+		query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&name, &held),
+		restorePatience,
+		release,
+	)
+	switch {
+	case err != nil:
+		return interpret(err)
+	case !there || dead || !held:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// ReleaseTx hands the lock on within the transaction: the next waiter holds it, and is notified, with the commit.
+func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held) error {
+	var name string
+	var there, held bool
+	var row postgresdb.HandOverRow
+	x := t.of(tx)
+	err := t.cancellable(ctx, x,
+		borrowPatience("0"),
+		query(postgresdb.LockRow, h.Name).found(&name, &there),
+		query(postgresdb.HandOver, postgresdb.HandOverParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&row, &held),
+		restorePatience,
+	)
+	if err != nil {
+		return interpret(err)
+	}
+	if !held {
+		undo(ctx, x)
+		return driver.ErrNotHeld
+	}
+	return interpret(settle(ctx, x))
+}
+
+func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own func(attempt string) bool, wait bool, _ driver.Aside) (driver.State, bool, error) {
+	x := t.of(tx)
+	var row postgresdb.LockRowTxRow
+	var there bool
+	patience := briefly
+	if _, cancellable := x.(pgxTx); wait && cancellable {
+		patience = "0"
+	} else if wait {
+		patience = turn
+	}
+	for {
+		err := t.cancellable(ctx, x,
+			borrowPatience(patience),
+			query(postgresdb.EnsureRow, name),
+			query(postgresdb.LockRowTx, name).found(&row, &there),
+			restorePatience,
+		)
+		switch busy := stateOf(err) == lockNotAvailable; {
+		case busy && !wait:
+			return driver.State{}, false, nil
+		case busy && ctx.Err() == nil:
+			continue // another turn
+		case err != nil:
+			return driver.State{}, false, interpret(err)
+		case !there:
+			undo(ctx, x) // purged in between: make it anew
+			continue
+		}
+		state := stateOfRow(name, row)
+		if h := state.Holder; (h.Session == "" && state.Waiters == 0) || own(h.Attempt) {
+			return driver.State{}, true, interpret(settle(ctx, x))
+		}
+		undo(ctx, x)
+		return state, false, nil
+	}
+}
+
+// behind runs statements behind a savepoint. After an error the transaction is back at it; otherwise one of the
+// statements, or settle or undo, has to end it. ctx ends the wait for an answer late, so as not to end the transaction.
+func (t transactions[TX]) behind(ctx context.Context, x transaction, statements ...statement) error {
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	err := t.exec(quiet, x, statements)
+	if err != nil {
+		undo(ctx, x)
+	}
+	return err
+}
+
+// exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the first: where that may fail
+// for want of tables, the savepoint goes alone.
+func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []statement) error {
+	if t.known.Load() {
+		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
+	}
+	err := x.exec(ctx, savepoint)
+	if err == nil {
+		err = x.exec(ctx, statements...)
+	}
+	t.known.CompareAndSwap(false, err == nil)
+	return err
+}
+
+// cancellable is behind for statements that may wait for long: when ctx ends, the server is asked to cancel them.
+func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statements ...statement) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	over, asked := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		for x.interrupt(quiet) {
+			select {
+			case <-over:
+				return
+			case <-time.After(interruptInterval):
+			}
+		}
+	})
+	err := t.exec(quiet, x, statements)
+	close(over)
+	if !stop() {
+		<-asked // no request is on its way any more; what it may still cancel is the first try of undo
+		err = errors.Join(ctx.Err(), err)
+	}
+	if err != nil {
+		undo(ctx, x)
+	}
+	return err
+}
+
+// settle keeps what was done behind the savepoint.
+func settle(ctx context.Context, x transaction) error {
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	return x.exec(quiet, release)
+}
+
+func stateOfRow(name string, row postgresdb.LockRowTxRow) driver.State {
+	return driver.State{Name: name, Waiters: int(row.Waiters), Holder: holder(postgresdb.LookRow{
+		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
+		AcquiredAt: row.AcquiredAt, Waiters: row.Waiters, ExpiresAt: row.ExpiresAt, Now: row.Now,
+		SessionExpiresAt: row.SessionExpiresAt,
+	})}
+}

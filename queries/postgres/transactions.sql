@@ -1,0 +1,36 @@
+-- Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they were.
+
+-- How long a statement waits for a row that another transaction has locked, until the end of the transaction.
+-- name: Patience :one
+SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
+
+-- The same in the caller's transaction, whose own setting is kept for RestorePatience.
+-- name: BorrowPatience :one
+SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
+       set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
+
+-- name: RestorePatience :one
+SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience;
+
+-- The first half of Guard. Who takes a lock over locks this row FOR UPDATE, and writes it: at REPEATABLE READ and above
+-- a snapshot from before a takeover fails here.
+-- name: ShareSession :one
+SELECT dead FROM dblock_sessions WHERE id = @id FOR SHARE;
+
+-- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
+-- waits for the caller's transaction.
+-- name: IsHeld :one
+SELECT l.name FROM dblock_locks l
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+   AND (l.expires_at IS NULL OR l.expires_at > dblock_now());
+
+-- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is waited for.
+-- name: EnsureRow :exec
+INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
+
+-- An exclusive lock until the transaction ends: on the name's own row, where leases meet it.
+-- name: LockRowTx :one
+SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
+       dblock_now() AS now, coalesce(h.expires_at, 0)::bigint AS session_expires_at
+  FROM dblock_locks l LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
+ WHERE l.name = @name FOR UPDATE OF l;

@@ -1,0 +1,315 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Guard makes sure, inside a transaction of the application's on the same database, that what it writes is written by the
+// holder of the lock: it returns ErrLost unless the lock is held at that moment, and from then until the transaction
+// ends no takeover of it can commit, however long the holder is stopped. Takeovers do not wait for the transaction; they
+// come back later. What is written before Guard is guarded as well, if it is called before the commit.
+//
+// It is one or two statements and leaves nothing behind. Heartbeats, waiters that queue up and TryLock neither wait for
+// it nor it for them. On SQLite the transaction locks the whole database, as with any write.
+//
+// The holder itself can still give the lock away: call Unlock after the transaction has ended, or UnlockTx in it.
+//
+// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A vendor's error for a
+// serialization failure (SQLSTATE 40001, MySQL's 1213) means that the transaction's snapshot is older than a takeover:
+// roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
+func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
+	return l.inside(ctx, "guard", tx, func() error {
+		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.hold.life.Aside)
+	})
+}
+
+// UnlockTx releases the lock together with a transaction of the application's on the same database: that it is free, or
+// the next waiter's, becomes visible if and only if the transaction commits. After a rollback the lock is held as before.
+//
+// From the commit on others may have the lock: do nothing under it between UnlockTx and the commit but what belongs to
+// the transaction. Context stays live until Unlock is called, or until the client has learned of the commit (within a
+// TTL), so that a transaction that was begun under it can end. Unlock after the transaction is good manners, and on MySQL
+// and MariaDB, where nothing else tells of the commit, it is what wakes the next waiter at once; otherwise that one
+// notices within a third of its TTL.
+//
+// ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the lock was entered
+// several times: only the last entry can be given back so.
+func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
+	return l.inside(ctx, "unlocktx", tx, func() error {
+		h := l.hold
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.count > 1 {
+			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, h.count)
+		}
+		if h.count == 0 {
+			return ErrNotHeld
+		}
+		before := h.leaving.Swap(true) // first: from the commit on, to find it released is no loss
+		err := l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held())
+		if err != nil && !before {
+			h.leaving.Store(false)
+		}
+		return err
+	})
+}
+
+// inside runs a step of a lock in the caller's transaction, unless the lock is known not to be held.
+func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() error) error {
+	fail := func(err error) error { return &LockError{op, l.hold.name, err} }
+	if err := checkTx(ctx, tx); err != nil {
+		return fail(err)
+	}
+	if l.client.engine.Transactions == nil || l.hold.native != nil {
+		return fail(fmt.Errorf("%w: the lock has no row and no token that a transaction could check", ErrUnsupported))
+	}
+	if err := ctx.Err(); err != nil {
+		return fail(err)
+	}
+	switch cause := context.Cause(l.hold.ctx); {
+	case errors.Is(cause, ErrLost):
+		return fail(errors.Unwrap(cause))
+	case cause != nil:
+		return fail(cause)
+	}
+	if err := l.client.begin(); err != nil {
+		return fail(err)
+	}
+	defer l.client.calls.Done()
+	err := step()
+	if errors.Is(err, driver.ErrNotHeld) && !l.hold.leaving.Load() {
+		l.client.lose(l.hold, err)
+		return fail(lost(err))
+	}
+	if err != nil {
+		return fail(err)
+	}
+	return nil
+}
+
+func checkTx(ctx context.Context, tx any) error {
+	if ctx == nil {
+		return fmt.Errorf("%w: the context is nil", ErrInvalidOption)
+	}
+	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
+	}
+	return nil
+}
+
+// LockTx takes the lock inside a transaction of the application's on the same database, and holds it until that ends,
+// whichever way: there is nothing to unlock. A name is one lock however it is taken: LockTx excludes LockTx and Lock, and
+// Lock excludes LockTx. It needs no heartbeat and no token: the transaction that writes is the one that holds.
+//
+// It waits until ctx ends, for other transactions in the order that the database has, and for a lease in its queue,
+// like any Lock; for that it needs a connection of the pool for a moment, and the lease that it is then granted stands
+// behind the transaction until that ends. The connection of the transaction is of course busy all the while.
+//
+// ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names; Shared, with
+// postgres.Advisory. Names that were locked before the one that failed stay locked with the transaction. Errors of the
+// database for a serialization failure or a deadlock mean that the transaction has to be run again. On PostgreSQL at
+// REPEATABLE READ and above that is so whenever somebody had the lock as a lease, or made its row, after the transaction's
+// snapshot: there, call LockTx first and be ready to run the transaction again.
+//
+// On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody takes the lease in
+// the very moment between LockTx looking and locking, it says so, and the transaction must be rolled back. On SQLite the
+// transaction locks the whole database, so that nobody could release a lease while it waits: there a lease that is held
+// is ErrNotAcquired at once.
+func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
+	return c.acquireTx(ctx, "locktx", tx, name, options, true)
+}
+
+// TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with who holds the lock, and the
+// transaction as it was.
+func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
+	return c.acquireTx(ctx, "trylocktx", tx, name, options, false)
+}
+
+func (c *Client[TX]) acquireTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
+	names, config, err := txNames(name, options)
+	if err == nil {
+		err = checkTx(ctx, tx)
+	}
+	switch {
+	case err != nil:
+	case c.keeper == nil && config.shared:
+		err = fmt.Errorf("%w: Shared on a lock in a table", ErrUnsupported)
+	case c.keeper == nil && c.engine.Transactions == nil:
+		err = fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
+	default:
+		err = c.begin()
+	}
+	if err != nil {
+		return &LockError{op, name, err}
+	}
+	defer c.calls.Done()
+	for _, name := range names {
+		if c.keeper != nil {
+			err = c.lockTxNative(ctx, tx, name, config.shared, wait)
+		} else {
+			err = c.lockTx(ctx, tx, name, wait)
+		}
+		if err != nil {
+			return &LockError{op, name, err}
+		}
+	}
+	return nil
+}
+
+// txNames returns the names of one call in the order in which they are locked.
+func txNames(name string, options []LockOption) ([]string, lockConfig, error) {
+	config, _, err := lockConfigOf(name, options)
+	if err != nil {
+		return nil, config, err
+	}
+	if config.owner != nil || config.leased || config.metadata != nil {
+		return nil, config, fmt.Errorf("%w: Owner, Lease and Metadata are for Lock", ErrInvalidOption)
+	}
+	names := append([]string{name}, config.also...)
+	for _, also := range config.also {
+		if err := checkText(also); err != nil {
+			return nil, config, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), config, nil
+}
+
+func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, shared, wait bool) error {
+	locked, err := c.keeper.LockTx(ctx, tx, name, shared, wait)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+	case err != nil:
+		return err
+	case !locked:
+		return notAcquired(driver.State{}, nil)
+	}
+	return nil
+}
+
+// lockTx locks the name's row if no lease stands in the way; else it waits its turn for a lease of its own.
+func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) error {
+	for {
+		state, locked, err := c.lockRow(ctx, tx, name, wait)
+		switch {
+		case err != nil || locked:
+			return err
+		case !wait:
+			return notAcquired(state, nil)
+		}
+		h, err := c.obtain(ctx, driver.Request{Name: name, Wait: true}, ownerOf(context.Background(), c, c.config.host, nil), true)
+		if err != nil {
+			return err
+		}
+		c.lend(h)
+		_, locked, err = c.lockRow(ctx, tx, name, wait)
+		if locked {
+			c.standBehind(h)
+			return nil
+		}
+		c.abandon(h.life, h.name, h.attempt, false)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool) (driver.State, bool, error) {
+	within, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
+	mine := c.attemptOf(ctx, name)
+	own := func(attempt string) bool { return attempt != "" && (attempt == mine || c.isLent(attempt)) }
+	state, locked, err := c.engine.Transactions.LockTx(within, tx, name, own, wait, c.aside)
+	switch {
+	case err == nil:
+		return state, locked, nil
+	case c.background.Err() != nil:
+		return state, false, ErrClosed
+	case ctx.Err() != nil:
+		return state, false, notAcquired(state, errors.Join(context.Cause(ctx), err))
+	case errors.Is(err, ErrSchema):
+		if which := c.checkSchema(ctx); which != nil {
+			return state, false, which
+		}
+	}
+	return state, false, err
+}
+
+// aside is the reserved connection of the session that is alive now.
+func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return c.statement(ctx, func(ctx context.Context) error {
+		l, err := c.living(ctx)
+		if err != nil {
+			return err
+		}
+		return l.Aside(ctx, do)
+	})
+}
+
+// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own lease is no obstacle.
+func (c *Client[TX]) attemptOf(ctx context.Context, name string) string {
+	o, ok := ctx.Value(ownerKey{c}).(owner)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if h := c.holds[name]; ok && h != nil && h.owner == o {
+		return h.attempt
+	}
+	return ""
+}
+
+// lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits for it.
+func (c *Client[TX]) lend(h *hold) {
+	c.mu.Lock()
+	c.lent[h.attempt] = true
+	c.mu.Unlock()
+	c.drop(h, fmt.Errorf("%w: it stands behind a transaction", ErrNotHeld))
+}
+
+func (c *Client[TX]) isLent(attempt string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lent[attempt]
+}
+
+// standBehind gives a lease back once the transaction that has locked its row has ended. Nobody tells: the row is asked
+// for, with growing pauses, until it is free. If the client is closed or its session dies first, the lease ends
+// with the session, and whoever takes it over meets the same row lock.
+func (c *Client[TX]) standBehind(h *hold) {
+	c.calls.Go(func() {
+		defer c.unclaim(h.attempt)
+		for wait := time.Millisecond; h.life.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
+			pause(c.background, wait)
+			asked := c.config.clock()
+			var next driver.Handoff
+			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
+				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
+				return err
+			})
+			if err == nil {
+				h.life.hub.Hand(next, asked)
+				return
+			}
+			if !transient(err) || c.background.Err() != nil {
+				return
+			}
+		}
+	})
+}
+
+// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is a hint like any
+// wake-up: a waiter that hears nothing does it itself.
+func (c *Client[TX]) promote(ctx context.Context, h *hold) {
+	_, err := c.reclaim(ctx, h.life, driver.State{Name: h.name})
+	if err != nil && !transient(err) {
+		c.config.log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
+	}
+}
