@@ -16,20 +16,26 @@ import (
 // timestamp is goose's form of a version that is a time.
 const timestamp = "20060102150405"
 
-// Copy writes the engine's migrations into dir, the folder of an application's own goose migrations, as
-// 20260102150405_00001_dblock.sql and so on, and returns the files that it wrote. They get the time now, a second
+// Copy writes the engine's migrations of some sets into dir, the folder of an application's own goose migrations, as
+// 20260102150405_00001_dblock.sql and so on, and returns the files that it wrote. Default: Locks. They get the time now, a second
 // apart, or whatever is later than everything that dir has: goose refuses a version below one that it has run.
 //
 // What was copied before, by the name behind the time, is left as it is and is not copied again, so that a newer
 // build adds only what is new. No file is ever overwritten. On an error the files returned with it are there.
-func Copy(dir, engine string, now time.Time) ([]string, error) {
-	source, err := migrations.FS(engine)
-	if err != nil {
-		return nil, err
-	}
-	names, err := fs.Glob(source, "*.sql") // in order
-	if err != nil {
-		return nil, err
+func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
+	var all []source
+	for _, set := range orLocks(sets) {
+		files, err := migrations.FS(engine, set)
+		if err != nil {
+			return nil, err
+		}
+		names, err := fs.Glob(files, "*.sql") // in order
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			all = append(all, source{files, name})
+		}
 	}
 	last, copied, err := history(dir)
 	if err != nil {
@@ -40,22 +46,28 @@ func Copy(dir, engine string, now time.Time) ([]string, error) {
 		now = last.Add(time.Second)
 	}
 	var written []string
-	for _, name := range names {
-		if copied[name] {
+	for _, s := range all {
+		if copied[s.name] {
 			continue
 		}
-		text, err := fs.ReadFile(source, name)
+		text, err := fs.ReadFile(s.files, s.name)
 		if err != nil {
 			return written, err
 		}
-		file := filepath.Join(dir, now.Format(timestamp)+"_"+name)
+		file := filepath.Join(dir, now.Format(timestamp)+"_"+s.name)
 		if err := create(file, text); err != nil {
 			return written, fmt.Errorf("dblock: copy migrations: %w", err)
 		}
-		written = append(written, file)
+		written, copied[s.name] = append(written, file), true
 		now = now.Add(time.Second)
 	}
 	return written, nil
+}
+
+// source is a migration of ours. No two sets have one of the same name.
+type source struct {
+	files fs.FS
+	name  string
 }
 
 // history reads what dir has: the time of its last migration, and which names stand behind a version.

@@ -20,7 +20,8 @@ const endTimeout = 10 * time.Second
 
 // dialect is how one engine locks, begins and ends a run.
 type dialect interface {
-	store() (database.Store, error)
+	// store keeps the versions in a table; tableExists asks for it.
+	store(table string) (database.Store, error)
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an error conn holds
 	// neither.
@@ -36,8 +37,8 @@ const lockID int64 = 0x64626c6f636b5f6d
 
 type postgres struct{}
 
-func (postgres) store() (database.Store, error) {
-	return database.NewStore(database.DialectPostgres, Table)
+func (postgres) store(table string) (database.Store, error) {
+	return database.NewStore(database.DialectPostgres, table)
 }
 
 func (postgres) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
@@ -76,8 +77,8 @@ func (postgres) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 
 type mysql struct{}
 
-func (mysql) store() (database.Store, error) {
-	return database.NewStore(database.DialectMySQL, Table)
+func (mysql) store(table string) (database.Store, error) {
+	return database.NewStore(database.DialectMySQL, table)
 }
 
 func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
@@ -115,13 +116,13 @@ func (mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 // sqlite never discards a connection: it may be the only one to a database in memory.
 type sqlite struct{}
 
-func (sqlite) store() (database.Store, error) {
-	return database.NewStore(database.DialectSQLite3, Table)
+func (sqlite) store(table string) (database.Store, error) {
+	return database.NewStore(database.DialectSQLite3, table)
 }
 
-func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, _ database.Store) (bool, error) {
+func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
 	var there bool
-	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)", Table).Scan(&there)
+	err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?)", store.Tablename()).Scan(&there)
 	return there, err
 }
 

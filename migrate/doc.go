@@ -6,6 +6,14 @@
 // An application's own goose history may stand beside ours: nothing is shared, not even goose's registry of Go
 // migrations.
 //
+// # Sets
+//
+// The tables come in sets: Locks, for a client, Fences, for fence.Check, and Versions, for package optimistic. Each has a
+// history and a version table of its own, so that a database gets what runs in it and nothing else: fences are of use
+// where the locks are not. Up, Down, Status and Copy take any number of sets, and Locks where none is named.
+//
+//	err := migrate.Up(ctx, db, migrate.Postgres, migrate.Locks, migrate.Versions)
+//
 // # Many at once
 //
 // Every process may call Up when it starts. Each version is one run of goose's Provider on one connection, which

@@ -17,43 +17,49 @@ import (
 // called again. PostgreSQL and SQLite must have nothing of what was cut.
 func TestARunThatWasCutAnywhereCanBeRunAgain(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
-		pool := db.SQL(t)
-		ways := []string{"error", "context"}
-		passes := 1 // with either way in turn: DDL is slow on a server
-		if db.Engine == migrate.SQLite {
-			passes = len(ways)
-		}
-		for pass := range passes {
-			for n := 1; ; n++ {
-				how := ways[(n+pass)%len(ways)]
-				whole := cut(t, db, pool, how, n, migrate.Up)
-				if err := migrate.Up(t.Context(), pool, db.Engine); err != nil {
-					t.Fatalf("Up after one that was cut by an %s before statement %d: %v", how, n, err)
-				}
-				complete(t, db, pool)
-				if whole {
-					break
-				}
-				cut(t, db, pool, how, n, migrate.Down)
-				empty(t, db, pool)
-			}
-			empty(t, db, pool)
+		for _, set := range []migrate.Set{migrate.Locks, migrate.Fences} {
+			cutAnywhere(t, db, set)
 		}
 	})
 }
 
-func empty(t *testing.T, db dbtest.Database, pool *sql.DB) {
+func cutAnywhere(t *testing.T, db dbtest.Database, set migrate.Set) {
+	pool := db.SQL(t)
+	ways := []string{"error", "context"}
+	passes := 1 // with either way in turn: DDL is slow on a server
+	if db.Engine == migrate.SQLite {
+		passes = len(ways)
+	}
+	for pass := range passes {
+		for n := 1; ; n++ {
+			how := ways[(n+pass)%len(ways)]
+			whole := cut(t, db, pool, how, n, migrate.Up, set)
+			if err := migrate.Up(t.Context(), pool, db.Engine, set); err != nil {
+				t.Fatalf("Up after one that was cut by an %s before statement %d: %v", how, n, err)
+			}
+			complete(t, db, pool, set)
+			if whole {
+				break
+			}
+			cut(t, db, pool, how, n, migrate.Down, set)
+			empty(t, db, pool, set)
+		}
+		empty(t, db, pool, set)
+	}
+}
+
+func empty(t *testing.T, db dbtest.Database, pool *sql.DB, set migrate.Set) {
 	t.Helper()
-	ok(t, migrate.Down(t.Context(), pool, db.Engine))
+	ok(t, migrate.Down(t.Context(), pool, db.Engine, set))
 	if tables := left(t, db, pool); len(tables) > 0 {
 		t.Fatalf("Down left %v", tables)
 	}
-	_, err := pool.ExecContext(t.Context(), "DROP TABLE dblock_migrations")
+	_, err := pool.ExecContext(t.Context(), "DROP TABLE "+set.Table())
 	ok(t, err)
 }
 
 // cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never got that far.
-func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string) error) bool {
+func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error, set migrate.Set) bool {
 	t.Helper()
 	before := left(t, db, pool)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -65,7 +71,7 @@ func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run 
 	cutting := sql.OpenDB(faulty)
 	defer cutting.Close()
 	cutting.SetMaxOpenConns(1)
-	err := run(ctx, cutting, db.Engine)
+	err := run(ctx, cutting, db.Engine, set)
 	if faulty.left > 0 {
 		ok(t, err)
 		return true

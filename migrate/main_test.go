@@ -43,7 +43,7 @@ func child(engine, dsn string) error {
 	db.SetMaxOpenConns(1) // the smallest pool there is must do
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return migrate.Up(ctx, db, engine)
+	return migrate.Up(ctx, db, engine, migrate.Locks, migrate.Fences, migrate.Versions)
 }
 
 // processes runs n children at once and returns what each of them said.

@@ -21,7 +21,17 @@ const (
 	SQLite   = "sqlite"
 )
 
-// Table is goose's version table for dblock's own history.
+// Set is a set of tables with a history of its own; none needs another.
+type Set = migrations.Set
+
+// The sets of tables.
+const (
+	Locks    = migrations.Locks    // what a client needs
+	Fences   = migrations.Fences   // what fence.Check needs
+	Versions = migrations.Versions // what package optimistic needs
+)
+
+// Table is goose's version table of the locks; another set's is its Table().
 const Table = "dblock_migrations"
 
 // pause is the longest time between two looks at a lock that another process holds.
@@ -29,79 +39,107 @@ const pause = 100 * time.Millisecond
 
 // Migration is one version of the tables that this build has, or that the database has and this build does not know.
 type Migration struct {
+	Set     Set
 	Version int64
 	File    string // "" where this build does not know the version
 	Applied bool
 }
 
-// Up brings the tables to the version of this build. It may run in any number of processes at once: one does the
+// Up brings the tables of some sets to the version of this build, one set after the other. Default: Locks. It may run in any number of processes at once: one does the
 // work, the others wait for it until ctx ends. On an error the versions before the one named are there; on
 // PostgreSQL and SQLite nothing of that one is, and on every engine Up may simply be called again.
-func Up(ctx context.Context, db *sql.DB, engine string) error {
-	m, err := newMigrator(db, engine)
+func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
+	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
 		return err
 	}
+	for _, m := range ms {
+		if err := m.up(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migrator) up(ctx context.Context) error {
 	statuses, err := m.statuses(ctx)
 	if err != nil {
-		return fmt.Errorf("dblock: migrate up: %w", err)
+		return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
 	}
 	for _, s := range statuses {
 		if s.Applied {
 			continue
 		}
 		if err := m.apply(ctx, s.Version, true); err != nil {
-			return fmt.Errorf("dblock: migrate up to version %d: %w", s.Version, errors.Join(err, m.foreign(ctx, s.Version)))
+			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version, errors.Join(err, m.foreign(ctx, s.Version)))
 		}
 	}
 	return nil
 }
 
-// Down removes everything that Up made, except the empty version table, and with it every lock that anybody holds.
-func Down(ctx context.Context, db *sql.DB, engine string) error {
-	m, err := newMigrator(db, engine)
+// Down removes everything that Up made of some sets, except the empty version table. Default: Locks, and with them goes
+// every lock that anybody holds. Without its fence a resource takes any token again, and without its version a name
+// begins at 0: do that only when nobody is left who has an old one.
+func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
+	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
 		return err
 	}
+	for _, m := range slices.Backward(ms) {
+		if err := m.down(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *migrator) down(ctx context.Context) error {
 	statuses, err := m.statuses(ctx)
 	if err != nil {
-		return fmt.Errorf("dblock: migrate down: %w", err)
+		return fmt.Errorf("dblock: migrate %s down: %w", m.set, err)
 	}
 	for _, s := range slices.Backward(statuses) {
 		if s.Applied && s.File == "" {
-			return fmt.Errorf("dblock: migrate down: %s is at version %d, which this build does not know: run Down of the newer build", Table, s.Version)
+			return fmt.Errorf("dblock: migrate %s down: %s is at version %d, which this build does not know: run Down of the newer build", m.set, m.set.Table(), s.Version)
 		}
 		if !s.Applied {
 			continue
 		}
 		if err := m.apply(ctx, s.Version, false); err != nil {
-			return fmt.Errorf("dblock: migrate down from version %d: %w", s.Version, err)
+			return fmt.Errorf("dblock: migrate %s down from version %d: %w", m.set, s.Version, err)
 		}
 	}
 	return nil
 }
 
-// Status tells which migrations the history of Up has, lowest version first. It only reads, and takes no lock.
-func Status(ctx context.Context, db *sql.DB, engine string) ([]Migration, error) {
-	m, err := newMigrator(db, engine)
+// Status tells which migrations the histories of some sets have, set by set, lowest version first. Default: Locks. It
+// only reads, and takes no lock.
+func Status(ctx context.Context, db *sql.DB, engine string, sets ...Set) ([]Migration, error) {
+	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
 		return nil, err
 	}
-	statuses, err := m.statuses(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("dblock: migrate status: %w", err)
+	var all []Migration
+	for _, m := range ms {
+		statuses, err := m.statuses(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("dblock: migrate %s status: %w", m.set, err)
+		}
+		all = append(all, statuses...)
 	}
-	return statuses, nil
+	return all, nil
 }
 
-// migrator is goose on one engine of one pool.
+// migrator is goose on one engine of one pool, for one set.
 type migrator struct {
 	db      *sql.DB
 	dialect dialect
 	engine  string
+	set     Set
 }
 
-func newMigrator(db *sql.DB, engine string) (*migrator, error) {
+// newMigrators refuses what is wrong with any set before anything is done for the first.
+func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 	d, ok := dialects[engine]
 	if !ok {
 		return nil, fmt.Errorf("dblock: migrate: unknown engine %q: want %s, %s or %s", engine, Postgres, MySQL, SQLite)
@@ -109,17 +147,31 @@ func newMigrator(db *sql.DB, engine string) (*migrator, error) {
 	if db == nil {
 		return nil, errors.New("dblock: migrate: the pool is nil")
 	}
-	return &migrator{db: db, dialect: d, engine: engine}, nil
+	var ms []*migrator
+	for _, set := range orLocks(sets) {
+		if !slices.Contains(migrations.Sets, set) {
+			return nil, fmt.Errorf("dblock: migrate: unknown set %q: want %s, %s or %s", set, Locks, Fences, Versions)
+		}
+		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set})
+	}
+	return ms, nil
+}
+
+func orLocks(sets []Set) []Set {
+	if len(sets) == 0 {
+		return []Set{Locks}
+	}
+	return sets
 }
 
 // provider is a goose.Provider for one run. It MUST NOT be closed, that would close the caller's pool, nor used
 // again: it remembers that the version table is there even where the transaction that made it was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
-	files, err := migrations.FS(m.engine)
+	files, err := migrations.FS(m.engine, m.set)
 	if err != nil {
 		return nil, err
 	}
-	store, err := m.dialect.store()
+	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
 		return nil, err
 	}
@@ -168,11 +220,11 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 		}
 		statuses = statuses[:0]
 		for _, s := range p.ListSources() {
-			statuses = append(statuses, Migration{Version: s.Version, File: s.Path, Applied: applied[s.Version]})
+			statuses = append(statuses, Migration{Set: m.set, Version: s.Version, File: s.Path, Applied: applied[s.Version]})
 			delete(applied, s.Version)
 		}
 		for version := range applied {
-			statuses = append(statuses, Migration{Version: version, Applied: true})
+			statuses = append(statuses, Migration{Set: m.set, Version: version, Applied: true})
 		}
 		slices.SortFunc(statuses, func(a, b Migration) int { return int(a.Version - b.Version) })
 		return nil
@@ -181,7 +233,7 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 }
 
 func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
-	store, err := m.dialect.store()
+	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
 		return nil, err
 	}
@@ -202,17 +254,25 @@ func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
 	return applied, nil
 }
 
+// tablesVersion reads the version that a set's tables have, and fails where they are not there. A set without a table for
+// that has version 1 only.
+var tablesVersion = map[Set]string{
+	Locks:    "SELECT max(version) FROM dblock_schema",
+	Fences:   "SELECT 1 + count(*) FROM dblock_fences WHERE resource = ''",
+	Versions: "SELECT 1 + count(*) FROM dblock_versions WHERE name = ''",
+}
+
 // foreign explains a version that could not be applied because another history had brought the tables. It reads the
 // tables' version first and our history second: what Up made cannot be in the first only.
 func (m *migrator) foreign(ctx context.Context, version int64) error {
 	var there int64
-	if err := m.db.QueryRowContext(ctx, "SELECT max(version) FROM dblock_schema").Scan(&there); err != nil || there < version {
+	if err := m.db.QueryRowContext(ctx, tablesVersion[m.set]).Scan(&there); err != nil || there < version {
 		return nil
 	}
 	if applied, err := m.applied(ctx); err != nil || applied[version] {
 		return nil
 	}
-	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them", there, Table)
+	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them", there, m.set.Table())
 }
 
 // wait calls try until it does anything but find the lock taken.

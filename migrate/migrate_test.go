@@ -26,15 +26,17 @@ func TestTenProcessesMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
 		}
 		processes(t, 10, db, dsn)
 		pool := db.SQL(t)
-		complete(t, db, pool)
+		complete(t, db, pool, migrations.Sets...)
 		var rows int
 		scan(t, pool, &rows, "SELECT count(*) FROM dblock_schema")
 		if rows != 1 {
 			t.Errorf("the migration ran %d times", rows)
 		}
-		scan(t, pool, &rows, "SELECT count(*) FROM dblock_migrations")
-		if rows != 1+migrations.Version {
-			t.Errorf("%d rows in the history", rows)
+		for _, set := range migrations.Sets {
+			scan(t, pool, &rows, "SELECT count(*) FROM "+set.Table())
+			if rows != 1+versions(set) {
+				t.Errorf("%d rows in the history of the %s", rows, set)
+			}
 		}
 	})
 }
@@ -105,7 +107,7 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 		ok(t, migrate.Up(t.Context(), pool, db.Engine))
 		list, err := migrate.Status(t.Context(), pool, db.Engine)
 		ok(t, err)
-		if last := list[len(list)-1]; last != (migrate.Migration{Version: 9999, Applied: true}) {
+		if last := list[len(list)-1]; last != (migrate.Migration{Set: migrate.Locks, Version: 9999, Applied: true}) {
 			t.Errorf("%+v", last)
 		}
 		if err := migrate.Down(t.Context(), pool, db.Engine); err == nil || !strings.Contains(err.Error(), "9999") {
@@ -215,31 +217,59 @@ func hold(t *testing.T, db dbtest.Database) (release func()) {
 	}
 }
 
-// complete fails unless the tables and the history are at this build's version.
-func complete(t *testing.T, db dbtest.Database, pool *sql.DB) {
+// complete fails unless the tables and the histories of some sets, of the locks where none is named, are at this
+// build's version.
+func complete(t *testing.T, db dbtest.Database, pool *sql.DB, sets ...migrate.Set) {
 	t.Helper()
-	states(t, db, pool, true)
-	var version int
-	scan(t, pool, &version, "SELECT max(version) FROM dblock_schema")
-	if version != migrations.Version {
-		t.Errorf("the tables are at version %d", version)
+	if len(sets) == 0 {
+		sets = []migrate.Set{migrate.Locks}
 	}
-	for _, table := range []string{"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"} {
+	states(t, db, pool, true, sets...)
+	for _, set := range sets {
 		var n int
-		scan(t, pool, &n, "SELECT count(*) FROM "+table)
+		for _, table := range tables[set] {
+			scan(t, pool, &n, "SELECT count(*) FROM "+table)
+		}
+		if set != migrate.Locks {
+			continue
+		}
+		scan(t, pool, &n, "SELECT max(version) FROM dblock_schema")
+		if n != migrations.Version {
+			t.Errorf("the tables are at version %d", n)
+		}
 	}
 }
 
-func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool) {
-	t.Helper()
-	list, err := migrate.Status(t.Context(), pool, db.Engine)
-	ok(t, err)
-	if len(list) < migrations.Version {
-		t.Fatalf("%d migrations", len(list))
+// tables are those that each set has at least.
+var tables = map[migrate.Set][]string{
+	migrate.Locks:    {"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"},
+	migrate.Fences:   {"dblock_fences"},
+	migrate.Versions: {"dblock_versions"},
+}
+
+// versions is how many a set has.
+func versions(set migrate.Set) int {
+	if set == migrate.Locks {
+		return migrations.Version
 	}
-	for i, m := range list[:migrations.Version] {
-		if m.Applied != applied || m.Version != int64(i+1) || m.File == "" {
-			t.Errorf("%+v", m)
+	return 1
+}
+
+func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool, sets ...migrate.Set) {
+	t.Helper()
+	if len(sets) == 0 {
+		sets = []migrate.Set{migrate.Locks}
+	}
+	for _, set := range sets {
+		list, err := migrate.Status(t.Context(), pool, db.Engine, set)
+		ok(t, err)
+		if len(list) < versions(set) {
+			t.Fatalf("%d migrations of the %s", len(list), set)
+		}
+		for i, m := range list[:versions(set)] {
+			if m.Applied != applied || m.Version != int64(i+1) || m.File == "" || m.Set != set {
+				t.Errorf("%+v", m)
+			}
 		}
 	}
 }
