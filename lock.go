@@ -272,7 +272,7 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 		asked := c.config.clock()
 		var next driver.Handoff
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			next, err = c.engine.Release(ctx, h.held(), h.contended)
+			next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
 			return err
 		})
 		switch {

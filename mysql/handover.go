@@ -17,7 +17,7 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (ne
 		}
 	}
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := lockRow(ctx, q, h.Name)
+		row, there, err := e.lockRow(ctx, q, h.Name, true)
 		if err != nil {
 			return "", err
 		}
@@ -35,7 +35,7 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (ne
 
 func (e *engine) Leave(ctx context.Context, session, name, attempt string) (next driver.Handoff, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := lockRow(ctx, q, name)
+		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there {
 			return "", err
 		}
@@ -59,13 +59,16 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (next
 }
 
 func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next driver.Handoff, taken bool, err error) {
+	if holder.Session == "" {
+		return e.promote(ctx, self, name)
+	}
 	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
 		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
 			return driver.Handoff{}, false, err
 		}
 	}
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := lockRow(ctx, q, name)
+		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there || row.SessionID != holder.Session || row.Token != holder.Grant.Token {
 			return "", err
 		}
@@ -78,6 +81,23 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 			if err != nil || !row.ExpiresAt.Valid || row.ExpiresAt.Int64 > now {
 				return "", err
 			}
+		}
+		taken = true
+		next, err = handOver(ctx, q, name, self, row.Waiters)
+		return other(next.Session, self), err
+	})
+	if err != nil {
+		return driver.Handoff{}, false, err
+	}
+	return next, taken, nil
+}
+
+// promote hands on a name that ReleaseTx left free with its queue.
+func (e *engine) promote(ctx context.Context, self, name string) (next driver.Handoff, taken bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+		row, there, err := e.lockRow(ctx, q, name, true)
+		if err != nil || !there || row.SessionID != "" || row.Waiters == 0 {
+			return "", err
 		}
 		taken = true
 		next, err = handOver(ctx, q, name, self, row.Waiters)

@@ -4,13 +4,21 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
+// Take looks first, for a row that is locked or not free: an upsert would wait for the one, and write for the other. In
+// the moment in between somebody else's transaction may still lock the row; then the upsert does wait for it.
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
+	if err != nil || there && (row.SessionID != "" || row.Waiters > 0) {
+		return driver.Grant{}, false, interpret(err)
+	}
 	token, err := e.queries().TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), Metadata: r.Metadata,
@@ -23,6 +31,9 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+		if _, there, err := e.lockRow(ctx, q, r.Name, true); err != nil || !there {
+			return "", err
+		}
 		ticket, err := q.JoinQueue(ctx, r.Name)
 		if err != nil {
 			return "", err
@@ -51,7 +62,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Grant, reentered bool, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := lockRow(ctx, q, r.Name)
+		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there || row.SessionID == "" || row.Host != r.Host || row.Thread != r.Thread {
 			return "", err
 		}
@@ -82,11 +93,46 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	return interpret(err)
 }
 
-// lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED.
-func lockRow(ctx context.Context, q *mysqldb.Queries, name string) (mysqldb.LockRowRow, bool, error) {
-	row, err := q.LockRow(ctx, name)
-	there, err := found(err)
-	return row, there, err
+// lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked it asks for again
+// and again, for as long as a transaction of dblock's own may take: ErrBusy. Without wait it does so just long enough for
+// most of them.
+func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, wait bool) (mysqldb.LockRowRow, bool, error) {
+	patience := e.patience
+	if !wait {
+		patience /= 5
+	}
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		row, err := q.LockRow(ctx, name)
+		if there, err := found(err); there || err != nil {
+			return row, there, err
+		}
+		_, err = q.RowExists(ctx, name)
+		if there, err := found(err); !there || err != nil {
+			return row, false, err
+		}
+		if e.obstructed != nil {
+			e.obstructed()
+		}
+		if time.Since(began) > patience {
+			return row, false, driver.Fail(driver.ErrBusy, fmt.Errorf("the row of %q is locked", name))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return row, false, err
+		}
+	}
+}
+
+// sleep waits for about as long as said, or until ctx ends: then it returns the context's error.
+func sleep(ctx context.Context, about time.Duration) error {
+	timer := time.NewTimer(about/2 + rand.N(about))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // lockSession locks a session's row, and is ErrBusy where a guarded transaction holds it. MariaDB's answer to NOWAIT

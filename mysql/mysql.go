@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
@@ -27,13 +28,25 @@ import (
 // somebody has waited, one to listen for wake-ups (on MariaDB two). The pool must allow these and at least one for work:
 // three for one client; on MariaDB it polls with three, and needs four to listen. Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: &engine{db: db, prepared: preparedOn(db)}}
+	e := &engine{db: db, prepared: preparedOn(db), patience: patience}
+	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{e}}
 }
 
+const (
+	// patience is how long a statement of ours comes back to a row that is locked: time enough for any transaction of
+	// dblock's own to pass. What takes longer is the application's, and nobody keeps a connection to wait for that.
+	patience = 100 * time.Millisecond
+	// firstPause and longestPause bound the wait between two tries to lock a row.
+	firstPause   = 500 * time.Microsecond
+	longestPause = 8 * time.Millisecond
+)
+
 type engine struct {
-	db       *sql.DB
-	prepared *prepared
-	reads    atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
+	db         *sql.DB
+	prepared   *prepared
+	reads      atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
+	patience   time.Duration
+	obstructed func() // tells a test that a row was found locked; else nil
 }
 
 const (

@@ -10,6 +10,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -84,20 +85,22 @@ type actor struct {
 	session string
 	pool    *sql.DB
 	conn    int64
+	locked  *atomic.Bool // it has found a row locked since blocked was called
 }
 
 func (s server) actor(t *testing.T) actor {
 	t.Helper()
 	pool := s.open(t, nil)
 	pool.SetMaxOpenConns(1)
-	a := actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}
+	a := actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool, locked: new(atomic.Bool)}
+	mysql.Patient(a.Backend, func() { a.locked.Store(true) })
 	must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&a.conn))
 	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
 
 func (a actor) request(name string) driver.Request {
-	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id()}
+	return driver.Request{Name: name, Session: a.session, Host: "h", Thread: id(), Attempt: id(), Wait: true}
 }
 
 func (a actor) take(t *testing.T, name string) driver.Held {
@@ -132,12 +135,16 @@ func (a actor) look(t *testing.T, name string) driver.State {
 	return states[0]
 }
 
-// blocked waits until the actor's statement waits for a row. The tables of information_schema are no good for that:
+// blocked waits until the actor has found a row locked, or its statement waits for one. The tables of information_schema are no good for that:
 // they do not change while somebody reads them often.
 func (s server) blocked(t *testing.T, a actor) {
 	t.Helper()
 	thread := fmt.Sprintf("thread id %d,", a.conn)
+	defer a.locked.Store(false)
 	eventually(t, "the statement to wait", func() bool {
+		if a.locked.Load() {
+			return true
+		}
 		var kind, name, status string
 		must(t, s.pool.QueryRow("SHOW ENGINE INNODB STATUS").Scan(&kind, &name, &status))
 		for transaction := range strings.SplitSeq(status, "---TRANSACTION ") {

@@ -229,7 +229,7 @@ func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, e
 }
 
 const lockRow = `-- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = ? FOR UPDATE
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
 `
 
 type LockRowRow struct {
@@ -242,7 +242,9 @@ type LockRowRow struct {
 	Waiters   int32
 }
 
-// Every change of holder begins with this, and decides in a later statement of the same transaction.
+// Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
+// transaction has locked is not returned: it may be the application's, and locked for long, and a wait for a row has no
+// limit that could be set with the statement.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRow, name)
 	var i LockRowRow

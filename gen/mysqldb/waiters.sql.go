@@ -90,7 +90,7 @@ UPDATE dblock_locks SET
  WHERE name = ?
 `
 
-// Locks the name's row and takes a ticket from it; 0 where nobody holds the name and nobody waits (the row stays
+// After LockRow: takes a ticket from the name's row; 0 where nobody holds the name and nobody waits (the row stays
 // locked), or where there is no row. The conditions read the same before and after either assignment.
 func (q *Queries) JoinQueue(ctx context.Context, name string) (int64, error) {
 	result, err := q.db.ExecContext(ctx, joinQueue, name)

@@ -59,7 +59,7 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, w.tests()}
-		if w.Kind == Postgres {
+		if w.Kind != SQLite {
 			groups = append(groups, guards, transactions)
 		}
 		for _, group := range groups {

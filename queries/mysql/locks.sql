@@ -20,9 +20,11 @@ ON DUPLICATE KEY UPDATE
        metadata = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, sqlc.arg(metadata), dblock_locks.metadata),
        session_id = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, sqlc.arg(session), dblock_locks.session_id);
 
--- Every change of holder begins with this, and decides in a later statement of the same transaction.
+-- Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
+-- transaction has locked is not returned: it may be the application's, and locked for long, and a wait for a row has no
+-- limit that could be set with the statement.
 -- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
 -- After LockRow or JoinQueue: the same as TakeLock. The index is forced, here and below, wherever another one could
 -- serve: what a statement scans, it locks.

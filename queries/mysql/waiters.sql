@@ -1,4 +1,4 @@
--- Locks the name's row and takes a ticket from it; 0 where nobody holds the name and nobody waits (the row stays
+-- After LockRow: takes a ticket from the name's row; 0 where nobody holds the name and nobody waits (the row stays
 -- locked), or where there is no row. The conditions read the same before and after either assignment.
 -- name: JoinQueue :execlastid
 UPDATE dblock_locks SET

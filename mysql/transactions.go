@@ -1,0 +1,203 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+const (
+	// grace is how much longer than the caller's context a statement in the caller's transaction may take. A driver
+	// that sees its context end breaks the connection, and the transaction with it.
+	grace = 5 * time.Second
+	// killPause is the pause between two KILLs of a statement: one that comes before it is lost.
+	killPause = 50 * time.Millisecond
+)
+
+// transactions is what happens inside the caller's transactions. What has to be fresh at every isolation level, and
+// must not lock the lock's row, is read on the session's reserved connection beside.
+type transactions struct{ engine *engine }
+
+func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
+	return mysqldb.New(preparedTx{t.engine.prepared, tx})
+}
+
+func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	session, err := t.queries(tx).ShareSession(quiet, h.Session)
+	if there, err := found(err); err != nil {
+		return interpret(err)
+	} else if !there || session.Dead {
+		return driver.ErrNotHeld
+	}
+	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		lock, err := up.(upkeep).q.IsHeld(ctx, mysqldb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		switch here, there := text(session.Server), text(lock.Server); {
+		case err != nil:
+			return interpret(err)
+		case here != there:
+			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's heartbeats are on %s", here, there))
+		case !lock.Held:
+			return driver.ErrNotHeld
+		}
+		return nil
+	})
+}
+
+// ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range, which locks the
+// neighbours' queues as well at the usual isolation level.
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held) error {
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	released, err := t.queries(tx).ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	if err == nil && released == 0 {
+		return driver.ErrNotHeld
+	}
+	return interpret(err)
+}
+
+// LockTx looks beside the transaction before it locks anything in it: a row lock cannot be given back.
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(attempt string) bool, wait bool, aside driver.Aside) (driver.State, bool, error) {
+	free := func(session, attempt string, waiters int32) bool {
+		return session == "" && waiters == 0 || session != "" && own(attempt)
+	}
+	q := t.queries(tx)
+	for {
+		state, err := t.look(ctx, name, aside)
+		if err != nil {
+			return state, false, err
+		}
+		if !free(state.Holder.Session, state.Holder.Attempt, int32(state.Waiters)) {
+			return state, false, nil
+		}
+		row, locked, err := t.lock(ctx, tx, q, name, wait, aside)
+		switch {
+		case err != nil:
+			return driver.State{}, false, interpret(err)
+		case !locked && !wait:
+			return driver.State{}, false, nil
+		case locked && free(row.SessionID, row.Attempt, row.Waiters):
+			return driver.State{}, true, nil
+		case locked:
+			return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
+		}
+	}
+}
+
+// look reads a name's state, and makes its row where there is none.
+func (t transactions) look(ctx context.Context, name string, aside driver.Aside) (state driver.State, err error) {
+	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		q := up.(upkeep).q
+		rows, err := q.Look(ctx, mysqldb.LookParams{Names: []string{name}})
+		if err != nil {
+			return interpret(err)
+		}
+		if len(rows) == 0 {
+			return interpret(q.EnsureRow(ctx, name))
+		}
+		state = driver.State{Name: name, Holder: holder(rows[0]), Waiters: int(rows[0].Waiters)}
+		return nil
+	})
+	return state, err
+}
+
+// lock locks a name's row in the caller's transaction. It reports false where the row was purged just now, or is locked
+// and must not be waited for.
+func (t transactions) lock(ctx context.Context, tx *sql.Tx, q *mysqldb.Queries, name string, wait bool, aside driver.Aside) (mysqldb.LockRowRow, bool, error) {
+	quiet, cancel := lenient(ctx)
+	defer cancel()
+	row, err := q.LockRow(quiet, name)
+	if there, err := found(err); there || err != nil || !wait {
+		return row, there, err
+	}
+	var id int64
+	if err := tx.QueryRowContext(quiet, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+		return row, false, err
+	}
+	var awaited mysqldb.AwaitRowRow
+	err = cancellable(ctx, id, aside, func() (err error) {
+		awaited, err = q.AwaitRow(quiet, name)
+		return err
+	}, func() {
+		// A KILL that came late hits this statement, or none of the caller's: it was answered before.
+		_, _ = tx.ExecContext(quiet, "DO 0")
+	})
+	if number(err) == lockWaitTimeout && ctx.Err() == nil {
+		if t.undone(ctx, aside) {
+			return row, false, err
+		}
+		return row, false, nil // the server's patience is over, not ours
+	}
+	there, err := found(err)
+	return mysqldb.LockRowRow(awaited), there, err
+}
+
+// undone reports whether a lock wait that timed out has rolled the whole transaction back.
+func (t transactions) undone(ctx context.Context, aside driver.Aside) bool {
+	rollback := "ON" // where it cannot be known
+	_ = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		rollback, err = variable(ctx, up.(upkeep).conn, "innodb_rollback_on_timeout", "innodb_rollback_on_timeout")
+		return err
+	})
+	return rollback != "OFF"
+}
+
+// cancellable runs a statement on the connection of that id, and has the server interrupt it when ctx ends; afterwards
+// absorb must run one that may be interrupted in its place.
+func cancellable(ctx context.Context, id int64, aside driver.Aside, run func() error, absorb func()) error {
+	over, asked := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		for {
+			_ = aside(context.WithoutCancel(ctx), func(ctx context.Context, up driver.Upkeep) error {
+				select {
+				case <-over:
+					return nil
+				default:
+				}
+				_, err := up.(upkeep).conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id))
+				return err
+			})
+			select {
+			case <-over:
+				return
+			case <-time.After(killPause):
+			}
+		}
+	})
+	err := run()
+	close(over)
+	if stop() {
+		return err
+	}
+	<-asked // no KILL is on its way any more
+	absorb()
+	return errors.Join(ctx.Err(), err)
+}
+
+// lenient is a context for statements in the caller's transaction: it ends later than ctx.
+func lenient(ctx context.Context) (context.Context, context.CancelFunc) {
+	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		select {
+		case <-time.After(grace):
+			cancel()
+		case <-quiet.Done():
+		}
+	})
+	return quiet, func() { stop(); cancel() }
+}
+
+// text is a text that the generated code could not name the type of.
+func text(v any) string {
+	if b, ok := v.([]byte); ok {
+		return string(b)
+	}
+	return fmt.Sprint(v)
+}

@@ -1,0 +1,36 @@
+-- Inside transactions of the caller's, and beside them.
+
+-- The first half of Guard: a locking read, fresh at every isolation level. Who takes a lock over locks this row FOR
+-- UPDATE, without waiting. The server says which it is: the second half must ask the same one.
+-- name: ShareSession :one
+SELECT dead, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server FROM dblock_sessions WHERE id = sqlc.arg(id) LOCK IN SHARE MODE;
+
+-- The second half, on a connection beside the transaction: in it, a plain read would be as old as its snapshot, and lock
+-- the row at SERIALIZABLE, and a locking read would keep everybody from queueing up.
+-- name: IsHeld :one
+SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
+       EXISTS(SELECT l.name FROM dblock_locks l
+               WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.token = sqlc.arg(token)
+                 AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held;
+
+-- The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
+-- name: ReleaseTx :execrows
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', handed = 0
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+
+-- Makes the row that LockTx locks, beside the transaction: two that look for a row that is missing, and then make it,
+-- deadlock.
+-- name: EnsureRow :exec
+INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
+SELECT sqlc.arg(name), '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+ON DUPLICATE KEY UPDATE name = dblock_locks.name;
+
+-- LockRow, waiting for as long as the row is locked.
+-- name: AwaitRow :one
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
+
+-- Whether a row that LockRow did not return is there, and locked by somebody else.
+-- name: RowExists :one
+SELECT name FROM dblock_locks WHERE name = sqlc.arg(name);
