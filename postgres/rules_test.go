@@ -3,8 +3,11 @@ package postgres
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -368,5 +371,39 @@ func TestAPurgeLeavesTokensThatTheClockHasNotReached(t *testing.T) {
 	}
 	if n := s.number("SELECT count(*) FROM dblock_locks WHERE name = 'ahead'"); n != 1 {
 		t.Error("a token that the clock has not reached was forgotten")
+	}
+}
+
+// At REPEATABLE READ a heartbeat looks as old as the transaction. Broken by deciding by it who is dead.
+func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	g := s.take(request("a", "a1"))
+	s.enqueue(request("b", "b1"))
+	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() - 1"); err != nil {
+		t.Fatal(err)
+	}
+	tx, err := s.pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.WithoutCancel(t.Context()))
+	var n int
+	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
+		t.Fatal(err)
+	}
+	of := transactions[pgx.Tx]{ofPgx, new(atomic.Bool)}
+	if err := of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if h := s.holder(); h.Attempt != "b1" {
+		t.Errorf("the lock went to %+v", h)
 	}
 }
