@@ -5,7 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
 // tableName is the example's own, so that it disturbs nothing else in a database.
@@ -16,8 +17,8 @@ var errRefused = errors.New("the write came with an older token than the account
 
 // accounts is the table. It has one account.
 type accounts struct {
-	db       *sql.DB
-	numbered bool // PostgreSQL writes parameters as $1, the others as ?
+	db     *sql.DB
+	source database.Source
 }
 
 // create makes the table anew: one that is there is of a run that was killed.
@@ -45,7 +46,7 @@ func (s accounts) drop() error {
 
 // reset makes it a new account.
 func (s accounts) reset(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, s.sql("UPDATE "+tableName+" SET balance = ?, deductions = 0, token = 0 WHERE id = 1"), replay(0).balance)
+	_, err := s.db.ExecContext(ctx, s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = 0, token = 0 WHERE id = 1"), replay(0).balance)
 	return err
 }
 
@@ -58,7 +59,7 @@ func (s accounts) read(ctx context.Context) (a account, err error) {
 // holder that does not know yet that it lost the lock. Without a lock the token is always 0, and refuses nobody.
 func (s accounts) write(ctx context.Context, a account, token int64) error {
 	result, err := s.db.ExecContext(ctx,
-		s.sql("UPDATE "+tableName+" SET balance = ?, deductions = ?, token = ? WHERE id = 1 AND token <= ?"),
+		s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = ?, token = ? WHERE id = 1 AND token <= ?"),
 		a.balance, a.deductions, token, token)
 	if err != nil {
 		return err
@@ -68,11 +69,4 @@ func (s accounts) write(ctx context.Context, a account, token int64) error {
 		return errRefused
 	}
 	return err
-}
-
-func (s accounts) sql(query string) string {
-	for n := 1; s.numbered && strings.Contains(query, "?"); n++ {
-		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
-	}
-	return query
 }

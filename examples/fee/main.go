@@ -20,6 +20,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
 // cleanupTimeout bounds what is tidied up after the run, or after Ctrl-C.
@@ -66,7 +68,7 @@ func run(args []string) int {
 
 func parseOptions(args []string) (o options, err error) {
 	flags := flag.NewFlagSet("fee", flag.ExitOnError)
-	flags.StringVar(&o.dsn, "dsn", "", "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite file of its own)")
+	flags.StringVar(&o.dsn, "dsn", "", database.Usage)
 	flags.IntVar(&o.servers, "servers", 2, "service servers, each a process")
 	flags.IntVar(&o.workers, "workers", 2, "workers in each server, each a goroutine")
 	flags.IntVar(&o.rounds, "rounds", 200, "fees that each server deducts, in each phase")
@@ -99,11 +101,12 @@ func parseOptions(args []string) (o options, err error) {
 
 // play opens the database, makes the account, and runs the two phases.
 func play(ctx context.Context, o options) (err error) {
-	db, err := openDatabase(ctx, o.dsn)
+	opened, err := database.Open(ctx, o.dsn, "fee")
 	if err != nil {
 		return err
 	}
-	defer db.close()
+	defer opened.Close()
+	db := store{opened}
 	if err := db.migrate(ctx); err != nil {
 		return err
 	}

@@ -1,6 +1,10 @@
 package main
 
-import "time"
+import (
+	"time"
+
+	"github.com/dblock-go/dblock/examples/internal/database"
+)
 
 // The program and its servers speak JSON over the servers' standard input and output. A server gets its job, opens the
 // database, says that it is ready, and begins when it gets another line. When its input ends, so does the server: that
@@ -8,7 +12,7 @@ import "time"
 
 // job is what a server has to do.
 type job struct {
-	Source   source
+	Source   database.Source
 	Locked   bool
 	Workers  int
 	Rounds   int

@@ -44,7 +44,7 @@ func (r result) exact() bool { return r.final == r.right() }
 // phaseRun is a phase that is under way.
 type phaseRun struct {
 	phase
-	db        database
+	db        store
 	bars      *bars
 	processes []*process
 	tallies   []tally
@@ -57,7 +57,7 @@ type phaseRun struct {
 const patience = 30 * time.Second
 
 // runPhase starts the servers, lets them begin together, and counts what they report until the last has ended.
-func runPhase(ctx context.Context, p phase, db database, accounts accounts) (result, error) {
+func runPhase(ctx context.Context, p phase, db store, accounts accounts) (result, error) {
 	if !p.locked {
 		p.accident = none
 	}
@@ -89,7 +89,7 @@ func runPhase(ctx context.Context, p phase, db database, accounts accounts) (res
 func (r *phaseRun) run(ctx context.Context) (err error) {
 	events := make(chan event)
 	for i := range r.servers {
-		j := job{Source: r.db.source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl}
+		j := job{Source: r.db.Source, Locked: r.locked, Workers: r.workers, Rounds: r.rounds, TTL: r.ttl}
 		if r.accident != none {
 			j.HalfTime = waitForSignal
 			if i == 0 {

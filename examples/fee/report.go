@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-func printIntroduction(o options, db database) {
+func printIntroduction(o options, db store) {
 	fmt.Printf("%s with %s each deduct a 3 %% fee, %s per server,\nfrom one account of %s.\n%s.\n",
 		count(o.servers, "server"), count(o.workers, "worker"), count(o.rounds, "time"), money(deposit), db.Place)
 }
@@ -53,7 +53,7 @@ func printOutcome(r result) {
 	}
 }
 
-func printLeftovers(db database) {
+func printLeftovers(db store) {
 	if db.Engine != migrate.SQLite {
 		fmt.Printf("\nThe table %s is dropped again. dblock's own tables stay.\n", tableName)
 	}

@@ -75,18 +75,19 @@ func teller() func(report) {
 
 // serve opens the database and does the job with its engine.
 func serve(ctx context.Context, j job, tell func(report), signals <-chan struct{}) error {
-	db, err := j.Source.open(ctx)
+	opened, err := j.Source.Open(ctx)
 	if err != nil {
 		return err
 	}
-	defer db.close()
+	defer opened.Close()
+	db := store{opened}
 	switch j.Source.Engine {
 	case migrate.Postgres:
-		return do(ctx, postgres.New(db.pool), db.accounts(), j, tell, signals)
+		return do(ctx, postgres.New(db.Pool), db.accounts(), j, tell, signals)
 	case migrate.MySQL:
-		return do(ctx, mysql.New(db.db), db.accounts(), j, tell, signals)
+		return do(ctx, mysql.New(db.SQL), db.accounts(), j, tell, signals)
 	default:
-		return do(ctx, sqlite.New(db.db), db.accounts(), j, tell, signals)
+		return do(ctx, sqlite.New(db.SQL), db.accounts(), j, tell, signals)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package database
 
 import (
 	"errors"
@@ -12,37 +12,37 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// source is a database that can be opened.
-type source struct {
+// Source is a database that can be opened.
+type Source struct {
 	Engine string // as package migrate names it
 	DSN    string // as the engine's driver wants it
 	Place  string // for people; without the password
 }
 
-// parseDSN understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own user:pass@tcp(host:port)/db.
-func parseDSN(dsn string) (source, error) {
+// Parse understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own user:pass@tcp(host:port)/db.
+func Parse(dsn string) (Source, error) {
 	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
 	case "postgres", "postgresql":
 		c, err := pgx.ParseConfig(dsn)
 		if err != nil {
-			return source{}, fmt.Errorf("-dsn: %w", err) // pgx leaves the password out
+			return Source{}, fmt.Errorf("-dsn: %w", err) // pgx leaves the password out
 		}
-		return source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host, c.Port)}, nil
+		return Source{migrate.Postgres, dsn, fmt.Sprintf("PostgreSQL, database %s on %s port %d", c.Database, c.Host, c.Port)}, nil
 	case "mysql", "mariadb":
 		native, err := nativeMySQL(dsn)
 		if err != nil {
-			return source{}, fmt.Errorf("-dsn: %w", err)
+			return Source{}, fmt.Errorf("-dsn: %w", err)
 		}
 		dsn = native
 	}
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {
-		return source{}, fmt.Errorf("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db: %w", err)
+		return Source{}, fmt.Errorf("-dsn: want postgres://user:pass@host:port/db, mysql://user:pass@host:port/db or user:pass@tcp(host:port)/db: %w", err)
 	}
 	if c.DBName == "" {
-		return source{}, errors.New("-dsn: it names no database: …/db")
+		return Source{}, errors.New("-dsn: it names no database: …/db")
 	}
-	return source{migrate.MySQL, dsn, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
+	return Source{migrate.MySQL, dsn, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
 }
 
 // nativeMySQL turns a URL into the form of go-sql-driver, whose parameters are the same.

@@ -1,4 +1,4 @@
-package main
+package database
 
 import (
 	"strings"
@@ -11,9 +11,9 @@ import (
 
 func TestPostgresURLsGoToPgxAsTheyAre(t *testing.T) {
 	for _, dsn := range []string{"postgres://u:p@h:1234/d?sslmode=disable", "postgresql://u@h/d"} {
-		s, err := parseDSN(dsn)
+		s, err := Parse(dsn)
 		if err != nil || s.Engine != migrate.Postgres || s.DSN != dsn || !strings.Contains(s.Place, "database d on h port") {
-			t.Errorf("parseDSN(%q) = %+v, %v", dsn, s, err)
+			t.Errorf("Parse(%q) = %+v, %v", dsn, s, err)
 		}
 	}
 }
@@ -30,24 +30,24 @@ func TestMySQLIsAURLOrTheDriversOwnForm(t *testing.T) {
 		"u:p@unix(/run/mysqld/mysqld.sock)/d":      {"u", "p", "/run/mysqld/mysqld.sock", "d"},
 		"mysql://u:p@h/d?time_zone=%27%2B02:00%27": {"u", "p", "h:3306", "d"},
 	} {
-		s, err := parseDSN(dsn)
+		s, err := Parse(dsn)
 		if err != nil || s.Engine != migrate.MySQL {
-			t.Errorf("parseDSN(%q) = %+v, %v", dsn, s, err)
+			t.Errorf("Parse(%q) = %+v, %v", dsn, s, err)
 			continue
 		}
 		c, err := mysql.ParseDSN(s.DSN)
 		if err != nil {
-			t.Errorf("parseDSN(%q) = %q: %v", dsn, s.DSN, err)
+			t.Errorf("Parse(%q) = %q: %v", dsn, s.DSN, err)
 			continue
 		}
 		if c.User != want.user || c.Passwd != want.password || c.Addr != want.addr || c.DBName != want.db {
-			t.Errorf("parseDSN(%q) = %q", dsn, s.DSN)
+			t.Errorf("Parse(%q) = %q", dsn, s.DSN)
 		}
 		if strings.Contains(dsn, "parseTime") != c.ParseTime || strings.Contains(dsn, "clientFoundRows") != c.ClientFoundRows {
-			t.Errorf("parseDSN(%q) = %q: lost a parameter", dsn, s.DSN)
+			t.Errorf("Parse(%q) = %q: lost a parameter", dsn, s.DSN)
 		}
 		if strings.Contains(dsn, "time_zone") && c.Params["time_zone"] != "'+02:00'" {
-			t.Errorf("parseDSN(%q) = %q: lost a parameter", dsn, s.DSN)
+			t.Errorf("Parse(%q) = %q: lost a parameter", dsn, s.DSN)
 		}
 	}
 }
@@ -57,11 +57,11 @@ func TestABadDSNIsRefusedWithoutShowingThePassword(t *testing.T) {
 		"localhost", "file:fee.db", "sqlite:///fee.db", "postgres://u:secret%zz@h/d", "postgres://u:secret@h:port/d",
 		"mysql://u:secret%zz@h/d", "mysql://u:secret@h", "mysql://u:secret@h:port/d", "u:secret@tcp(h:1)/", "u:secret@tcp/d?tls=no",
 	} {
-		s, err := parseDSN(dsn)
+		s, err := Parse(dsn)
 		if err == nil {
-			t.Errorf("parseDSN(%q) = %+v", dsn, s)
+			t.Errorf("Parse(%q) = %+v", dsn, s)
 		} else if strings.Contains(err.Error(), "secret") {
-			t.Errorf("parseDSN(%q): %v", dsn, err)
+			t.Errorf("Parse(%q): %v", dsn, err)
 		}
 	}
 }

@@ -1,0 +1,104 @@
+// Package database opens what an example's -dsn names, or makes it an SQLite file of its own.
+package database
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	_ "github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// Usage is the text of the flag -dsn.
+const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pass@host:port/db (default: an SQLite file of its own)"
+
+// connectTimeout is how long a server may take to answer for the first time.
+const connectTimeout = 10 * time.Second
+
+// Database is an open pool.
+type Database struct {
+	Source
+	SQL  *sql.DB
+	Pool *pgxpool.Pool // PostgreSQL only; SQL goes through it
+
+	folder string // of the SQLite file, to be removed; "" where there is none
+}
+
+// Open opens what dsn names, or makes an SQLite file that Close removes. name is the example's.
+func Open(ctx context.Context, dsn, name string) (Database, error) {
+	if dsn != "" {
+		s, err := Parse(dsn)
+		if err != nil {
+			return Database{}, err
+		}
+		return s.Open(ctx)
+	}
+	folder, err := os.MkdirTemp("", "dblock-"+name+"-")
+	if err != nil {
+		return Database{}, err
+	}
+	file := filepath.Join(folder, name+".db")
+	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and with WAL they can read meanwhile.
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
+	d, err := Source{Engine: migrate.SQLite, DSN: u.String(), Place: "SQLite, " + file}.Open(ctx)
+	if err != nil {
+		return Database{}, errors.Join(err, os.RemoveAll(folder))
+	}
+	d.folder = folder
+	return d, nil
+}
+
+// Open connects.
+func (s Source) Open(ctx context.Context) (d Database, err error) {
+	d.Source = s
+	switch s.Engine {
+	case migrate.Postgres:
+		if d.Pool, err = pgxpool.New(ctx, s.DSN); err == nil {
+			d.SQL = stdlib.OpenDBFromPool(d.Pool)
+		}
+	case migrate.MySQL:
+		d.SQL, err = sql.Open("mysql", s.DSN)
+	default:
+		d.SQL, err = sql.Open("sqlite", s.DSN)
+	}
+	if err != nil {
+		return Database{}, fmt.Errorf("open %s: %w", s.Place, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	if err := d.SQL.PingContext(ctx); err != nil {
+		d.Close()
+		return Database{}, fmt.Errorf("connect to %s: %w", s.Place, err)
+	}
+	return d, nil
+}
+
+// Close closes the pool, and removes a file that Open made.
+func (d Database) Close() {
+	_ = d.SQL.Close()
+	if d.Pool != nil {
+		d.Pool.Close()
+	}
+	if d.folder != "" {
+		_ = os.RemoveAll(d.folder)
+	}
+}
+
+// Bind writes the parameters of a query, given as ?, the way the engine wants them.
+func (s Source) Bind(query string) string {
+	for n := 1; s.Engine == migrate.Postgres && strings.Contains(query, "?"); n++ {
+		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
+	}
+	return query
+}
