@@ -23,7 +23,13 @@ const (
 	// commitPatience is how long a commit in rollback-journal mode waits for readers to finish. New readers are kept
 	// out meanwhile, so that it ends soon, unless a reader waits for us: then we must be the one who gives up.
 	commitPatience = time.Second
+
+	// briefly is for how long somebody is patient who wants an answer at once: longer than a transaction of ours, or of
+	// anybody who does nothing else meanwhile.
+	briefly = 50 * time.Millisecond
 )
+
+var errLocked = errors.New("another transaction has locked the database")
 
 // database runs statements on connections of the pool.
 type database struct {
@@ -32,46 +38,91 @@ type database struct {
 	// connection of the pool only to find the database busy.
 	turn chan struct{}
 	fit  atomic.Bool // inspect has nothing more to find
+	// stuck is since when the writers of this engine have found the database busy, each time; 0: the last one has not.
+	stuck atomic.Int64
 }
+
+// epoch is from when stuck counts, on the monotonic clock.
+var epoch = time.Now()
 
 // write runs fn as one transaction that holds the write lock from its start. It may run fn more than once.
 func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
+	return d.writeWithin(ctx, 0, fn)
+}
+
+// writeWithin is write that waits for another transaction no longer than patience, and then returns ErrBusy; 0: until
+// ctx ends. It is patient with the writers of this engine before it, as long as these get on.
+func (d *database) writeWithin(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
+	if err := d.await(ctx, patience); err != nil {
+		return err
+	}
+	defer func() { <-d.turn }()
+	return d.writeFirst(ctx, patience, fn)
+}
+
+// await returns when it is the caller's turn.
+func (d *database) await(ctx context.Context, patience time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	select {
-	case d.turn <- struct{}{}:
-		defer func() { <-d.turn }()
-	case <-ctx.Done():
-		return ctx.Err()
+	var check <-chan time.Time
+	if patience > 0 {
+		tick := time.NewTicker(patience)
+		defer tick.Stop()
+		check = tick.C
 	}
-	return d.writeFirst(ctx, fn)
+	for {
+		select {
+		case d.turn <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-check:
+			if since := d.stuck.Load(); since != 0 && time.Since(epoch)-time.Duration(since) > patience {
+				return driver.Fail(driver.ErrBusy, errLocked)
+			}
+		}
+	}
 }
 
-// writeFirst is write for what must not queue behind the client's own work.
-func (d *database) writeFirst(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, func(quiet context.Context, conn *sql.Conn) error {
-		return transact(ctx, quiet, conn, fn)
+// writeFirst is writeWithin for what must not queue behind the client's own work.
+func (d *database) writeFirst(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
+	return d.run(ctx, patience, func(quiet context.Context, conn *sql.Conn) error {
+		err := transact(ctx, quiet, conn, patience, fn)
+		if busy(err) {
+			d.stuck.CompareAndSwap(0, int64(time.Since(epoch)))
+		} else {
+			d.stuck.Store(0)
+		}
+		return err
 	})
 }
 
 // read runs fn, which must be a single statement: it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, func(quiet context.Context, conn *sql.Conn) error {
+	return d.run(ctx, 0, func(quiet context.Context, conn *sql.Conn) error {
 		return fn(quiet, sqlitedb.New(conn))
 	})
 }
 
-// run lends fn a connection, again and again while the database is busy. The context that fn gets never ends.
-func (d *database) run(ctx context.Context, fn func(quiet context.Context, conn *sql.Conn) error) error {
+// run lends fn a connection, again and again while the database is busy, but for no longer than patience, if that is not
+// 0. The context that fn gets never ends.
+func (d *database) run(ctx context.Context, patience time.Duration, fn func(quiet context.Context, conn *sql.Conn) error) error {
 	var obstacle error
+	var since time.Time
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		err := d.inspect(ctx)
 		if err == nil {
 			err = d.lend(ctx, fn)
 		}
 		if busy(err) {
+			if obstacle == nil {
+				since = time.Now()
+			}
 			obstacle = err
+			if patience > 0 && time.Since(since) > patience {
+				return driver.Fail(driver.ErrBusy, obstacle)
+			}
 			err = sleep(ctx, pause)
 		} else if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 			return interpret(err)
@@ -125,13 +176,14 @@ func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn
 	return err
 }
 
-func setPatience(ctx context.Context, conn *sql.Conn, milliseconds int64) error {
+// setPatience takes a connection, or a transaction: the pragma is none of what a transaction undoes.
+func setPatience(ctx context.Context, conn sqlitedb.DBTX, milliseconds int64) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
 	return err
 }
 
 // transact leaves the connection outside of any transaction, or out of the pool, however it ends.
-func transact(ctx, quiet context.Context, conn *sql.Conn, fn func(context.Context, *sqlitedb.Queries) error) error {
+func transact(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration, fn func(context.Context, *sqlitedb.Queries) error) error {
 	done := false
 	defer func() {
 		if !done {
@@ -144,7 +196,10 @@ func transact(ctx, quiet context.Context, conn *sql.Conn, fn func(context.Contex
 	if err := fn(quiet, sqlitedb.New(conn)); err != nil {
 		return err
 	}
-	if err := commit(ctx, quiet, conn); err != nil {
+	if patience == 0 {
+		patience = commitPatience
+	}
+	if err := commit(ctx, quiet, conn, patience); err != nil {
 		return err
 	}
 	done = true
@@ -152,11 +207,11 @@ func transact(ctx, quiet context.Context, conn *sql.Conn, fn func(context.Contex
 }
 
 // commit tries again while readers are in the way: a rollback would let new ones in.
-func commit(ctx, quiet context.Context, conn *sql.Conn) error {
+func commit(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration) error {
 	start := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		_, err := conn.ExecContext(quiet, "COMMIT")
-		if !busy(err) || time.Since(start) > commitPatience || sleep(ctx, pause) != nil {
+		if !busy(err) || time.Since(start) > patience || sleep(ctx, pause) != nil {
 			return err
 		}
 	}

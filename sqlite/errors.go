@@ -25,6 +25,7 @@ const (
 	sqliteSchema   = 17
 	sqliteNotADB   = 26
 
+	sqliteBusySnapshot  = sqliteBusy | 2<<8     // WAL: another has written since the transaction first read
 	sqliteReadOnlyMoved = sqliteReadOnly | 4<<8 // the file was moved or deleted while open
 )
 
@@ -34,7 +35,8 @@ func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld} {
+	// ErrTxDone: the caller's transaction has ended. The database has nothing to do with that.
+	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrRetry, sql.ErrTxDone} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -129,7 +131,7 @@ func integer(v reflect.Value) (int, bool) {
 
 // migrated looks whether the tables are there and of this version: the result code of a missing table is that of any
 // mistake in a statement.
-func migrated(ctx context.Context, conn *sql.Conn) bool {
+func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	const objects = `SELECT count(*) FROM sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
 		'dblock_sessions', 'dblock_heartbeats', 'dblock_locks', 'dblock_waiters')`
 	var n int

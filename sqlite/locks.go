@@ -12,10 +12,18 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
+// patienceOf is how long a request waits while another transaction has locked the database.
+func patienceOf(r driver.Request) time.Duration {
+	if r.Wait {
+		return 0
+	}
+	return briefly
+}
+
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	var token int64
 	var taken bool
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+	err := e.db.writeWithin(ctx, patienceOf(r), func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		token, taken, err = found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
@@ -66,7 +74,7 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 	var old sqlitedb.HolderOfRow
 	var there bool
 	var nth int64
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+	err := e.db.writeWithin(ctx, patienceOf(r), func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		old, there, err = found(q.HolderOf(ctx, sqlitedb.HolderOfParams{Name: r.Name, Host: r.Host, Thread: r.Thread}))
 		if err != nil || !there {
 			return err
@@ -202,15 +210,20 @@ func pass(ctx context.Context, q *sqlitedb.Queries, self string, as sqlitedb.IsH
 }
 
 func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	var states []driver.State
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		states, err = look(ctx, q, session, names)
+		return err
+	})
+	return states, err
+}
+
+func look(ctx context.Context, q *sqlitedb.Queries, session string, names []string) ([]driver.State, error) {
 	list, err := json.Marshal(names)
 	if err != nil {
 		return nil, err
 	}
-	var rows []sqlitedb.LookRow
-	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		rows, err = q.Look(ctx, sqlitedb.LookParams{Session: session, Names: string(list)})
-		return err
-	})
+	rows, err := q.Look(ctx, sqlitedb.LookParams{Session: session, Names: string(list)})
 	if err != nil {
 		return nil, err
 	}

@@ -124,7 +124,7 @@ func (f *fixture) lapse(session string) {
 }
 
 func request(name, session string) driver.Request {
-	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text()}
+	return driver.Request{Name: name, Session: session, Host: "h", Thread: session, Attempt: rand.Text(), Wait: true}
 }
 
 // take must get the lock.

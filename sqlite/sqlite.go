@@ -46,7 +46,8 @@ import (
 // connection of it. An in-memory database needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations
 // first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: &engine{database{db: db, turn: make(chan struct{}, 1)}}}
+	e := &engine{database{db: db, turn: make(chan struct{}, 1)}}
+	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{&e.db}}
 }
 
 // engine is the SQL of every transition; db is how statements reach the file.

@@ -58,10 +58,7 @@ func Run(t *testing.T, w Wiring) {
 				}
 			})
 		}
-		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, w.tests()}
-		if w.Kind != SQLite {
-			groups = append(groups, guards, transactions)
-		}
+		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, transactions, w.tests()}
 		for _, group := range groups {
 			for _, test := range group {
 				tests <- test

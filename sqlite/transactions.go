@@ -1,0 +1,182 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+// connectionPatience is how long LockTx waits for a second connection, to look before it locks. The pool may be in use by
+// transactions that all wait for each other in LockTx: then none will come.
+const connectionPatience = 20 * time.Millisecond
+
+var (
+	errSnapshot = errors.New("somebody has written to the database since this transaction first read from it, so that it " +
+		"cannot write any more: roll it back, and begin it anew, with BEGIN IMMEDIATE or with this call before anything else")
+	errInTheWay = errors.New("this transaction has locked the database, and nobody can give the lock back meanwhile: " +
+		"roll it back and begin it anew")
+)
+
+// transactions is what happens inside the caller's transactions: each step first takes the database's write lock.
+type transactions struct{ db *database }
+
+// Guard needs no lock on any row: while the transaction can write, nobody else can, and so take nothing over.
+func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
+	if err := lockDatabase(ctx, tx); err != nil {
+		return err
+	}
+	_, held, err := found(sqlitedb.New(tx).IsGuarded(context.WithoutCancel(ctx), sqlitedb.IsGuardedParams{
+		Name: h.Name, Session: h.Session, Token: h.Token,
+	}))
+	if err == nil && !held {
+		err = driver.ErrNotHeld
+	}
+	return interpret(err)
+}
+
+// ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit: so a grant to the same
+// session is counted as well, and all listeners find it by looking.
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held) error {
+	if err := lockDatabase(ctx, tx); err != nil {
+		return err
+	}
+	quiet := context.WithoutCancel(ctx)
+	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
+		return interpret(err)
+	}
+	p, err := pass(quiet, sqlitedb.New(tx), "", sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	if err == nil && !p.held {
+		err = driver.ErrNotHeld
+	}
+	if err != nil {
+		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
+		err = errors.Join(err, undone)
+	}
+	_, released := tx.ExecContext(quiet, "RELEASE dblock")
+	return interpret(errors.Join(err, released))
+}
+
+// LockTx locks the database, and then looks whether that was right: under the lock nothing changes. But a lease that is
+// held can be given back only by somebody who can write. So it looks before it locks too, each time, on another connection.
+//
+// It is tempting to look inside the transaction where there is no second connection. But what a transaction has read binds
+// it: to a snapshot that the next commit of anybody's makes unfit to write from, or, with a rollback journal, to a shared
+// lock that keeps the writer it waits for from committing.
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(attempt string) bool, wait bool, _ driver.Aside) (driver.State, bool, error) {
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		state, err := t.lookAside(ctx, name)
+		if err != nil || !unleased(state, own) {
+			return state, false, err
+		}
+		err = try(ctx, tx)
+		if err == nil {
+			break
+		}
+		if !inTheWay(err) {
+			return driver.State{}, false, interpret(err)
+		}
+		if !wait && time.Since(began) > briefly {
+			return driver.State{}, false, nil
+		}
+		if over := sleep(ctx, pause); over != nil {
+			return driver.State{}, false, driver.Fail(over, err)
+		}
+	}
+	state, err := lookAt(context.WithoutCancel(ctx), sqlitedb.New(tx), name)
+	switch {
+	case err != nil:
+		return driver.State{}, false, interpret(err)
+	case unleased(state, own):
+		return driver.State{}, true, nil
+	case wait:
+		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("others hold %q or wait for it: %w", name, errInTheWay))
+	}
+	return state, false, nil
+}
+
+// unleased: nobody else's lease is in the way.
+func unleased(state driver.State, own func(attempt string) bool) bool {
+	return (state.Holder.Session == "" && state.Waiters == 0) || own(state.Holder.Attempt)
+}
+
+// lookAside looks on another connection of the pool. The zero value where there is none, or where it cannot look now.
+func (t transactions) lookAside(ctx context.Context, name string) (state driver.State, err error) {
+	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
+		return state, err
+	}
+	moment, cancel := context.WithTimeout(ctx, connectionPatience)
+	defer cancel()
+	err = t.db.lend(moment, func(quiet context.Context, conn *sql.Conn) (err error) {
+		state, err = lookAt(quiet, sqlitedb.New(conn), name)
+		return err
+	})
+	switch {
+	case ctx.Err() != nil:
+		return driver.State{}, ctx.Err()
+	case busy(err), errors.Is(err, context.DeadlineExceeded):
+		return driver.State{}, nil
+	}
+	return state, interpret(err)
+}
+
+func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State, error) {
+	states, err := look(ctx, q, "", []string{name})
+	if err != nil || len(states) == 0 {
+		return driver.State{Name: name}, err
+	}
+	return states[0], nil
+}
+
+// lockDatabase takes the database's write lock in the caller's transaction, and waits for it until ctx ends.
+func lockDatabase(ctx context.Context, tx *sql.Tx) error {
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		err := try(ctx, tx)
+		if !inTheWay(err) {
+			return interpret(err)
+		}
+		if over := sleep(ctx, pause); over != nil {
+			return driver.Fail(over, err)
+		}
+	}
+}
+
+// inTheWay: to try again may help. A snapshot that is too old stays so.
+func inTheWay(err error) bool { return busy(err) && !errors.Is(err, driver.ErrRetry) }
+
+// try takes the write lock, or fails at once. The busy timeout is not the application's for these microseconds only: were
+// the transaction ended meanwhile, by the context it was begun with, its connection could not be reached any more.
+func try(ctx context.Context, tx *sql.Tx) (err error) {
+	quiet := context.WithoutCancel(ctx)
+	var patience int64
+	if err := tx.QueryRowContext(quiet, "PRAGMA busy_timeout").Scan(&patience); err != nil {
+		return err
+	}
+	if patience != 0 {
+		if err := setPatience(quiet, tx, 0); err != nil {
+			return err
+		}
+		defer func() {
+			if restored := setPatience(quiet, tx, patience); err == nil {
+				err = restored
+			}
+		}()
+	}
+	err = sqlitedb.New(tx).LockDatabase(quiet)
+	code, coded := codeOf(err)
+	switch {
+	case coded && code == sqliteBusySnapshot:
+		return driver.Fail(driver.ErrRetry, fmt.Errorf("%w: %w", errSnapshot, err))
+	case coded && code == sqliteError && !migrated(quiet, tx):
+		return driver.Fail(driver.ErrSchema, err)
+	}
+	return err
+}
