@@ -1,0 +1,32 @@
+package main
+
+import (
+	"context"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) {
+	if source, ok := os.LookupEnv(lateWorker); ok {
+		exit(beLate(context.Background(), source))
+	}
+	os.Exit(dbtest.Run(m))
+}
+
+// run itself fails unless exactly one report was written.
+func TestOnlyTheHolderWrites(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		dsn := db.DSN
+		if db.Kind == dbtest.KindSQLite {
+			dsn = ""
+		}
+		for _, pause := range []bool{false, true} {
+			if err := run(t.Context(), dsn, pause, time.Second); err != nil {
+				t.Errorf("pause %v: %v", pause, err)
+			}
+		}
+	})
+}

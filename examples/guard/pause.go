@@ -1,0 +1,130 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/examples/internal/database"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// lateWorker is the environment variable that makes this program the worker that is stopped.
+const lateWorker = "DBLOCK_EXAMPLE_GUARD_LATE"
+
+// assignment is what that worker must know.
+type assignment struct {
+	Source database.Source
+	TTL    time.Duration
+}
+
+// stopped has a second process take the lock, stops it, takes the lock over when its TTL is over, and lets it go on.
+func stopped(ctx context.Context, w worker, ttl time.Duration) error {
+	late, says, err := start(ctx, assignment{w.db.Source, ttl})
+	if err != nil {
+		return err
+	}
+	defer late.Process.Kill() // where it has not ended by itself
+	if err := says("holds"); err != nil {
+		return err
+	}
+	if err := whileNobodyWrites(ctx, w.db, func() error { return suspend(late.Process) }); err != nil {
+		return err
+	}
+	fmt.Println("It is stopped in the middle of its work.")
+	began := time.Now()
+	err = w.work(ctx, "the successor", func(context.Context) {
+		fmt.Printf("That took %.1f s: the TTL is %v.\n", time.Since(began).Seconds(), ttl)
+	})
+	if err != nil {
+		return err
+	}
+	if err := resume(late.Process); err != nil {
+		return err
+	}
+	fmt.Println("The late worker goes on, and does not look at its context.")
+	if err := says("refused"); err != nil {
+		return err
+	}
+	return late.Wait()
+}
+
+// start starts the late worker. says waits for a line of its that contains a word, and shows it.
+func start(ctx context.Context, a assignment) (cmd *exec.Cmd, says func(word string) error, err error) {
+	source, err := json.Marshal(a)
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return nil, nil, err
+	}
+	cmd = exec.CommandContext(ctx, program)
+	cmd.Env = append(os.Environ(), lateWorker+"="+string(source))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	lines := bufio.NewScanner(out)
+	says = func(word string) error {
+		for lines.Scan() {
+			fmt.Println(lines.Text())
+			if strings.Contains(lines.Text(), word) {
+				return nil
+			}
+		}
+		return fmt.Errorf("the late worker ended without saying that it %s", word)
+	}
+	return cmd, says, cmd.Start()
+}
+
+// beLate is the worker that is stopped: it works until its lock is lost, and then writes all the same.
+func beLate(ctx context.Context, source string) (err error) {
+	var a assignment
+	if err := json.Unmarshal([]byte(source), &a); err != nil {
+		return err
+	}
+	db, err := a.Source.Open(ctx)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	w, err := newWorker(db, a.TTL)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, w.client.Close(ctx)) }()
+	err = w.work(ctx, "the late worker", func(ctx context.Context) { <-ctx.Done() })
+	if !errors.Is(err, dblock.ErrLost) {
+		return fmt.Errorf("the late write was not refused: %w", err)
+	}
+	fmt.Printf("the late worker's write was refused: %v\n", err)
+	return nil
+}
+
+// whileNobodyWrites calls f while no process is in the middle of writing to an SQLite file: one that is stopped then
+// stops everybody.
+func whileNobodyWrites(ctx context.Context, db database.Database, f func() error) error {
+	if db.Engine != migrate.SQLite {
+		return f()
+	}
+	conn, err := db.SQL.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err = f()
+	_, undone := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	return errors.Join(err, undone)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/examples/internal/database"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const (
+	table = "dblock_example_guard" // the example's own
+	name  = "report/2026-11"       // of the lock
+)
+
+// worker writes reports, one at a time over all processes.
+type worker struct {
+	db     database.Database
+	client *dblock.Client[*sql.Tx]
+}
+
+func newWorker(db database.Database, ttl time.Duration) (worker, error) {
+	engine := map[string]func(*sql.DB) driver.Engine[*sql.Tx]{
+		migrate.Postgres: postgres.NewSQL, migrate.MySQL: mysql.New, migrate.SQLite: sqlite.New,
+	}[db.Engine]
+	client, err := dblock.New(engine(db.SQL), dblock.WithTTL(ttl))
+	return worker{db, client}, err
+}
+
+// work takes the lock, works, and writes the result.
+func (w worker) work(ctx context.Context, author string, work func(ctx context.Context)) error {
+	lock, err := w.client.Lock(ctx, name)
+	if err != nil {
+		return err
+	}
+	defer lock.Unlock(ctx) // wakes the next at once after the commit, and releases the lock where there was none
+	fmt.Printf("%s holds %s, token %d.\n", author, name, lock.Token())
+	work(lock.Context())
+	return w.write(ctx, lock, author)
+}
+
+// write is the transaction: it is the holder's, or it is not at all, and with it the lock goes on to the next.
+func (w worker) write(ctx context.Context, lock *dblock.Lock[*sql.Tx], author string) error {
+	tx, err := w.db.SQL.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after the commit it does nothing
+	if err := lock.Guard(ctx, tx); err != nil {
+		return err
+	}
+	insert := w.db.Bind("INSERT INTO " + table + " (author, token) VALUES (?, ?)")
+	if _, err := tx.ExecContext(ctx, insert, author, lock.Token()); err != nil {
+		return err
+	}
+	if err := lock.UnlockTx(ctx, tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
