@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var (
+	errStandby = errors.New("the server is a standby: advisory locks that are taken there are nothing to the primary; " +
+		"connect to the primary (target_session_attrs=read-write)")
+	errPooler = errors.New("a pooler in between lends server connections by the transaction (seen by pg_backend_pid()), and an advisory " +
+		"lock would stay behind on a connection that others use: connect to PostgreSQL directly, have the pooler pool sessions (PgBouncer: " +
+		"pool_mode = session), or keep locks in tables, postgres.New, which works through it")
+)
+
+const (
+	whichBackend = "SELECT pg_backend_pid(); SELECT pg_is_in_recovery()"
+
+	// probes is how often it is looked at. A pooler on which nothing else goes on is found out by the first look; on
+	// a busy one each look is a fresh chance.
+	probes = 3
+)
+
+// refuse tells whether a connection is none to keep locks on.
+//
+// A pooler that lends by the transaction may well lend the same server connection each time, above all when it is
+// quiet. So a second connection comes between: it opens a transaction directly after the first one was served. If the
+// pooler gives it the backend that the first one had, it has shown itself; if it gives another, and the first one's
+// has gone elsewhere meanwhile, the first one shows it. Asking twice in a row covers a pooler that goes round.
+func (a advisory) refuse(ctx context.Context, conn *pgx.Conn) error {
+	mine, err := backend(ctx, conn)
+	if err != nil {
+		return err
+	}
+	other, err := a.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer shut(other)
+	for range probes {
+		for range 2 {
+			again, err := backend(ctx, conn)
+			if err != nil {
+				return err
+			}
+			if again != mine {
+				return driver.Fail(driver.ErrConfig, errPooler)
+			}
+		}
+		if _, err := simple(ctx, other, "BEGIN"); err != nil {
+			return err
+		}
+		theirs, err := backend(ctx, other)
+		if err != nil {
+			return err
+		}
+		if theirs == mine {
+			return driver.Fail(driver.ErrConfig, errPooler)
+		}
+		again, err := backend(ctx, conn) // while theirs is lent
+		if err != nil {
+			return err
+		}
+		if again != mine {
+			return driver.Fail(driver.ErrConfig, errPooler)
+		}
+		if _, err := simple(ctx, other, "COMMIT"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// backend is the process that serves a connection now.
+func backend(ctx context.Context, conn *pgx.Conn) (pid string, err error) {
+	answers, err := simple(ctx, conn, whichBackend)
+	switch {
+	case err != nil:
+		return "", err
+	case answers[1] != "f":
+		return "", driver.Fail(driver.ErrReadOnly, errStandby)
+	}
+	return answers[0], nil
+}

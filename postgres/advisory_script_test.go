@@ -1,0 +1,257 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// stage is a database without dblock's tables, clients that keep advisory locks in it, and strangers who do not know of
+// them.
+type stage struct {
+	*testing.T
+	db      dbtest.Database
+	outside *pgxpool.Pool
+	seen    *pgx.Conn // looks at the server, and is not counted
+}
+
+func newStage(t *testing.T) *stage { return stageOn(t, dbtest.Empty(t, dbtest.KindPostgres)) }
+
+func stageOn(t *testing.T, db dbtest.Database) *stage {
+	t.Helper()
+	s := &stage{T: t, db: db, outside: db.Pool(t)}
+	conn, err := pgx.Connect(t.Context(), db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.seen = conn
+	t.Cleanup(func() {
+		s.eventually("advisory locks are left", func() bool {
+			return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()") == 0
+		})
+		_ = s.seen.Close(context.Background())
+	})
+	return s
+}
+
+// client is a keeper over a pool of its own, whose application has its own settings.
+func (s *stage) client(settings ...string) driver.Keeper[pgx.Tx] {
+	s.Helper()
+	return s.open(Advisory(s.pool(settings...)))
+}
+
+func (s *stage) pool(settings ...string) *pgxpool.Pool {
+	s.Helper()
+	config, err := pgxpool.ParseConfig(s.db.DSN)
+	if err != nil {
+		s.Fatal(err)
+	}
+	for i := 0; i < len(settings); i += 2 {
+		config.ConnConfig.RuntimeParams[settings[i]] = settings[i+1]
+	}
+	pool, err := pgxpool.NewWithConfig(context.WithoutCancel(s.Context()), config)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(pool.Close)
+	return pool
+}
+
+func (s *stage) open(of driver.Engine[pgx.Tx]) driver.Keeper[pgx.Tx] {
+	s.Helper()
+	if err := of.Native.Validate(); err != nil {
+		s.Fatal(err)
+	}
+	k := of.Native.Open(slog.New(slog.DiscardHandler))
+	s.Cleanup(func() {
+		if err := k.Close(context.Background()); err != nil {
+			s.Error(err)
+		}
+	})
+	return k
+}
+
+func (s *stage) count(sql string, args ...any) (n int) {
+	s.Helper()
+	if err := s.seen.QueryRow(context.Background(), sql, args...).Scan(&n); err != nil {
+		s.Fatal(err)
+	}
+	return n
+}
+
+func (s *stage) eventually(not string, condition func() bool) {
+	s.Helper()
+	deadline := time.After(10 * time.Second)
+	for !condition() {
+		select {
+		case <-deadline:
+			s.Fatal(not)
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
+// waiting returns when so many connections wait for an advisory lock.
+func (s *stage) waiting(n int) {
+	s.Helper()
+	s.eventually("not as many wait as should", func() bool { return s.waiters() == n })
+}
+
+func (s *stage) waiters() int {
+	s.Helper()
+	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`)
+}
+
+func (s *stage) lock(k driver.Keeper[pgx.Tx], name string, shared bool) driver.Possession {
+	s.Helper()
+	p, ok, err := k.Acquire(s.Context(), name, shared, true)
+	if err != nil || !ok {
+		s.Fatalf("lock: %v, %v", ok, err)
+	}
+	return p
+}
+
+// free reports whether TryLock gets a name, and gives it back.
+func (s *stage) free(k driver.Keeper[pgx.Tx], name string, shared bool) bool {
+	s.Helper()
+	p, ok, err := k.Acquire(s.Context(), name, shared, false)
+	if err != nil {
+		s.Fatalf("try: %v", err)
+	}
+	if ok {
+		s.unlock(p)
+	}
+	return ok
+}
+
+func (s *stage) unlock(p driver.Possession) {
+	s.Helper()
+	if err := p.Release(context.Background()); err != nil {
+		s.Fatalf("unlock: %v", err)
+	}
+}
+
+// attempt is a call that waits.
+type attempt struct {
+	done   chan struct{}
+	cancel context.CancelFunc
+	p      driver.Possession
+	err    error
+}
+
+// begin calls Lock, and returns when so many connections wait in the server.
+func (s *stage) begin(k driver.Keeper[pgx.Tx], name string, shared bool, waiting int) *attempt {
+	s.Helper()
+	return s.call(waiting, func(ctx context.Context) (driver.Possession, error) {
+		p, _, err := k.Acquire(ctx, name, shared, true)
+		return p, err
+	})
+}
+
+// beginTx is begin for LockTx.
+func (s *stage) beginTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared bool, waiting int) *attempt {
+	s.Helper()
+	return s.call(waiting, func(ctx context.Context) (driver.Possession, error) {
+		ok, err := k.LockTx(ctx, tx, name, shared, true)
+		if err == nil && !ok {
+			err = errors.New("not taken, and no error")
+		}
+		return nil, err
+	})
+}
+
+func (s *stage) call(waiting int, f func(ctx context.Context) (driver.Possession, error)) *attempt {
+	s.Helper()
+	ctx, cancel := context.WithCancel(s.Context())
+	a := &attempt{done: make(chan struct{}), cancel: cancel}
+	go func() {
+		defer close(a.done)
+		a.p, a.err = f(ctx)
+	}()
+	s.waiting(waiting)
+	return a
+}
+
+// granted waits for a call to come back with the lock.
+func (s *stage) granted(a *attempt) driver.Possession {
+	s.Helper()
+	select {
+	case <-a.done:
+	case <-time.After(10 * time.Second):
+		s.Fatal("it was not granted")
+	}
+	if a.err != nil {
+		s.Fatal(a.err)
+	}
+	return a.p
+}
+
+func (s *stage) still(attempts ...*attempt) {
+	s.Helper()
+	for _, a := range attempts {
+		select {
+		case <-a.done:
+			s.Fatalf("it does not wait any more: %v", a.err)
+		default:
+		}
+	}
+}
+
+// begun is a transaction of the application's, in which something was done already.
+func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
+	s.Helper()
+	tx, err := pool.BeginTx(s.Context(), options)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+	if _, err := tx.Exec(s.Context(), "SELECT set_config('dblock.work', 'done', true)"); err != nil {
+		s.Fatal(err)
+	}
+	return tx
+}
+
+// usable fails unless a transaction is as it was, and can be gone on with.
+func (s *stage) usable(tx pgx.Tx) {
+	s.Helper()
+	var work string
+	if err := tx.QueryRow(s.Context(), "SELECT current_setting('dblock.work')").Scan(&work); err != nil || work != "done" {
+		s.Fatalf("the transaction is not usable: %q, %v", work, err)
+	}
+}
+
+func (s *stage) exec(on interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, sql string, args ...any) {
+	s.Helper()
+	if _, err := on.Exec(s.Context(), sql, args...); err != nil {
+		s.Fatalf("%s: %v", sql, err)
+	}
+}
+
+func (s *stage) commit(tx pgx.Tx) {
+	s.Helper()
+	if err := tx.Commit(s.Context()); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// stranger is a session that knows keys only.
+func (s *stage) stranger() *pgx.Conn {
+	s.Helper()
+	conn, err := pgx.Connect(s.Context(), s.db.DSN)
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}

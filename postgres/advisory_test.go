@@ -1,0 +1,390 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/pinned"
+)
+
+const (
+	alone  = false
+	shared = true
+)
+
+// Keys are for ever: programs of different versions must agree on them.
+func TestAdvisoryKeysStayWhatTheyAre(t *testing.T) {
+	for name, want := range map[string][2]int64{
+		"":           {7136387261357943254, -5324319660990513058},
+		"invoice/42": {976884835182815433, -7818576566991066065},
+		"naïve 🔒":    {-3979270648660365890, -6007936915922455109},
+	} {
+		if got := [2]int64{AdvisoryKey(name), queueKey(name)}; got != want {
+			t.Errorf("%q: %d", name, got)
+		}
+	}
+}
+
+func TestAnAdvisoryLockIsWhatItsKeySays(t *testing.T) {
+	s := newStage(t)
+	k, psql := s.client(), s.stranger()
+	try := func() (taken bool) {
+		if err := psql.QueryRow(t.Context(), "SELECT pg_try_advisory_lock($1)", AdvisoryKey("n")).Scan(&taken); err != nil {
+			t.Fatal(err)
+		}
+		return taken
+	}
+	p := s.lock(k, "n", alone)
+	if try() {
+		t.Error("psql has it too")
+	}
+	s.unlock(p)
+	if !try() {
+		t.Error("it was not given back")
+	}
+	if s.free(k, "n", alone) || s.free(k, "n", shared) {
+		t.Error("psql has it")
+	}
+	waits := s.begin(k, "n", alone, 1)
+	s.exec(psql, "SELECT pg_advisory_unlock($1)", AdvisoryKey("n"))
+	s.unlock(s.granted(waits))
+}
+
+func TestAdvisoryLocksOfTwoClientsComeInTurn(t *testing.T) {
+	s := newStage(t)
+	one, two := s.client(), s.client()
+	p := s.lock(one, "n", alone)
+	calls := []*attempt{s.begin(two, "n", alone, 1), s.begin(one, "n", alone, 2)}
+	for i := range 4 {
+		s.unlock(p)
+		p = s.granted(calls[0])
+		s.still(calls[1])
+		s.waiting(1)
+		calls = append(calls[1:], s.begin([]driver.Keeper[pgx.Tx]{two, one}[i%2], "n", alone, 2))
+	}
+	for _, c := range calls {
+		s.unlock(p)
+		p = s.granted(c)
+	}
+	s.unlock(p)
+}
+
+func TestTryDoesNotPassTheAdvisoryQueue(t *testing.T) {
+	s := newStage(t)
+	one, two, three := s.client(), s.client(), s.client()
+	p := s.lock(one, "n", shared)
+	if !s.free(two, "n", shared) {
+		t.Error("a share excludes a share")
+	}
+	waits := s.begin(two, "n", alone, 1)
+	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
+		if s.free(k, "n", shared) {
+			t.Errorf("client %d went past one who waits", i+1)
+		}
+	}
+	s.unlock(p)
+	s.unlock(s.granted(waits))
+	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
+		if !s.free(k, "n", alone) {
+			t.Errorf("client %d: nobody has it, nobody waits for it", i+1)
+		}
+	}
+}
+
+func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
+	s := newStage(t)
+	one, two := s.client(), s.client()
+	p := s.lock(one, "n", alone)
+	before := s.connections()
+	var all sync.WaitGroup
+	order := make(chan int, 20)
+	for range 20 {
+		all.Go(func() {
+			q, _, err := two.Acquire(t.Context(), "n", alone, true)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			order <- 1
+			s.unlockLater(q)
+		})
+	}
+	s.waiting(1)
+	if n := s.connections() - before; n != 2 {
+		t.Errorf("20 goroutines that wait have %d connections, want one for locks and one to wait", n)
+	}
+	s.unlock(p)
+	all.Wait()
+	if len(order) != 20 {
+		t.Errorf("%d were granted", len(order))
+	}
+}
+
+func (s *stage) unlockLater(p driver.Possession) {
+	if err := p.Release(context.Background()); err != nil {
+		s.Error(err)
+	}
+}
+
+func (s *stage) connections() int {
+	s.Helper()
+	return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+}
+
+func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
+	s := newStage(t)
+	k := s.client()
+	const n = 1000
+	var all sync.WaitGroup
+	for worker := range 10 {
+		all.Go(func() {
+			for i := worker; i < n; i += 10 {
+				if _, ok, err := k.Acquire(t.Context(), fmt.Sprint(i), i%2 == 0, true); !ok {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	const held = " FROM pg_locks WHERE locktype = 'advisory' AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+	if locks, backends := s.count("SELECT count(*)"+held), s.count("SELECT count(DISTINCT pid)"+held); locks != n || backends != 1 {
+		t.Errorf("%d locks on %d connections", locks, backends)
+	}
+	if n := s.connections(); n != 1 {
+		t.Errorf("%d connections in all", n)
+	}
+	if err := k.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	s.eventually("Close left locks", func() bool { return s.count("SELECT count(*)"+held) == 0 })
+}
+
+// Broken by a pinned connection on which nothing reads while it is quiet.
+func TestTheEndOfTheAdvisoryConnectionIsNoticedWithinASecond(t *testing.T) {
+	s := newStage(t)
+	one, two := s.client(), s.client()
+	p, q := s.lock(one, "a", alone), s.lock(one, "b", shared)
+	waits, own := s.begin(two, "a", alone, 1), s.begin(one, "b", alone, 2)
+	s.eventually("the connection does not come to rest", func() bool {
+		return s.count(`SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE datname = current_database() AND granted
+			AND locktype = 'advisory' AND state = 'idle' AND now() - state_change > '300ms' AND `+keyIs, AdvisoryKey("a")) == 1
+	})
+	start := time.Now()
+	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+keyIs, AdvisoryKey("a"))
+	for _, p := range []driver.Possession{p, q} {
+		select {
+		case <-p.Lost():
+		case <-time.After(10 * time.Second):
+			t.Fatal("not noticed")
+		}
+		if p.Cause() == nil {
+			t.Error("no cause")
+		}
+		if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("unlock: %v", err)
+		}
+	}
+	if took := time.Since(start); took > time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	s.unlock(s.granted(waits))
+	s.unlock(s.granted(own)) // on a new connection
+}
+
+const keyIs = "(classid::int8 << 32 | objid::int8) = $1"
+
+// spied lets the test do things on the connection that has the locks.
+type spied struct {
+	advisory
+	before chan string
+}
+
+type spiedPin struct {
+	*advisoryPin
+	before chan string
+}
+
+func (s spied) Pin(ctx context.Context) (pinned.Pin[advisoryKeys], error) {
+	p, err := s.advisory.Pin(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return spiedPin{p.(*advisoryPin), s.before}, nil
+}
+
+func (p spiedPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error {
+	select {
+	case sql := <-p.before:
+		if _, err := simple(ctx, p.conn, sql); err != nil {
+			return err
+		}
+	default:
+	}
+	return p.advisoryPin.Run(ctx, ops)
+}
+
+// Broken by an unlock that does not look at what the server says.
+func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
+	s := newStage(t)
+	spy := spied{advisory{s.pool()}, make(chan string, 1)}
+	k := advisoryKeeper{pinned.New(spy, slog.New(slog.DiscardHandler))}
+	defer k.Close(t.Context())
+	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
+	spy.before <- "SELECT pg_advisory_unlock_all()"
+	if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("unlock: %v", err)
+	}
+	<-q.Lost()
+	if err := q.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("unlock: %v", err)
+	}
+	s.eventually("the connection is still there", func() bool { return s.connections() == 0 })
+	s.unlock(s.lock(k, "b", alone))
+}
+
+// Broken by leaving out the request to cancel: the server would go on waiting, and then have the queue.
+func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
+	s := newStage(t)
+	one, two := s.client(), s.client()
+	p := s.lock(one, "n", alone)
+	locks := func() int {
+		return s.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()")
+	}
+	for _, mode := range []bool{alone, shared} {
+		gone := s.begin(two, "n", mode, 1) // first of the queue
+		behind := s.client()
+		next := s.begin(behind, "n", mode, 2)
+		next.cancel()
+		<-next.done
+		s.waiting(1)
+		gone.cancel()
+		<-gone.done
+		if !errors.Is(gone.err, context.Canceled) || !errors.Is(next.err, context.Canceled) {
+			t.Errorf("%v, %v", gone.err, next.err)
+		}
+		s.eventually("something of the waiters is left", func() bool { return locks() == 1 && s.waiters() == 0 })
+	}
+	s.unlock(p)
+	if !s.free(two, "n", alone) {
+		t.Error("nobody has it")
+	}
+}
+
+// Broken by leaving the application's settings on the connections.
+func TestTheApplicationsTimeoutsAreNotForAdvisoryLocks(t *testing.T) {
+	s := newStage(t)
+	settings := []string{"statement_timeout", "100ms", "lock_timeout", "100ms", "idle_session_timeout", "100ms", "idle_in_transaction_session_timeout", "100ms"}
+	if s.count("SELECT current_setting('server_version_num')::int") >= 170000 {
+		settings = append(settings, "transaction_timeout", "100ms")
+	}
+	one, two := s.client(settings...), s.client(settings...)
+	p := s.lock(one, "n", alone)
+	waits := s.begin(two, "n", alone, 1)
+	s.eventually("it does not wait that long", func() bool {
+		return s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'advisory' AND now() - query_start > '400ms'") == 1
+	})
+	s.unlock(p)
+	s.unlock(s.granted(waits))
+}
+
+func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
+	s := newStage(t)
+	var mu sync.Mutex
+	before, after := 0, 0
+	config, err := pgxpool.ParseConfig(s.db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = 1
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		mu.Lock()
+		defer mu.Unlock()
+		before++
+		c.RuntimeParams["application_name"] = "hooked"
+		return nil
+	}
+	config.AfterConnect = func(context.Context, *pgx.Conn) error {
+		mu.Lock()
+		defer mu.Unlock()
+		after++
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	busy, err := pool.Acquire(t.Context()) // all of its budget
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Release()
+	k := s.open(Advisory(pool))
+	p := s.lock(k, "n", alone)
+	waits := s.begin(k, "n", alone, 1)
+	if n := s.count("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'hooked'"); n != 3 || before != after {
+		t.Errorf("%d connections of this pool, %d and %d calls of its hooks", n, before, after)
+	}
+	s.unlock(p)
+	s.unlock(s.granted(waits))
+}
+
+func TestANilPoolIsRefused(t *testing.T) {
+	if err := Advisory(nil).Native.Validate(); !errors.Is(err, driver.ErrConfig) {
+		t.Error(err)
+	}
+}
+
+// A server of the test's own: first its table of locks is filled, and then it becomes a standby.
+//
+// Broken by leaving the queue's lock where it is when the lock itself does not fit.
+func TestAFullTableOfLocksAndAStandby(t *testing.T) {
+	server := dbtest.OwnPostgres(t)
+	s := stageOn(t, server.Empty(t))
+	k, psql := s.client(), s.stranger()
+	p := s.lock(k, "n", alone)
+	if _, err := psql.Exec(t.Context(), "SELECT pg_advisory_lock(i) FROM generate_series(1, 1000000) i"); stateOf(err) != outOfMemory {
+		t.Fatalf("they all fit: %v", err)
+	}
+	for i := range 3 { // at first not even the queue's lock fits, and then not the lock
+		if _, ok, err := k.Acquire(t.Context(), "m", alone, true); ok || !errors.Is(err, driver.ErrUnavailable) {
+			t.Fatalf("%v, %v", ok, err)
+		}
+		if n := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid <> $1", psql.PgConn().PID()); n != 1 {
+			t.Errorf("the client has %d locks", n)
+		}
+		if i == 1 {
+			s.exec(psql, "SELECT pg_advisory_unlock(1)")
+		}
+	}
+	s.exec(psql, "SELECT pg_advisory_unlock_all()")
+	s.unlock(s.lock(k, "m", alone))
+	s.unlock(p)
+
+	s.exec(s.outside, "CHECKPOINT")
+	s.exec(s.outside, `DO $$ BEGIN EXECUTE format('COPY (SELECT 1 WHERE false) TO %L', current_setting('data_directory') || '/standby.signal'); END $$`)
+	server.Kill()
+	server.Start()
+	standby, err := pgxpool.New(t.Context(), server.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer standby.Close()
+	_, _, err = s.open(Advisory(standby)).Acquire(t.Context(), "n", alone, true)
+	if !errors.Is(err, driver.ErrReadOnly) || !errors.Is(err, errStandby) {
+		t.Errorf("on a standby: %v", err)
+	}
+	if s.seen, err = pgx.Connect(t.Context(), s.db.DSN); err != nil {
+		t.Fatal(err)
+	}
+}

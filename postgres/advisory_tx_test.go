@@ -1,0 +1,322 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+
+func (s *stage) lockTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared, wait bool) bool {
+	s.Helper()
+	ok, err := k.LockTx(s.Context(), tx, name, shared, wait)
+	if err != nil {
+		s.Fatalf("lock in a transaction: %v", err)
+	}
+	s.usable(tx)
+	return ok
+}
+
+func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k, other := s.open(Advisory(pool)), s.client()
+	for _, level := range levels {
+		for _, end := range []func(pgx.Tx, context.Context) error{pgx.Tx.Commit, pgx.Tx.Rollback} {
+			tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
+			if !s.lockTx(k, tx, "n", alone, true) {
+				t.Fatal("nobody has it")
+			}
+			if s.free(k, "n", alone) || s.free(other, "n", shared) {
+				t.Error("the transaction does not exclude sessions, those of its own client too")
+			}
+			waits := s.begin(k, "n", alone, 1)
+			if err := end(tx, t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			p := s.granted(waits)
+			tx = s.begun(pool, pgx.TxOptions{IsoLevel: level})
+			if s.lockTx(k, tx, "n", alone, false) || s.lockTx(k, tx, "n", shared, false) {
+				t.Error("sessions do not exclude the transaction")
+			}
+			waitsTx := s.beginTx(k, tx, "n", alone, 1)
+			s.unlock(p)
+			s.granted(waitsTx)
+			s.usable(tx)
+			s.commit(tx)
+			if !s.free(other, "n", alone) {
+				t.Error("the transaction is over")
+			}
+		}
+	}
+}
+
+func TestSharesOfTransactionsGoTogether(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k := s.open(Advisory(pool))
+	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
+	if !s.lockTx(k, a, "n", shared, true) || !s.lockTx(k, b, "n", shared, false) || !s.free(k, "n", shared) {
+		t.Error("a share excludes a share")
+	}
+	if s.free(k, "n", alone) {
+		t.Error("shares do not exclude the one who wants it alone")
+	}
+	s.commit(a)
+	s.commit(b)
+}
+
+// Broken by a LockTx that waits for the lock past the queue.
+func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	one, two := s.open(Advisory(pool)), s.client()
+	p := s.lock(one, "n", alone)
+	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
+	first := s.begin(two, "n", alone, 1)
+	second := s.beginTx(one, a, "n", alone, 2)
+	third := s.begin(one, "n", alone, 3)
+	fourth := s.beginTx(two, b, "n", alone, 4)
+	if s.lockTx(one, s.begun(pool, pgx.TxOptions{}), "n", alone, false) {
+		t.Error("TryLockTx went past the queue")
+	}
+	s.unlock(p)
+	p = s.granted(first)
+	s.still(second, third, fourth)
+	s.unlock(p)
+	s.granted(second)
+	s.still(third, fourth)
+	s.commit(a)
+	p = s.granted(third)
+	s.still(fourth)
+	s.unlock(p)
+	s.granted(fourth)
+	s.commit(b)
+}
+
+// Broken by passing the context on to pgx, which closes the connection; or by waiting without a savepoint.
+func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k := s.open(Advisory(pool))
+	for _, level := range levels {
+		p := s.lock(k, "n", alone)
+		tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
+		waits := s.beginTx(k, tx, "n", alone, 1)
+		waits.cancel()
+		<-waits.done
+		if !errors.Is(waits.err, context.Canceled) {
+			t.Errorf("%v", waits.err)
+		}
+		s.usable(tx)
+		pid := tx.Conn().PgConn().PID()
+		if n := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1", pid); n != 0 {
+			t.Errorf("%d locks were left on the transaction's connection", n)
+		}
+		s.unlock(p)
+		if !s.lockTx(k, tx, "n", alone, true) {
+			t.Error("nobody has it")
+		}
+		s.commit(tx)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	tx := s.begun(pool, pgx.TxOptions{})
+	if _, err := k.LockTx(ended, tx, "n", alone, true); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	s.usable(tx)
+}
+
+// Broken by letting a request to cancel arrive after LockTx has returned.
+func TestALateCancellationDoesNotHitTheCallersNextStatement(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k := s.open(Advisory(pool))
+	for range 25 {
+		p := s.lock(k, "n", alone)
+		tx := s.begun(pool, pgx.TxOptions{})
+		waits := s.beginTx(k, tx, "n", alone, 1)
+		go func() {
+			for end := time.Now().Add(rand.N(2 * time.Millisecond)); time.Now().Before(end); { // as long as it may take to go over
+			}
+			waits.cancel()
+		}()
+		s.unlock(p)
+		<-waits.done
+		s.usable(tx)
+		has := s.count("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = $1", tx.Conn().PgConn().PID())
+		switch {
+		case waits.err == nil && has == 1:
+		case !errors.Is(waits.err, context.Canceled) || has != 0:
+			t.Fatalf("%v, with %d locks", waits.err, has)
+		}
+		s.commit(tx)
+	}
+}
+
+func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
+	s := newStage(t)
+	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy, "statement_timeout": driver.ErrUnavailable} {
+		pool := s.pool(setting, "50ms")
+		k := s.open(Advisory(pool))
+		p := s.lock(k, "n", alone)
+		holder := s.begun(s.outside, pgx.TxOptions{})
+		tx := s.begun(pool, pgx.TxOptions{})
+		if ok, err := k.LockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
+			t.Errorf("%s: %v, %v", setting, ok, err)
+		}
+		s.usable(tx)
+		s.unlock(p)
+		s.lockTx(k, holder, "n", alone, true)
+		if ok, err := k.LockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
+			t.Errorf("%s: %v, %v", setting, ok, err)
+		}
+		s.usable(tx)
+		s.commit(holder)
+		if !s.lockTx(k, tx, "n", alone, true) {
+			t.Error("nobody has it")
+		}
+		s.commit(tx)
+	}
+}
+
+// Broken by waiting behind those who wait for what the transaction has: they would wait for each other.
+func TestATransactionThatHasItDoesNotWaitForThoseWhoWait(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k := s.open(Advisory(pool))
+	for _, first := range []bool{alone, shared} {
+		tx := s.begun(pool, pgx.TxOptions{})
+		s.lockTx(k, tx, "n", first, true)
+		waits := s.begin(k, "n", alone, 1)
+		if !s.lockTx(k, tx, "n", alone, true) {
+			t.Error("it has it")
+		}
+		s.still(waits)
+		s.commit(tx)
+		s.unlock(s.granted(waits))
+	}
+}
+
+func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool("deadlock_timeout", "50ms")
+	k := s.open(Advisory(pool))
+	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
+	s.lockTx(k, a, "a", alone, true)
+	s.lockTx(k, b, "b", alone, true)
+	crossed := make(chan error, 1)
+	go func() {
+		_, err := k.LockTx(t.Context(), a, "b", alone, true)
+		if err != nil { // let the other one through
+			err = errors.Join(err, a.Rollback(t.Context()))
+		}
+		crossed <- err
+	}()
+	s.eventually("it does not wait", func() bool { return s.waiters() == 1 || len(crossed) > 0 })
+	_, err := k.LockTx(t.Context(), b, "a", alone, true)
+	s.usable(b)
+	s.commit(b)
+	if other := <-crossed; !errors.Is(err, driver.ErrRetry) && !errors.Is(other, driver.ErrRetry) || err != nil && other != nil {
+		t.Errorf("%v; %v", err, other)
+	}
+	_ = a.Rollback(t.Context())
+}
+
+func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	k := s.open(Advisory(pool))
+	over := s.begun(pool, pgx.TxOptions{})
+	s.commit(over)
+	if _, err := k.LockTx(t.Context(), over, "n", alone, true); !errors.Is(err, pgx.ErrTxClosed) {
+		t.Errorf("committed: %v", err)
+	}
+	tx := s.begun(pool, pgx.TxOptions{})
+	s.exec(tx, "SAVEPOINT theirs")
+	if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
+		t.Fatal("1/0")
+	}
+	if _, err := k.LockTx(t.Context(), tx, "n", alone, true); stateOf(err) != "25P02" {
+		t.Errorf("aborted: %v", err)
+	}
+	s.exec(tx, "ROLLBACK TO theirs")
+	s.usable(tx)
+}
+
+// Sessions and transactions of three clients add to one number, and not one addition is lost.
+func TestNobodyIsInThereAtTheSameTime(t *testing.T) {
+	s := newStage(t)
+	pool := s.pool()
+	s.exec(s.outside, "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
+	keepers := []driver.Keeper[pgx.Tx]{s.open(Advisory(pool)), s.client(), s.client()}
+	const rounds, hands = 15, 6
+	add := func(on interface {
+		QueryRow(context.Context, string, ...any) pgx.Row
+	}, set func(n int) error) error {
+		var n int
+		if err := on.QueryRow(t.Context(), "SELECT n FROM counter").Scan(&n); err != nil {
+			return err
+		}
+		return set(n + 1)
+	}
+	failures := make(chan error, hands)
+	for hand := range hands {
+		go func() {
+			failures <- func() error {
+				for i := range rounds {
+					k := keepers[(hand+i)%len(keepers)]
+					if hand%2 == 0 {
+						p, _, err := k.Acquire(t.Context(), "n", alone, true)
+						if err != nil {
+							return err
+						}
+						err = add(s.outside, func(n int) error {
+							_, err := s.outside.Exec(t.Context(), fmt.Sprintf("UPDATE counter SET n = %d", n))
+							return err
+						})
+						if err = errors.Join(err, p.Release(t.Context())); err != nil {
+							return err
+						}
+						continue
+					}
+					err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+						if _, err := k.LockTx(t.Context(), tx, "n", alone, true); err != nil {
+							return err
+						}
+						return add(tx, func(n int) error {
+							_, err := tx.Exec(t.Context(), fmt.Sprintf("UPDATE counter SET n = %d", n))
+							return err
+						})
+					})
+					if err != nil {
+						return err
+					}
+				}
+				return nil
+			}()
+		}()
+	}
+	for range hands {
+		select {
+		case err := <-failures:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("somebody is stuck")
+		}
+	}
+	if n := s.count("SELECT n FROM counter"); n != rounds*hands {
+		t.Errorf("%d of %d", n, rounds*hands)
+	}
+}

@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// A quiet pooler lends the same server connection again and again: broken by looking at one connection alone.
+func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	direct := stageOn(t, db)
+	through := db.PgBouncer(t, dbtest.PoolTransactions)
+	for _, mode := range []string{"exec", "simple_protocol", "cache_statement"} {
+		s := &stage{T: t, db: through}
+		s.db.DSN = strings.Replace(s.db.DSN, "mode=exec", "mode="+mode, 1)
+		k := s.client()
+		for range 5 {
+			_, _, err := k.Acquire(t.Context(), "n", alone, true)
+			if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "pool_mode = session") {
+				t.Fatalf("%s: %v", mode, err)
+			}
+		}
+	}
+	if n := direct.count("SELECT count(*) FROM pg_locks l JOIN pg_database d ON d.oid = l.database WHERE locktype = 'advisory' AND datname = current_database()"); n != 0 {
+		t.Errorf("%d locks were taken", n)
+	}
+}
+
+// A busy one goes round and round.
+func TestABusyPoolerOfTransactionsIsRefused(t *testing.T) {
+	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions))
+	noise, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	pool := s.pool()
+	for range 4 {
+		all.Go(func() {
+			for noise.Err() == nil {
+				_, _ = pool.Exec(noise, "SELECT 1")
+			}
+		})
+	}
+	defer all.Wait()
+	defer stop()
+	for range 10 {
+		_, _, err := s.client().Acquire(t.Context(), "n", alone, true)
+		if !errors.Is(err, driver.ErrConfig) {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestAPoolerOfSessionsServes(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	direct := stageOn(t, db)
+	s := stageOn(t, db.PgBouncer(t, dbtest.PoolSessions))
+	one, two := s.client(), direct.client()
+	p := s.lock(one, "n", alone)
+	if direct.free(two, "n", alone) {
+		t.Error("it is taken")
+	}
+	gone := s.begin(one, "n", alone, 1)
+	gone.cancel()
+	<-gone.done
+	s.waiting(0)
+	waits := s.begin(one, "n", shared, 1)
+	s.unlock(p)
+	s.unlock(s.granted(waits))
+}
+
+func TestAdvisoryLocksOfTransactionsWorkThroughAPooler(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	direct := stageOn(t, db)
+	s := stageOn(t, db.PgBouncer(t, dbtest.PoolTransactions))
+	pool := s.pool()
+	k, other := s.open(Advisory(pool)), direct.client()
+	p := direct.lock(other, "n", alone)
+	tx := s.begun(pool, pgx.TxOptions{})
+	for range 5 {
+		gone := s.beginTx(k, tx, "n", alone, 1)
+		gone.cancel()
+		<-gone.done
+		if !errors.Is(gone.err, context.Canceled) {
+			t.Error(gone.err)
+		}
+		s.usable(tx)
+	}
+	waits := s.beginTx(k, tx, "n", alone, 1)
+	direct.unlock(p)
+	s.granted(waits)
+	if direct.free(other, "n", shared) {
+		t.Error("the transaction has it")
+	}
+	s.commit(tx)
+	if !direct.free(other, "n", alone) {
+		t.Error("it stayed with the pooler's connection")
+	}
+}
+
+// Tables need no session of the database's. LISTEN does, so that waiters poll.
+func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
+	db := dbtest.Postgres(t)
+	through := db.PgBouncer(t, dbtest.PoolTransactions)
+	open := func() *dblock.Client[pgx.Tx] {
+		client, err := dblock.New(New(through.Pool(t)), dblock.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return client
+	}
+	one, two := open(), open()
+	held, err := one.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("%v", err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		l, err := two.Lock(t.Context(), "n")
+		if err == nil && l.Token() <= held.Token() {
+			err = errors.New("the token did not rise")
+		}
+		if err == nil {
+			err = l.Unlock(t.Context())
+		}
+		got <- err
+	}()
+	direct := stageOn(t, db)
+	direct.eventually("nobody queues", func() bool { return direct.count("SELECT count(*) FROM dblock_waiters") == 1 })
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatal("it was not handed over")
+	}
+}
