@@ -55,6 +55,25 @@
 // is stopped in the middle of a transaction on MySQL, MariaDB or SQLite, by SIGSTOP say, keeps the name's row locked until
 // it goes on or its connection breaks: there a transaction takes several round trips; on PostgreSQL it is one.
 //
+// # Inside transactions
+//
+// Lock.Guard, Lock.UnlockTx and Client.LockTx run in a transaction of the application's, on the database that has the
+// locks. Guard share-locks the row of the holder's session. Whoever takes a lock over, from a dead session, from a fixed
+// lease, or as the same owner elsewhere, locks that row alone and without waiting, and writes it where the session goes on
+// living, so that a snapshot from before cannot say yes. Heartbeats are another row, and the queue is counted in the lock's,
+// which Guard does not lock: nobody waits for it.
+//
+// LockTx locks the lock's own row until the transaction ends. Leases meet it there: what needs a row that is locked for
+// longer than dblock's own transactions take comes back later, and keeps no connection meanwhile. Who waits with LockTx
+// for other transactions has a place in the database's own order; who waits for a lease queues up for a lease of
+// its own, which then stands behind the transaction and is given back after it. A lease that finds the row locked is not in
+// any queue: between leases and transactions there is exclusion, and no order.
+//
+// The library never ends such a transaction, never retries in it, and never passes it a context that ends, which would
+// break its connection. On PostgreSQL each step is behind a savepoint. On MySQL and MariaDB a row that was locked stays
+// locked until the end, a deadlock ends the transaction, and so does a lock wait that times out where
+// innodb_rollback_on_timeout is on: the error says so. On SQLite whoever writes has locked the whole database.
+//
 // # Failures
 //
 // The database is away: waiters go on waiting and survive it, holders keep their locks until the TTL is over, and new
@@ -80,6 +99,15 @@
 // that of a release when nobody waits, need not reach the disk: a crash can take back a place in a queue, which its owner
 // puts back, and a release, which its client repeats. A grant always waits for the disk.
 //
+// Who is next is decided within UnlockTx on PostgreSQL and SQLite. On MySQL that would take a locking read of a range,
+// which locks the neighbours' queues too: there the name is left free with its queue, and whoever notices hands it on,
+// Unlock first of all. Likewise Guard reads the lock's row beside the transaction there, on the connection of the heartbeats:
+// in it, a plain read may be old, and one that is not would lock the row.
+//
+// A statement cannot be told on MySQL how long it may wait for a row, but it can pass over rows that are locked: so it
+// asks again a few times, and the price is one short read before each upsert. On PostgreSQL lock_timeout is set by the
+// statement itself.
+//
 // The statements for PostgreSQL are generated once and run over pgx and over database/sql alike: their texts and
 // parameters are the same, and a transaction has to travel as one batch, which generated methods cannot do.
 //
@@ -94,6 +122,7 @@
 // # Layers
 //
 // The API and its words are in this package, the statements in postgres, mysql and sqlite, and the contract between
-// them in driver. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
+// them in driver. What a server's own locks have in common is in internal/pinned. Packages fence and optimistic stand
+// alone, and need no client. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
 // the dead in reaper. The root imports no engine, an engine imports no other and not the root.
 package dblock
