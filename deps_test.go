@@ -39,7 +39,7 @@ var layers = []layer{
 	{name: "gen/fences", not: [][]string{anything}},
 	{name: "gen/versions", not: [][]string{anything}},
 	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/postgresdb", "internal/pinned")},
-	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb")},
+	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb", "internal/pinned")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb")},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/pinned", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},

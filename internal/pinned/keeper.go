@@ -36,6 +36,9 @@ func New[K comparable](server Server[K], log *slog.Logger) *Keeper[K] {
 	return k
 }
 
+// Limit has the keeper use fewer waiters at a time than MaxWaiters. It is called before anything else.
+func (k *Keeper[K]) Limit(waiters int) { k.slots = make(chan struct{}, min(waiters, MaxWaiters)) }
+
 // line is what this client has of a key, and who in this client wants it. It exists while there is either.
 type line[K comparable] struct {
 	key       K

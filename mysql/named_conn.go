@@ -1,0 +1,152 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// wanted is what has to be known of a server. Which of these variables there are depends on its kind.
+const wanted = `SHOW SESSION VARIABLES WHERE Variable_name IN ('hostname', 'port', 'server_id', 'server_uuid', 'server_uid', 'read_only',
+	'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'max_execution_time', 'max_statement_time')`
+
+var (
+	errGalera = errors.New("the server is a node of a Galera cluster (wsrep_on=ON): each node has named locks of its own, so that two clients " +
+		"could hold one; keep locks in tables, mysql.New, with one node that everybody writes to")
+	errPrimaries = errors.New("the server is one of several primaries (group_replication_single_primary_mode=OFF), each of which has named " +
+		"locks of its own; keep locks in tables, mysql.New, with one node that everybody writes to")
+	errReplica = errors.New("the server is read-only (read_only=ON), as replicas are: named locks that are taken there are nothing to the " +
+		"primary; connect to that")
+	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), where a named lock would " +
+		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in tables, mysql.New")
+	errNoNamedLocks = errors.New("the server gives no named locks")
+)
+
+// refuse tells whether a server with these variables is none to keep named locks on.
+func refuse(variables map[string]string) error {
+	on := func(name string) bool { v := variables[name]; return v != "" && v != "OFF" && v != "0" }
+	switch {
+	case on("wsrep_on"):
+		return driver.Fail(driver.ErrConfig, errGalera)
+	case variables["group_replication_group_name"] != "" && !on("group_replication_single_primary_mode"):
+		return driver.Fail(driver.ErrConfig, errPrimaries)
+	case on("read_only"):
+		return driver.Fail(driver.ErrReadOnly, errReplica)
+	}
+	return nil
+}
+
+// namedConn is a connection that is reserved for named locks. It never goes back to the pool.
+type namedConn struct {
+	*sql.Conn
+	server string
+	traits traits
+}
+
+func (c namedConn) Server() string { return c.server }
+
+// open takes a connection out of the pool and sets it up.
+func (s *namedServer) open(ctx context.Context) (c namedConn, err error) {
+	conn, err := s.db.Conn(ctx)
+	if err != nil {
+		return c, interpret(err)
+	}
+	c.Conn = conn
+	if err := c.setUp(ctx); err != nil {
+		discard(conn)
+		return c, err
+	}
+	return c, nil
+}
+
+func (c *namedConn) setUp(ctx context.Context) error {
+	variables, err := c.variables(ctx)
+	if err != nil {
+		return interpret(err)
+	}
+	if err := refuse(variables); err != nil {
+		return err
+	}
+	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"], variables["server_uid"])
+	// Neither the server's patience with idle connections nor the application's limit on its statements is for these.
+	set := "SET SESSION wait_timeout = 31536000"
+	for _, name := range []string{"max_execution_time", "max_statement_time"} {
+		if _, there := variables[name]; there {
+			set += ", SESSION " + name + " = 0"
+		}
+	}
+	if _, err := c.ExecContext(ctx, set); err != nil {
+		return interpret(err)
+	}
+	return c.Raw(func(raw any) error {
+		c.traits = traitsOf(raw)
+		return nil
+	})
+}
+
+func (c *namedConn) variables(ctx context.Context) (map[string]string, error) {
+	rows, err := c.QueryContext(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	variables := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		variables[strings.ToLower(name)] = value
+	}
+	return variables, rows.Err()
+}
+
+// traits are what decides how a connection can be used, and is nowhere to be asked for.
+type traits struct {
+	peeks       bool          // ResetSession looks at the socket
+	readTimeout time.Duration // 0: none, or not known
+}
+
+// traitsOf reads the driver's private fields. Where they are not what they were, or the driver is another's wrapper, it
+// knows nothing: then statements do what looking would have done.
+func traitsOf(raw any) (t traits) {
+	v := reflect.ValueOf(raw)
+	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Type().Elem().PkgPath() != "github.com/go-sql-driver/mysql" {
+		return t
+	}
+	v = v.Elem()
+	config, socket := v.FieldByName("cfg"), v.FieldByName("rawConn") // what TLS is spoken on
+	if socket.Kind() == reflect.Interface && socket.IsNil() {
+		socket = v.FieldByName("netConn")
+	}
+	if config.Kind() != reflect.Pointer || config.IsNil() || config.Elem().Kind() != reflect.Struct || socket.Kind() != reflect.Interface || socket.IsNil() {
+		return t
+	}
+	if timeout := config.Elem().FieldByName("ReadTimeout"); timeout.Kind() == reflect.Int64 {
+		t.readTimeout = time.Duration(timeout.Int())
+	}
+	checks := config.Elem().FieldByName("CheckConnLiveness")
+	t.peeks = checks.Kind() == reflect.Bool && checks.Bool() && runtime.GOOS != "windows" && runtime.GOOS != "plan9" && runtime.GOOS != "js" &&
+		socket.Elem().Type().Implements(reflect.TypeFor[syscall.Conn]())
+	return t
+}
+
+// peek looks at the socket: nothing is to be read on a connection in order on which no statement runs.
+func (c namedConn) peek(ctx context.Context) (err error) {
+	if failed := c.Raw(func(raw any) error {
+		err = raw.(sqldriver.SessionResetter).ResetSession(ctx)
+		return nil
+	}); failed != nil {
+		return failed
+	}
+	return err
+}

@@ -1,0 +1,189 @@
+package mysql
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pinned"
+)
+
+const (
+	// peekInterval and askInterval are the pauses between two looks at a pinned connection.
+	peekInterval = 250 * time.Millisecond
+	askInterval  = 500 * time.Millisecond
+	// askTimeout is how long the server may take to answer what costs it nothing.
+	askTimeout = 10 * time.Second
+	// together is how many operations are one statement, whose columns they are.
+	together = 200
+)
+
+// namedPin is a pinned.Pin. The locks' goroutine uses it, and waiters that have to be interrupted: whoever has the turn.
+type namedPin struct {
+	namedConn
+	owner *namedServer
+	id    int64
+	turn  chan struct{}
+	ctx   context.Context // ends with Close
+	stop  context.CancelFunc
+}
+
+// Pin opens the connection that has the locks.
+func (s *namedServer) Pin(ctx context.Context) (pinned.Pin[string], error) {
+	conn, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &namedPin{namedConn: conn, owner: s, turn: make(chan struct{}, 1)}
+	if p.id, err = conn.prove(ctx); err != nil {
+		discard(conn.Conn)
+		return nil, err
+	}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	s.pin.Store(p)
+	return p, nil
+}
+
+// prove takes a lock and finds it again with the next statement, which is where a proxy shows that spreads them.
+func (c namedConn) prove(ctx context.Context) (id int64, err error) {
+	probe := "'" + plainPrefix + strings.ToLower(rand.Text()) + queueSuffix + "'" // no lock's and no queue's that anybody could want
+	var got, ours, gave sql.NullInt64
+	var again int64
+	if err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), GET_LOCK("+probe+", 0)").Scan(&id, &got); err == nil {
+		err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), IS_USED_LOCK("+probe+"), RELEASE_LOCK("+probe+")").Scan(&again, &ours, &gave)
+	}
+	switch {
+	case err != nil:
+		return 0, interpret(err)
+	case got.Int64 != 1:
+		return 0, driver.Fail(driver.ErrConfig, errNoNamedLocks)
+	case again != id || ours.Int64 != id || gave.Int64 != 1:
+		return 0, driver.Fail(driver.ErrConfig, errMultiplexed)
+	}
+	return id, nil
+}
+
+// enter waits for the turn, unless ctx ends first.
+func (p *namedPin) enter(ctx context.Context) error {
+	select {
+	case p.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *namedPin) leave() { <-p.turn }
+
+// Close ends the connection.
+func (p *namedPin) Close() {
+	p.owner.pin.CompareAndSwap(p, nil)
+	p.stop()
+	discard(p.Conn)
+}
+
+// Watch looks at the socket, or asks.
+func (p *namedPin) Watch(ctx context.Context) error {
+	interval, look := askInterval, p.ask
+	if p.traits.peeks {
+		interval, look = peekInterval, p.namedConn.peek
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if p.enter(ctx) != nil {
+			return nil
+		}
+		err := look(context.WithoutCancel(ctx))
+		p.leave()
+		if err != nil {
+			return fmt.Errorf("the server or something on the way to it closed it: %w", err)
+		}
+	}
+}
+
+// ask is a statement and not a ping, which a driver that wraps another may leave out.
+func (p *namedPin) ask(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	_, err := p.ExecContext(ctx, "DO 0")
+	return err
+}
+
+// Run makes each operation a column of a statement; columns are evaluated from left to right. A queue is looked at
+// without joining it. Keys need no quoting.
+func (p *namedPin) Run(ctx context.Context, ops []*pinned.Op[string]) error {
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
+	for len(ops) > 0 {
+		n := min(len(ops), together)
+		if err := p.run(ctx, ops[:n]); err != nil {
+			return err
+		}
+		ops = ops[n:]
+	}
+	return nil
+}
+
+func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
+	text := []byte("SELECT CONNECTION_ID(), @@GLOBAL.read_only")
+	var id int64
+	var readOnly string
+	answers := make([]sql.NullInt64, len(ops))
+	into := []any{&id, &readOnly}
+	for i, op := range ops {
+		switch op.Kind {
+		case pinned.Try:
+			text = fmt.Appendf(text, ", IF(IS_FREE_LOCK('%s'), GET_LOCK('%s', 0), 0)", queueKey(op.Key), op.Key)
+		case pinned.Take:
+			text = fmt.Appendf(text, ", GET_LOCK('%s', 0)", op.Key)
+		case pinned.Give:
+			text = fmt.Appendf(text, ", RELEASE_LOCK('%s')", op.Key)
+		}
+		into = append(into, &answers[i])
+	}
+	if err := p.QueryRowContext(ctx, string(text)).Scan(into...); err != nil {
+		return err
+	}
+	switch {
+	case id != p.id:
+		return driver.Fail(driver.ErrConfig, errMultiplexed)
+	case readOnly != "0" && readOnly != "OFF":
+		return driver.Fail(driver.ErrReadOnly, errReplica)
+	}
+	for i, op := range ops {
+		op.OK = answers[i].Int64 == 1
+		if !answers[i].Valid && op.Kind != pinned.Give {
+			op.Err = driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
+		}
+	}
+	return nil
+}
+
+// kill interrupts or ends the connection that holds a waiter's own lock.
+func (s *namedServer) kill(ctx context.Context, what, waiter string) error {
+	p := s.pin.Load()
+	if p == nil {
+		return kill(ctx, s.db, what, waiter)
+	}
+	// The pinned connection, since the pool may be exhausted. It must not be closed because ctx ends.
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
+	within, cancel := context.WithTimeout(p.ctx, askTimeout)
+	defer cancel()
+	return kill(within, p, what, waiter)
+}

@@ -1,0 +1,230 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	sqldrv "database/sql/driver"
+	"errors"
+	"log/slog"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// stage is a server on which named locks are played with. They are the whole server's, which others use: names are the
+// test's own.
+type stage struct {
+	server
+	t      *testing.T
+	prefix string
+}
+
+func onStage(t *testing.T, play func(t *testing.T, s stage)) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := dbtest.Empty(t, kind)
+			play(t, stage{server{db, db.SQL(t)}, t, strings.ToLower(id()) + "/"})
+		})
+	}
+}
+
+func (s stage) name(name string) string { return s.prefix + name }
+
+// client is a keeper on a pool of its own.
+func (s stage) client(change func(*sqldriver.Config)) driver.Keeper[*sql.Tx] {
+	return s.keeper(s.open(s.t, change))
+}
+
+func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] {
+	k := mysql.Named(pool).Native.Open(slog.New(slog.DiscardHandler))
+	s.t.Cleanup(func() {
+		if err := k.Close(context.Background()); err != nil {
+			s.t.Error(err)
+		}
+	})
+	return k
+}
+
+func (s stage) lock(k driver.Keeper[*sql.Tx], name string) driver.Possession {
+	s.t.Helper()
+	p, got, err := k.Acquire(s.t.Context(), s.name(name), false, true)
+	if err != nil || !got {
+		s.t.Fatal(got, err)
+	}
+	return p
+}
+
+// try reports whether a name can be had at once, and gives it back.
+func (s stage) try(k driver.Keeper[*sql.Tx], name string) bool {
+	s.t.Helper()
+	p, got, err := k.Acquire(s.t.Context(), s.name(name), false, false)
+	must(s.t, err)
+	if got {
+		s.unlock(p)
+	}
+	return got
+}
+
+func (s stage) unlock(p driver.Possession) {
+	s.t.Helper()
+	must(s.t, p.Release(s.t.Context()))
+}
+
+// begin asks for a name, and returns when that many waiters wait in the server.
+func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-chan outcome[driver.Possession], context.CancelFunc) {
+	s.t.Helper()
+	ctx, cancel := context.WithCancel(s.t.Context())
+	c := make(chan outcome[driver.Possession], 1)
+	go func() {
+		p, _, err := k.Acquire(ctx, s.name(name), false, true)
+		c <- outcome[driver.Possession]{p, err}
+	}()
+	s.waiting(waiters)
+	return c, cancel
+}
+
+func (s stage) granted(c <-chan outcome[driver.Possession]) driver.Possession {
+	s.t.Helper()
+	o := <-c
+	must(s.t, o.err)
+	return o.value
+}
+
+func (s stage) waiting(n int64) {
+	s.t.Helper()
+	eventually(s.t, "the waiters in the server", func() bool {
+		return s.number(s.t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'") == n
+	})
+}
+
+func (s stage) connections() int64 {
+	return s.number(s.t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+}
+
+// holder is the connection that has a key; -1: none.
+func (s stage) holder(key string) int64 {
+	return s.number(s.t, "SELECT COALESCE(IS_USED_LOCK(?), -1)", key)
+}
+
+// nothingLeft waits until neither lock nor queue is anybody's.
+func (s stage) nothingLeft(names ...string) {
+	s.t.Helper()
+	eventually(s.t, "the locks to be free", func() bool {
+		for _, name := range names {
+			key := mysql.NamedKey(s.name(name))
+			if s.holder(key) != -1 || s.holder(key+"+") != -1 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// tap is between a pool and its driver.
+type tap struct {
+	sqldrv.Connector
+	rewrite func(text string) (string, error)
+	spread  bool // each statement on another of two connections
+}
+
+func (s stage) tapped(rewrite func(text string) (string, error), spread bool) *sql.DB {
+	config, err := sqldriver.ParseDSN(s.DSN)
+	must(s.t, err)
+	connector, err := sqldriver.NewConnector(config)
+	must(s.t, err)
+	if rewrite == nil {
+		rewrite = func(text string) (string, error) { return text, nil }
+	}
+	pool := sql.OpenDB(tap{connector, rewrite, spread})
+	s.t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// instead has one piece of text in statements read like another.
+func instead(of, text string) func(string) (string, error) {
+	return func(statement string) (string, error) { return strings.ReplaceAll(statement, of, text), nil }
+}
+
+func (t tap) Connect(ctx context.Context) (sqldrv.Conn, error) {
+	c := &tapConn{tap: t}
+	for range 2 {
+		conn, err := t.Connector.Connect(ctx)
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		c.conns = append(c.conns, conn)
+		if !t.spread {
+			break
+		}
+	}
+	return c, nil
+}
+
+// tapConn is not what the driver's connections are: it has no socket to look at.
+type tapConn struct {
+	tap
+	conns []sqldrv.Conn
+	turn  int
+}
+
+func (c *tapConn) next() sqldrv.Conn {
+	c.turn++
+	return c.conns[c.turn%len(c.conns)]
+}
+
+func (c *tapConn) Prepare(text string) (sqldrv.Stmt, error) { return c.next().Prepare(text) }
+func (c *tapConn) Begin() (sqldrv.Tx, error)                { return nil, errors.ErrUnsupported }
+
+func (c *tapConn) Close() (err error) {
+	for _, conn := range c.conns {
+		err = errors.Join(err, conn.Close())
+	}
+	return err
+}
+
+func (c *tapConn) QueryContext(ctx context.Context, text string, args []sqldrv.NamedValue) (sqldrv.Rows, error) {
+	text, err := c.rewrite(text)
+	if err != nil {
+		return nil, err
+	}
+	return c.next().(sqldrv.QueryerContext).QueryContext(ctx, text, args)
+}
+
+func (c *tapConn) ExecContext(ctx context.Context, text string, args []sqldrv.NamedValue) (sqldrv.Result, error) {
+	text, err := c.rewrite(text)
+	if err != nil {
+		return nil, err
+	}
+	return c.next().(sqldrv.ExecerContext).ExecContext(ctx, text, args)
+}
+
+// counted has what a client sends counted.
+func counted(sent *atomic.Int64) func(*sqldriver.Config) {
+	return func(c *sqldriver.Config) {
+		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return countedConn{conn.(*net.TCPConn), sent}, nil
+		}
+	}
+}
+
+type countedConn struct {
+	*net.TCPConn
+	sent *atomic.Int64
+}
+
+func (c countedConn) Write(b []byte) (int, error) {
+	c.sent.Add(int64(len(b)))
+	return c.TCPConn.Write(b)
+}

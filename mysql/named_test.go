@@ -1,0 +1,498 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// What a name is called on the server is for ever: whoever runs the next version shares locks with this one.
+func TestNamedKeysAreForEver(t *testing.T) {
+	for name, key := range map[string]string{
+		"invoice/42":             "dblock/invoice/42",
+		"a.b_c:d-e":              "dblock/a.b_c:d-e",
+		strings.Repeat("x", 56):  "dblock/" + strings.Repeat("x", 56),
+		strings.Repeat("x", 57):  "dblock=vykkevr4z6lj3gnmu2oono3utapxgs57t5sv645y6bw3ndflkilq",
+		strings.Repeat("x", 255): "dblock=2itatwr24okwzjehoblkrzma53lujjxx27h2lmm53cgvf7ga2q2q",
+		"A":                      "dblock=kwnovuecmtkxsxjzbfyyzxifvpkjk4xij7svleho6mniriep376q",
+		"a ":                     "dblock=mwb5zvqfn7jsvloq2lil5eqn5gpw74elqadf4s4rikvkifutshfq",
+		"á":                      "dblock=7olxq4m5snkrwhei35prvmrj7a7kgcxrcl6fcal4t4fdqpopnszq",
+		"🔒":                      "dblock=nlq5f3roswjoultgkzqukcqj73mv65ssgjgeqaoepkx6mgg27fxq",
+		"a'\\":                   "dblock=zhm3xppug6xs2sgg3znm23h5g6zlsbtp7kfi6jklf5ghb6a7nvoa",
+		"a+":                     "dblock=qxrabto5r4cwds4iypon7g5pp7q3gy3htqlut3kyxcvnkupjuizq",
+	} {
+		got := mysql.NamedKey(name)
+		if got != key {
+			t.Errorf("%q: %s", name, got)
+		}
+		if len(got+"+") > 64 || got != strings.ToLower(got) {
+			t.Errorf("%q: %q cannot be a named lock, or not with a queue", name, got)
+		}
+	}
+}
+
+func TestNamedValidates(t *testing.T) {
+	is(t, mysql.Named(nil).Native.Validate(), driver.ErrConfig)
+	connector, err := sqldriver.NewConnector(sqldriver.NewConfig())
+	must(t, err)
+	db := sql.OpenDB(connector)
+	defer db.Close()
+	for n, want := range map[int]error{0: nil, 1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
+		db.SetMaxOpenConns(n)
+		is(t, mysql.Named(db).Native.Validate(), want)
+	}
+}
+
+// Broken by taking the lock without a look at the queue, or by a queue that the waiter leaves before the lock was taken.
+func TestNamedLocksAreServedInOrder(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		one, two, three := s.client(nil), s.client(nil), s.client(nil)
+		held := s.lock(one, "n")
+		if s.try(one, "n") || s.try(two, "n") {
+			t.Error("taken twice")
+		}
+		var calls []<-chan outcome[driver.Possession]
+		for i, k := range []driver.Keeper[*sql.Tx]{two, three, one} {
+			c, cancel := s.begin(k, "n", int64(i+1))
+			defer cancel()
+			calls = append(calls, c)
+		}
+		for i, c := range calls {
+			s.unlock(held)
+			held = s.granted(c)
+			for _, later := range calls[i+1:] {
+				if len(later) > 0 {
+					t.Error("somebody was passed")
+				}
+			}
+			if s.try(two, "n") {
+				t.Error("taken twice")
+			}
+		}
+		s.unlock(held)
+
+		outsider, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer outsider.Close()
+		for _, statement := range []string{"DO GET_LOCK('%s+', 0)", "DO RELEASE_LOCK('%s+')"} {
+			_, err = outsider.ExecContext(t.Context(), fmt.Sprintf(statement, mysql.NamedKey(s.name("n"))))
+			must(t, err)
+			if got, want := s.try(one, "n"), strings.Contains(statement, "RELEASE"); got != want {
+				t.Errorf("after %s TryLock says %v: the lock is free, the queue is not empty or empty", statement, got)
+			}
+		}
+		s.nothingLeft("n")
+	})
+}
+
+// Everybody at once.
+func TestNamedLocksExclude(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		var all sync.WaitGroup
+		var inside [2]atomic.Int32
+		var grants, refusals atomic.Int32
+		for range 3 {
+			k := s.client(nil)
+			for i := range 6 {
+				all.Go(func() {
+					for range 15 {
+						n := i % 2
+						p, got, err := k.Acquire(t.Context(), s.name(fmt.Sprint(n)), false, i < 4)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						if !got {
+							refusals.Add(1)
+							continue
+						}
+						if inside[n].Add(1) != 1 {
+							t.Error("two hold it")
+						}
+						grants.Add(1)
+						inside[n].Add(-1)
+						if err := p.Release(t.Context()); err != nil {
+							t.Error(err)
+						}
+					}
+				})
+			}
+		}
+		all.Wait()
+		if grants.Load() < 180 {
+			t.Errorf("%d grants, %d refusals", grants.Load(), refusals.Load())
+		}
+		s.nothingLeft("0", "1")
+	})
+}
+
+// Broken by handing names to GET_LOCK as they are: to MySQL 'A' is 'a', and 65 characters are too many.
+func TestNamesOfNamedLocksAreBytes(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		k, other := s.client(nil), s.client(nil)
+		long := strings.Repeat("y", 64-len(s.prefix))
+		names := []string{"a", "A", "á", "Á", "a ", " a", "ａ", "ß", "ss", "🔒", "🔓", "a'\\\"", "%s", "a\x00", long, long + "y", strings.Repeat("z", 220), strings.Repeat("Z", 220)}
+		held := make([]driver.Possession, len(names))
+		for i, name := range names {
+			held[i] = s.lock(k, name)
+		}
+		for i, name := range names {
+			if s.try(other, name) {
+				t.Errorf("%q was taken twice", name)
+			}
+			s.unlock(held[i])
+			if !s.try(other, name) {
+				t.Errorf("%q is not free", name)
+			}
+		}
+	})
+}
+
+func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		pool := s.open(t, nil)
+		pool.SetMaxOpenConns(3)
+		k := s.keeper(pool)
+		var all sync.WaitGroup
+		held := make([]driver.Possession, 1000)
+		for i := range held {
+			all.Go(func() {
+				p, _, err := k.Acquire(t.Context(), s.name(fmt.Sprint(i)), false, true)
+				if err != nil {
+					t.Error(err)
+				}
+				held[i] = p
+			})
+		}
+		all.Wait()
+		if n := s.connections(); n != 1 {
+			t.Errorf("%d connections", n)
+		}
+		if s.try(s.client(nil), "999") {
+			t.Error("taken twice")
+		}
+		for _, p := range held {
+			all.Go(func() {
+				if err := p.Release(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		s.nothingLeft("0", "999")
+	})
+}
+
+// Broken by leaving it to the driver, which closes the connection: the server goes on waiting. With the pool exhausted
+// the connection that has the locks must do it.
+func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		one := s.client(nil)
+		pool := s.open(t, nil)
+		pool.SetMaxOpenConns(3)
+		two := s.keeper(pool)
+		held, own := s.lock(one, "n"), s.lock(two, "own")
+		three := s.client(nil)
+		first, cancelFirst := s.begin(two, "n", 1)
+		second, cancelSecond := s.begin(three, "n", 2)
+		busy, err := pool.Conn(t.Context())
+		must(t, err)
+		defer busy.Close()
+		for _, call := range []struct {
+			c      <-chan outcome[driver.Possession]
+			cancel context.CancelFunc
+			left   int64
+		}{{second, cancelSecond, 1}, {first, cancelFirst, 0}} {
+			call.cancel()
+			is(t, (<-call.c).err, context.Canceled)
+			began := time.Now()
+			s.waiting(call.left)
+			if took := time.Since(began); took > 500*time.Millisecond {
+				t.Errorf("it took the server %v to see that nobody waits", took)
+			}
+		}
+		eventually(t, "the queue to be free", func() bool { return s.holder(mysql.NamedKey(s.name("n"))+"+") == -1 })
+		s.unlock(held)
+		if !s.try(one, "n") {
+			t.Error("somebody has it")
+		}
+		s.unlock(own) // what was killed was not this
+	})
+}
+
+// Broken by not watching at all; and by watching with statements.
+func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		var sent atomic.Int64
+		for name, k := range map[string]driver.Keeper[*sql.Tx]{
+			"looking":        s.client(counted(&sent)),
+			"no liveness":    s.client(func(c *sqldriver.Config) { c.CheckConnLiveness = false }),
+			"wrapped driver": s.keeper(s.tapped(nil, false)),
+		} {
+			p := s.lock(k, name)
+			q := s.lock(k, name+"/2")
+			pin := s.holder(mysql.NamedKey(s.name(name)))
+			before := sent.Load()
+			idle := time.Now()
+			eventually(t, "the connection to be watched for a while", func() bool { return time.Since(idle) > 700*time.Millisecond })
+			if n := sent.Load() - before; n > 0 {
+				t.Errorf("%s: %d bytes were sent to watch a connection", name, n)
+			}
+			began := time.Now()
+			s.exec(t, fmt.Sprint("KILL CONNECTION ", pin))
+			<-p.Lost()
+			<-q.Lost()
+			took := time.Since(began)
+			t.Log(name, took, p.Cause())
+			if took > time.Second || p.Cause() == nil {
+				t.Errorf("%s: noticed after %v: %v", name, took, p.Cause())
+			}
+			is(t, p.Release(t.Context()), driver.ErrNotHeld)
+			s.unlock(s.lock(k, name)) // on a new connection
+		}
+	})
+}
+
+// Broken by believing that what was not held was given back.
+func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		for _, answer := range []string{"0*", "NULL*"} {
+			var deny atomic.Bool
+			k := s.keeper(s.tapped(func(text string) (string, error) {
+				if deny.Load() {
+					text = strings.ReplaceAll(text, "RELEASE_LOCK", answer+"RELEASE_LOCK")
+				}
+				return text, nil
+			}, false))
+			p, q := s.lock(k, "p"), s.lock(k, "q")
+			deny.Store(true)
+			is(t, p.Release(t.Context()), driver.ErrNotHeld)
+			<-q.Lost()
+			if q.Cause() == nil {
+				t.Error("no cause")
+			}
+			deny.Store(false)
+			s.nothingLeft("q")
+			s.unlock(s.lock(k, "q"))
+		}
+	})
+}
+
+// Broken by handing the server's deadlock to the caller: whoever it is that uses these names in his own way, the next
+// attempt may work.
+func TestADeadlockAmongNamedLocksIsWaitedOut(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		for _, number := range []uint16{3058, 1213} {
+			var deadlocks atomic.Int32
+			k := s.keeper(s.tapped(func(text string) (string, error) {
+				if strings.Contains(text, "CASE GET_LOCK") && deadlocks.Add(1) <= 2 {
+					return "", &sqldriver.MySQLError{Number: number}
+				}
+				return text, nil
+			}, false))
+			one := s.client(nil)
+			held := s.lock(one, "n")
+			c, cancel := s.begin(k, "n", 1)
+			s.unlock(held)
+			s.unlock(s.granted(c))
+			cancel()
+			if deadlocks.Load() < 3 {
+				t.Error("there was none")
+			}
+		}
+	})
+}
+
+// NULL is what a wait that was killed returns on MariaDB, and no lock.
+func TestNullIsNoNamedLock(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		var null atomic.Bool
+		k := s.keeper(s.tapped(func(text string) (string, error) {
+			if null.Load() {
+				text = strings.ReplaceAll(text, ", GET_LOCK(", ", NULL*GET_LOCK(")
+			}
+			return text, nil
+		}, false))
+		s.unlock(s.lock(k, "n"))
+		null.Store(true)
+		_, _, err := k.Acquire(t.Context(), s.name("n"), false, true)
+		is(t, err, driver.ErrUnavailable)
+	})
+}
+
+func TestNamedLocksAreRefusedWhereTheyAreNone(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		for what, c := range map[string]struct {
+			rewrite func(string) (string, error)
+			spread  bool
+			kind    error
+			says    string
+		}{
+			"Galera":    {answering("'wsrep_on', 'ON'"), false, driver.ErrConfig, "Galera"},
+			"replica":   {answering("'read_only', 'ON'"), false, driver.ErrReadOnly, "replica"},
+			"proxy":     {nil, true, driver.ErrConfig, "CONNECTION_ID"},
+			"disabled":  {instead("GET_LOCK(", "NULL*GET_LOCK("), false, driver.ErrConfig, "no named locks"},
+			"primaries": {answering("'group_replication_group_name', 'g' UNION SELECT 'group_replication_single_primary_mode', 'OFF'"), false, driver.ErrConfig, "primaries"},
+		} {
+			_, _, err := s.keeper(s.tapped(c.rewrite, c.spread)).Acquire(t.Context(), s.name("n"), false, true)
+			if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%s: %v", what, err)
+			}
+		}
+		s.nothingLeft("n")
+	})
+}
+
+func answering(row string) func(string) (string, error) {
+	return func(text string) (string, error) {
+		if strings.HasPrefix(text, "SHOW") {
+			text = "SELECT " + row
+		}
+		return text, nil
+	}
+}
+
+// Broken by looking only when the connection is opened.
+func TestNamedLocksEndWithThePrimary(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		for what, c := range map[string]struct {
+			of, text string
+			kind     error
+		}{
+			"demoted": {"@@GLOBAL.read_only", "1", driver.ErrReadOnly},
+			"moved":   {"CONNECTION_ID(), @@", "1, @@", driver.ErrConfig},
+		} {
+			var now atomic.Bool
+			k := s.keeper(s.tapped(func(text string) (string, error) {
+				if now.Load() {
+					text = strings.ReplaceAll(text, c.of, c.text)
+				}
+				return text, nil
+			}, false))
+			p := s.lock(k, what)
+			now.Store(true)
+			_, _, err := k.Acquire(t.Context(), s.name("other"), false, true)
+			if !errors.Is(err, c.kind) {
+				t.Errorf("%s: %v", what, err)
+			}
+			<-p.Lost()
+			is(t, p.Cause(), c.kind)
+		}
+	})
+}
+
+// Broken by leaving the application's limits on these connections, and by a wait as long as its readTimeout.
+func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		limits := func(c *sqldriver.Config) {
+			variable("wait_timeout", "1")(c)
+			if s.Kind == "mysql" {
+				variable("max_execution_time", "300")(c)
+			} else {
+				variable("max_statement_time", "0.3")(c)
+			}
+			c.ReadTimeout = 2 * time.Second
+		}
+		one, two := s.client(limits), s.client(limits)
+		held := s.lock(one, "n")
+		c, cancel := s.begin(two, "n", 1)
+		defer cancel()
+		eventually(t, "it to be held for longer", func() bool {
+			return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id = ? AND time >= 2", s.holder(mysql.NamedKey(s.name("n")))) == 1
+		})
+		s.waiting(1)
+		s.unlock(held)
+		s.unlock(s.granted(c))
+
+		hasty := s.client(func(c *sqldriver.Config) { c.ReadTimeout = time.Second })
+		held = s.lock(one, "n")
+		_, _, err := hasty.Acquire(t.Context(), s.name("n"), false, true)
+		if is(t, err, driver.ErrConfig); !strings.Contains(err.Error(), "readTimeout=1s") {
+			t.Error(err)
+		}
+		s.unlock(held)
+	})
+}
+
+func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		pool := s.open(t, nil)
+		one, two := s.client(nil), s.keeper(pool)
+		p := s.lock(one, "n")
+		c, cancel := s.begin(two, "n", 1)
+		defer cancel()
+		must(t, two.Close(t.Context()))
+		is(t, (<-c).err, driver.ErrUnavailable)
+		s.waiting(0)
+		must(t, one.Close(t.Context()))
+		<-p.Lost()
+		s.nothingLeft("n")
+		if n := pool.Stats().InUse; n > 0 {
+			t.Errorf("%d connections of the pool are in use", n)
+		}
+	})
+}
+
+// The public face.
+func TestNamedLocksThroughTheClient(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		pool := s.open(t, nil)
+		client, err := dblock.New(mysql.Named(pool))
+		must(t, err)
+		defer client.Close(context.Background())
+		name := s.name("N 🔒")
+		lock, err := client.Lock(t.Context(), name)
+		must(t, err)
+		_, err = client.TryLock(t.Context(), name)
+		is(t, err, dblock.ErrNotAcquired)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		_, err = client.Lock(ctx, name)
+		cancel()
+		is(t, err, dblock.ErrNotAcquired)
+		again, err := client.Lock(lock.Context(), name) // the same owner
+		must(t, err)
+		if lock.Token() != 0 {
+			t.Error("a token", lock.Token())
+		}
+
+		tx, err := pool.Begin()
+		must(t, err)
+		defer tx.Rollback()
+		is(t, lock.Guard(t.Context(), tx), dblock.ErrUnsupported)
+		is(t, lock.UnlockTx(t.Context(), tx), dblock.ErrUnsupported)
+		err = client.LockTx(t.Context(), tx, name)
+		if is(t, err, dblock.ErrUnsupported); !strings.Contains(err.Error(), "mysql.New") {
+			t.Error(err)
+		}
+		is(t, client.TryLockTx(t.Context(), tx, name), dblock.ErrUnsupported)
+		for _, option := range []dblock.LockOption{dblock.Shared(), dblock.Owner("h", "t"), dblock.Lease(time.Minute)} {
+			is(t, second(client.Lock(t.Context(), s.name("o"), option)), dblock.ErrUnsupported)
+		}
+
+		must(t, again.Unlock(t.Context()))
+		if s.holder(mysql.NamedKey(name)) == -1 {
+			t.Error("the first Unlock of two gave it back")
+		}
+		must(t, lock.Unlock(t.Context()))
+		s.nothingLeft("N 🔒")
+
+		err = client.Do(t.Context(), name, func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+			s.exec(t, fmt.Sprint("KILL CONNECTION ", s.holder(mysql.NamedKey(name))))
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		is(t, err, dblock.ErrLost)
+	})
+}
