@@ -29,11 +29,8 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 		return nil, notAcquired(driver.State{}, ctx.Err())
 	}
 	defer c.gates.leave(gate)
-	if h := c.enterNative(gate); h != nil {
-		if !shared && h.shared {
-			return nil, fmt.Errorf("%w: this owner holds it shared: unlock first", ErrUnsupported)
-		}
-		return h, nil
+	if h, err := c.enterNative(gate, shared); h != nil || err != nil {
+		return h, err
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -73,20 +70,23 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 }
 
 // enterNative counts one more entry of the same owner; nil if there is nothing to enter.
-func (c *Client[TX]) enterNative(gate gateKey) *hold {
+func (c *Client[TX]) enterNative(gate gateKey, shared bool) (*hold, error) {
 	c.mu.Lock()
 	h := c.native[gate]
 	c.mu.Unlock()
 	if h == nil {
-		return nil
+		return nil, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.count == 0 || h.ctx.Err() != nil {
-		return nil
+	switch {
+	case h.count == 0 || h.ctx.Err() != nil:
+		return nil, nil
+	case h.shared && !shared: // two that do this would wait for each other
+		return nil, fmt.Errorf("%w: this owner holds it shared: unlock first", ErrUnsupported)
 	}
 	h.count++
-	return h
+	return h, nil
 }
 
 // releaseNative gives back what is off the books. MUST be called with h.mu locked.

@@ -17,3 +17,7 @@ func TestBehaviour(t *testing.T) {
 		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
 	})
 }
+
+func TestAdvisoryBehaviour(t *testing.T) {
+	enginetest.RunNative(t, enginetest.Wiring{Name: "advisory", Kind: enginetest.Postgres, Open: enginetest.OnPgx(postgres.Advisory)}, true)
+}
