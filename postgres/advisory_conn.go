@@ -143,12 +143,7 @@ func (p *advisoryPin) Watch(ctx context.Context) error {
 // Run sends all operations in one round trip. What takes or gives a session's lock stays done when a later one fails.
 func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error {
 	for len(ops) > 0 {
-		b := &pgconn.Batch{}
-		for _, op := range ops {
-			name, args := prepared(op)
-			b.ExecPrepared(name, args, binary64[:len(args)], nil)
-		}
-		results, err := p.conn.PgConn().ExecBatch(ctx, b).ReadAll()
+		results, err := p.send(ctx, ops)
 		for i, r := range results {
 			if r.Err != nil || len(r.Rows) != 1 {
 				results = results[:i]
@@ -179,6 +174,21 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) e
 		ops = ops[done+1:]
 	}
 	return nil
+}
+
+// send has one operation go alone: a batch starts a goroutine that writes, which is a good part of what a free lock costs.
+func (p *advisoryPin) send(ctx context.Context, ops []*pinned.Op[advisoryKeys]) ([]*pgconn.Result, error) {
+	if len(ops) == 1 {
+		name, args := prepared(ops[0])
+		result := p.conn.PgConn().ExecPrepared(ctx, name, args, binary64[:len(args)], nil).Read()
+		return []*pgconn.Result{result}, result.Err
+	}
+	b := &pgconn.Batch{}
+	for _, op := range ops {
+		name, args := prepared(op)
+		b.ExecPrepared(name, args, binary64[:len(args)], nil)
+	}
+	return p.conn.PgConn().ExecBatch(ctx, b).ReadAll()
 }
 
 const outOfMemory = "53200"

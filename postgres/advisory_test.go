@@ -201,7 +201,7 @@ func TestTheEndOfTheAdvisoryConnectionIsNoticedWithinASecond(t *testing.T) {
 	s.unlock(s.granted(own)) // on a new connection
 }
 
-const keyIs = "(classid::int8 << 32 | objid::int8) = $1"
+const keyIs = `database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND (classid::int8 << 32 | objid::int8) = $1`
 
 // spied lets the test do things on the connection that has the locks.
 type spied struct {

@@ -1,0 +1,99 @@
+// Command advisory shows locks that need no tables: PostgreSQL's advisory locks. Two clients, which could as well be two
+// processes, take a lock in turn, read together and write alone, count in transactions, and one of them loses its
+// connection and hears of it.
+//
+//	go run ./examples/advisory -dsn postgres://user:pass@host/db
+//	go run ./examples/advisory                                      on an SQLite file of its own
+//
+// SQLite has no such locks. There the same steps go through locks in tables, as far as those have them: they are
+// not shared, and they do not end with a connection.
+//
+// How dblock is used stands in steps.go.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/examples/internal/database"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const table = "dblock_example_advisory" // the example's own
+
+func main() {
+	dsn := flag.String("dsn", "", "`database`: postgres://user:pass@host:port/db (default: an SQLite file of its own, with locks in tables)")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dsn); err != nil {
+		fmt.Fprintln(os.Stderr, "advisory:", err)
+		os.Exit(1)
+	}
+}
+
+var errNotPostgres = errors.New("advisory locks are PostgreSQL's: -dsn postgres://user:pass@host:port/db, or none for SQLite; " +
+	"locks in tables, on any database, are in examples/fee, examples/transfer and examples/guard")
+
+func run(ctx context.Context, dsn string) (err error) {
+	db, err := database.Open(ctx, dsn, "advisory")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if db.Engine == migrate.MySQL {
+		return errNotPostgres
+	}
+	if _, err := db.SQL.ExecContext(ctx, "DROP TABLE IF EXISTS "+table); err != nil {
+		return err
+	}
+	for _, statement := range []string{"CREATE TABLE " + table + " (n INTEGER NOT NULL)", "INSERT INTO " + table + " (n) VALUES (0)"} {
+		if _, err := db.SQL.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	defer db.SQL.Exec("DROP TABLE " + table)
+
+	if db.Engine == migrate.SQLite {
+		fmt.Printf("On %s.\nSQLite has no advisory locks: these are locks in tables. With -dsn postgres://… they are PostgreSQL's own.\n", db.Place)
+		if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
+			return err
+		}
+		return play(ctx, sqlite.New(db.SQL), steps[*sql.Tx]{transaction: sqlTransaction(db.SQL), count: countSQL})
+	}
+	fmt.Printf("On %s. Nothing was migrated: there are no tables of dblock's.\n", db.Place)
+	return play(ctx, postgres.Advisory(db.Pool), steps[pgx.Tx]{
+		transaction: pgxTransaction(db.Pool), count: countPgx, shared: true,
+		seen: func(ctx context.Context) error { return showLock(ctx, db.Pool) },
+		cut:  func(ctx context.Context) error { return cutConnection(ctx, db.Pool) },
+	})
+}
+
+// play opens two clients and goes through the steps.
+func play[TX any](ctx context.Context, engine driver.Engine[TX], s steps[TX]) (err error) {
+	for i := range s.clients {
+		// The loss is told in what the steps print.
+		if s.clients[i], err = dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, s.clients[i].Close(context.WithoutCancel(ctx))) }()
+	}
+	for _, step := range []func(context.Context) error{s.turns, s.readers, s.transactions, s.loss} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+func TestEveryStepGoesAsItSays(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		var err error
+		switch db.Kind {
+		case dbtest.KindSQLite:
+			err = run(t.Context(), "")
+		case dbtest.KindPostgres:
+			err = run(t.Context(), db.DSN)
+		default:
+			if err = run(t.Context(), db.DSN); errors.Is(err, errNotPostgres) {
+				err = nil
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
