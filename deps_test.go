@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{"github.com/ory", "go.uber.org/goleak", "github.com/anishathalye", module + "/internal/dbtest", module + "/internal/enginetest", "testing"}
+	testsOnly    = []string{"github.com/ory", "go.uber.org/goleak", "github.com/anishathalye", module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -55,6 +55,7 @@ var layers = []layer{
 	{name: "cmd", not: [][]string{testsOnly}},
 	{name: "examples", not: [][]string{testsOnly}},
 	{name: "internal/dbtest"},
+	{name: "internal/txtest"},
 	{name: "internal/enginetest", not: [][]string{engines}},
 	{name: "internal/faulttest"},
 }

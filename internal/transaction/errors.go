@@ -1,0 +1,102 @@
+package transaction
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+)
+
+// Retryable tells whether an error means that the whole transaction lost a race and may succeed if it is run again: by
+// code, never by message. The error of a driver that is not known here is not.
+func Retryable(err error) bool {
+	switch sqlState(err) {
+	case "40001", "40P01": // serialization failure, deadlock
+		return true
+	}
+	switch mysqlNumber(err) {
+	case 1213, lockWaitTimeout, 1020: // deadlock, lock wait, snapshot isolation (MariaDB)
+		return true
+	}
+	code, ok := sqliteCode(err)
+	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
+}
+
+// sqlState is the SQLSTATE of PostgreSQL's errors, "" of any other: every driver for it has this method.
+func sqlState(err error) string {
+	var server interface{ SQLState() string }
+	if !errors.As(err, &server) {
+		return ""
+	}
+	return server.SQLState()
+}
+
+// mysqlNumber is the server's number of an error, 0 of any other. The driver keeps it in a field, *mysql.MySQLError's
+// Number, and no method tells it.
+func mysqlNumber(err error) (number uint16) {
+	within(err, func(v reflect.Value) bool {
+		if s := reflect.Indirect(v); s.Kind() == reflect.Struct && s.Type().Name() == "MySQLError" {
+			if field := s.FieldByName("Number"); field.IsValid() && field.CanUint() {
+				number = uint16(field.Uint())
+			}
+		}
+		return number != 0
+	})
+	return number
+}
+
+// sqliteCode is SQLite's result code, in as much detail as the driver has it: modernc.org/sqlite has a method Code,
+// ncruces/go-sqlite3 has ExtendedCode with a type of its own, mattn/go-sqlite3 has fields. The package's name keeps
+// apart what else has a Code.
+func sqliteCode(err error) (code int, ok bool) {
+	within(err, func(v reflect.Value) bool {
+		s := reflect.Indirect(v)
+		if !s.IsValid() || !strings.Contains(s.Type().PkgPath(), "sqlite") {
+			return false
+		}
+		for _, method := range []reflect.Value{v.MethodByName("ExtendedCode"), v.MethodByName("Code")} {
+			if !ok && method.IsValid() && method.Type().NumIn() == 0 && method.Type().NumOut() == 1 {
+				code, ok = integer(method.Call(nil)[0])
+			}
+		}
+		for _, name := range []string{"ExtendedCode", "Code"} {
+			if !ok && s.Kind() == reflect.Struct {
+				code, ok = integer(s.FieldByName(name))
+			}
+		}
+		return ok
+	})
+	return code, ok
+}
+
+func integer(v reflect.Value) (int, bool) {
+	switch {
+	case !v.IsValid():
+		return 0, false
+	case v.CanInt():
+		return int(v.Int()), true
+	case v.CanUint():
+		return int(v.Uint()), true
+	}
+	return 0, false
+}
+
+// within shows f every error that err is made of, until f has seen enough.
+func within(err error, f func(reflect.Value) bool) bool {
+	if err == nil {
+		return false
+	}
+	if f(reflect.ValueOf(err)) {
+		return true
+	}
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return within(e.Unwrap(), f)
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			if within(one, f) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,49 @@
+package transaction
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// A turn is one second, the shortest that there is. MySQL wants an integer of the one signedness.
+const (
+	borrowPatience = "SET @dblock_patience = CAST(@@SESSION.innodb_lock_wait_timeout AS SIGNED), SESSION innodb_lock_wait_timeout = " +
+		"CAST(IF(@@GLOBAL.innodb_rollback_on_timeout, @@SESSION.innodb_lock_wait_timeout, 1) AS SIGNED)"
+	restorePatience = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
+)
+
+const (
+	lockWaitTimeout = 1205
+	noSuchTable     = 1146
+)
+
+var mysql = engine{
+	work: func(w Work) func(context.Context, Queries) error { return w.MySQL },
+	run:  runMySQL,
+	missing: func(_ context.Context, _ Queries, _ string, err error) bool {
+		return mysqlNumber(err) == noSuchTable
+	},
+}
+
+// runMySQL has no use for a savepoint: an error takes back its statement alone, a deadlock the whole transaction, and
+// row locks are kept by either.
+func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
+	if err := q.Exec(quiet, borrowPatience); err != nil {
+		return err
+	}
+	defer func() { // the setting is the session's, which outlives the transaction
+		if second := q.Exec(quiet, restorePatience); err == nil {
+			err = second
+		} else if second != nil && mysqlNumber(err) != 0 {
+			err = errors.Join(err, second)
+		}
+	}()
+	ended := func(err error) bool { return mysqlNumber(err) == lockWaitTimeout }
+	patience := func() (time.Duration, error) {
+		var seconds int64
+		_, err := q.Row(quiet, "SELECT @dblock_patience", nil, &seconds)
+		return time.Duration(seconds) * time.Second, err
+	}
+	return turns(ctx, func() error { return work(quiet, q) }, ended, patience)
+}

@@ -1,0 +1,70 @@
+package transaction
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+const (
+	// firstPause and longestPause bound the wait between two tries. A try is a call within the process.
+	firstPause   = 100 * time.Microsecond
+	longestPause = 5 * time.Millisecond
+)
+
+const (
+	sqliteError        = 1
+	sqliteBusy         = 5
+	sqliteLocked       = 6
+	sqliteBusySnapshot = sqliteBusy | 2<<8
+)
+
+var sqlite = engine{
+	work: func(w Work) func(context.Context, Queries) error { return w.SQLite },
+	run:  runSQLite,
+	missing: func(ctx context.Context, q Queries, table string, err error) bool {
+		if code, ok := sqliteCode(err); !ok || code != sqliteError { // that of any mistake in a statement
+			return false
+		}
+		var n int
+		_, err = q.Row(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = ?", []any{table}, &n)
+		return err == nil && n == 0
+	},
+}
+
+// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. An older snapshot is not waited
+// out: it stays as old as it is.
+func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
+	var ms int64
+	if _, err := q.Row(quiet, "PRAGMA busy_timeout", nil, &ms); err != nil {
+		return err
+	}
+	if ms > 0 {
+		if err := setPatience(quiet, q, 0); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, setPatience(quiet, q, ms)) }()
+	}
+	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		err := work(quiet, q)
+		code, _ := sqliteCode(err)
+		if kind := code & 0xff; kind != sqliteBusy && kind != sqliteLocked || code == sqliteBusySnapshot || !time.Now().Before(end) {
+			return err
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("another transaction is in the way: %w: %w", ctx.Err(), err)
+		}
+	}
+}
+
+func setPatience(ctx context.Context, q Queries, ms int64) error {
+	_, err := q.Row(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", ms), nil, new(int64))
+	return err
+}

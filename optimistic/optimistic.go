@@ -1,0 +1,198 @@
+// Package optimistic is version rows, for those who do not want to lock: read a version, do the work, and bump the
+// version in the transaction that writes. If somebody else did so in between, Bump says ErrConflict, and the work was
+// in vain.
+//
+//	err := optimistic.Retry(ctx, func(ctx context.Context) error {
+//		tx, err := db.BeginTx(ctx, nil)
+//		if err != nil {
+//			return err
+//		}
+//		defer tx.Rollback()
+//		version, err := optimistic.Read(ctx, tx, "invoice/42") // before the data
+//		…                                                      // read, and work
+//		if err := optimistic.Bump(ctx, tx, "invoice/42", version); err != nil {
+//			return err
+//		}
+//		…                                                      // write
+//		return tx.Commit()
+//	})
+//
+// Nobody waits for anybody while the work is done, nobody has to be alive, nothing expires, and no client is needed.
+// The version may be read in one transaction and bumped in another, days later: it is a number that can be sent along
+// with a form.
+//
+// # What is promised
+//
+// Of all transactions that bump from one version exactly one can commit. Between the Bump of a transaction and its end
+// others that bump the same name wait for it. That holds at every isolation level; above READ COMMITTED a conflict may
+// also show as the engine's serialisation error (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry takes
+// for what it is. Everybody who writes the data must bump.
+//
+// Read the version first and the data afterwards, or both from one snapshot: data that is older than its version would
+// pass. For the same reason not at READ UNCOMMITTED of MySQL and MariaDB, where a version is read before what it stands
+// for (seen: 2 of 30 updates lost). To bump before writing, and both at the end, makes the time short in which others wait.
+//
+// # When it beats a lock
+//
+// Where conflicts are rare, and the work can be thrown away. A lock costs two commits beside the work's own, and
+// whoever waits does so in order; a version costs two statements in the work's own transaction, and whoever loses has
+// done the work for nothing, with no order, so that under load somebody may lose again and again.
+//
+// Measured: transactions per second, by version ÷ by lock, of n goroutines that all want one name, with nothing to do
+// and with 5 ms of work between reading and writing; in brackets how often each was tried.
+//
+// # TABLE
+//
+// # Errors
+//
+// The transaction stays as it was before Read or Bump and can go on, except where the engine itself ends it: a deadlock
+// on MySQL and MariaDB. Waiting for another transaction ends with the context, as in package fence.
+//
+// # Tables
+//
+// migrate.Up(ctx, db, engine, migrate.Versions) makes dblock_versions, with a history of its own. One row per name stays
+// for ever. To delete it is to begin at 0 again: do that only when nobody is left who may come with an old version.
+package optimistic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	mysqldb "github.com/dblock-go/dblock/gen/versions/mysqldb"
+	postgresdb "github.com/dblock-go/dblock/gen/versions/postgresdb"
+	sqlitedb "github.com/dblock-go/dblock/gen/versions/sqlitedb"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
+)
+
+// The errors of this package, to be found with errors.Is.
+var (
+	// ErrConflict: the version is another by now. The error is a *ConflictError.
+	ErrConflict = errors.New("version conflict")
+
+	// ErrInvalid: an argument that cannot be right. Nothing was sent to the database.
+	ErrInvalid = transaction.ErrInvalid
+
+	// ErrSchema: the table dblock_versions is missing. It is dblock.ErrSchema.
+	ErrSchema = driver.ErrSchema
+)
+
+// ConflictError tells which name has another version by now.
+type ConflictError struct {
+	Name    string
+	Version int64 // that was to be bumped
+}
+
+// Error names the name and the version.
+func (e *ConflictError) Error() string {
+	return fmt.Sprintf("dblock: bump %q: it is not at version %d any more: read it anew and repeat the work", e.Name, e.Version)
+}
+
+// Unwrap makes errors.Is find ErrConflict.
+func (e *ConflictError) Unwrap() error { return ErrConflict }
+
+// Read returns the version of a name, 0 where it was never bumped. tx is a pgx.Tx, or a *sql.Tx on PostgreSQL, MySQL,
+// MariaDB or SQLite. A name is 1 to 255 bytes of UTF-8, compared byte for byte. It locks nothing.
+func Read(ctx context.Context, tx any, name string) (version int64, err error) {
+	t, err := accept(ctx, tx, name)
+	if err == nil {
+		read := func(text string, name any) func(context.Context, transaction.Queries) error {
+			return func(ctx context.Context, q transaction.Queries) error {
+				_, err := q.Row(ctx, text, []any{name}, &version)
+				return err
+			}
+		}
+		err = t.Do(ctx, transaction.Work{
+			Table: table, Set: set,
+			Postgres: read(postgresdb.Version, name),
+			MySQL:    read(mysqldb.Version, []byte(name)),
+			SQLite:   read(sqlitedb.Version, name),
+		})
+	}
+	if err != nil {
+		return 0, fmt.Errorf("dblock: read the version of %q: %w", name, err)
+	}
+	return version, nil
+}
+
+// Bump counts the name's version up by one, if tx commits, and returns ErrConflict unless the version is still the one
+// that Read returned. It waits for transactions that have bumped the same name, until ctx ends. After an error tx has
+// written nothing.
+func Bump(ctx context.Context, tx any, name string, version int64) error {
+	err := bump(ctx, tx, name, version)
+	var conflict *ConflictError
+	if err == nil || errors.As(err, &conflict) {
+		return err
+	}
+	return fmt.Errorf("dblock: bump %q: %w", name, err)
+}
+
+func bump(ctx context.Context, tx any, name string, version int64) error {
+	if version < 0 {
+		return fmt.Errorf("%w: version %d: they begin at 0", ErrInvalid, version)
+	}
+	t, err := accept(ctx, tx, name)
+	if err != nil {
+		return err
+	}
+	conflict := &ConflictError{Name: name, Version: version}
+	return t.Do(ctx, transaction.Work{
+		Table: table, Set: set,
+		Postgres: func(ctx context.Context, q transaction.Queries) error {
+			text, args := postgresdb.Bump, []any{name, version}
+			if version == 0 {
+				text, args = postgresdb.Begin, args[:1]
+			}
+			var bumped int
+			if _, err := q.Row(ctx, text, args, &bumped); err != nil || bumped == 1 {
+				return err
+			}
+			return conflict
+		},
+		MySQL: func(ctx context.Context, q transaction.Queries) error {
+			name := []byte(name) // as text it would be a matter of the connection's character set
+			if version == 0 {
+				if err := q.Exec(ctx, mysqldb.Begin, name); err != nil {
+					return err
+				}
+			}
+			var now int64
+			there, err := q.Row(ctx, mysqldb.LockVersion, []any{name}, &now)
+			switch {
+			case err != nil:
+				return err
+			case !there || now != version:
+				return conflict
+			}
+			return q.Exec(ctx, mysqldb.Bump, name)
+		},
+		SQLite: func(ctx context.Context, q transaction.Queries) error {
+			text, args := sqlitedb.Bump, []any{name, version}
+			if version == 0 {
+				text, args = sqlitedb.Begin, args[:1]
+			}
+			var next int64
+			if bumped, err := q.Row(ctx, text, args, &next); err != nil || bumped {
+				return err
+			}
+			return conflict
+		},
+	})
+}
+
+const (
+	table = "dblock_versions"
+	set   = "migrate.Versions"
+)
+
+func accept(ctx context.Context, tx any, name string) (transaction.Tx, error) {
+	if ctx == nil {
+		return transaction.Tx{}, fmt.Errorf("%w: the context is nil", ErrInvalid)
+	}
+	if err := transaction.Name("name", name); err != nil {
+		return transaction.Tx{}, err
+	}
+	return transaction.Of(tx)
+}
