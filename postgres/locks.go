@@ -96,8 +96,8 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (driv
 }
 
 func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
-	if holder.Session == "" { // no name is left free with a queue here
-		return driver.Handoff{}, false, nil
+	if holder.Session == "" { // only an operator leaves a name so
+		return e.handOver(ctx, postgresdb.HandOverParams{Self: self, Name: name})
 	}
 	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
 		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {

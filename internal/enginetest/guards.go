@@ -18,6 +18,7 @@ var guards = []test{
 	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
+	{"a name that is free although others wait is handed on by one of them", promoted},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 }
 
@@ -382,4 +383,24 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 		}
 		unlock(t, granted(t, soon, waiter))
 	})
+}
+
+// Nothing of dblock's leaves a name so for good: MySQL's UnlockTx until somebody notices, and an operator.
+func promoted(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithTTL(shortTTL))
+	lock(t, c, "n")
+	first := locking(t.Context(), c, "n")
+	e.queued(t, "n", 1)
+	second := locking(t.Context(), c, "n")
+	e.queued(t, "n", 2)
+	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", "n")
+	l := granted(t, soon, first)
+	unlock(t, l)
+	l = granted(t, soon, second)
+
+	// A count that is wrong, since somebody has deleted a waiter's row.
+	e.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = ?", "n")
+	unlock(t, l)
+	unlock(t, lock(t, c, "n"))
+	e.free(t, "n")
 }

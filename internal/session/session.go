@@ -110,8 +110,8 @@ type aside struct {
 	done chan error // receives once
 }
 
-// Aside runs do on the session's reserved connection, between two heartbeats, for no longer than one interval. Where
-// the session has ended it returns the reason.
+// Aside runs do on the session's reserved connection, between two heartbeats, for no longer than one interval; once more
+// where the connection turns out to be broken. Where the session has ended it returns the reason.
 func (s *Session) Aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	a := aside{ctx: ctx, do: do, done: make(chan error, 1)}
 	select {
@@ -213,16 +213,22 @@ func (s *Session) beat() {
 	}
 }
 
-// beside does one piece of work on the reserved connection, which it makes where there is none.
+// beside does one piece of work on the reserved connection, which it makes where there is none, or none any more.
 func (s *Session) beside(a aside, up *driver.Upkeep, limit time.Duration) error {
-	if *up == nil {
-		if err := s.once(up, limit); err != nil {
-			return err
-		}
-	}
 	ctx, cancel := context.WithTimeout(a.ctx, limit)
 	defer cancel()
 	defer context.AfterFunc(s.ctx, cancel)()
+	if *up != nil {
+		err := a.do(ctx, *up)
+		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+			return err
+		}
+		_ = (*up).Close()
+		*up = nil
+	}
+	if err := s.once(up, limit); err != nil {
+		return err
+	}
 	return a.do(ctx, *up)
 }
 

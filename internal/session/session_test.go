@@ -262,3 +262,70 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		}
 	}
 }
+
+func TestNoNumberOfAsidesDelaysAHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		for range 8 {
+			go func() {
+				for session.Context().Err() == nil {
+					_ = session.Aside(t.Context(), func(context.Context, driver.Upkeep) error {
+						time.Sleep(50 * time.Millisecond) // on the fake clock
+						return nil
+					})
+				}
+			}()
+		}
+		time.Sleep(3 * ttl)
+		s.set(func() {
+			if s.beats < 3*beatsPerTTL {
+				t.Errorf("%d heartbeats in three TTLs", s.beats)
+			}
+		})
+		session.Stop(nil)
+	})
+}
+
+func TestAnAsideIsDoneOnceMoreWhereTheConnectionWasBroken(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		synctest.Wait()
+		tries := 0
+		err := session.Aside(t.Context(), func(context.Context, driver.Upkeep) error {
+			if tries++; tries == 1 {
+				return driver.ErrUnavailable
+			}
+			return driver.ErrNotHeld
+		})
+		if !errors.Is(err, driver.ErrNotHeld) || tries != 2 || s.connects != 2 {
+			t.Errorf("%v after %d tries on %d connections", err, tries, s.connects)
+		}
+	})
+}
+
+func TestAnAsideOfASessionThatEndsSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		synctest.Wait()
+		began := make(chan struct{})
+		got := make(chan error)
+		go func() {
+			got <- session.Aside(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
+				close(began)
+				<-ctx.Done()
+				return ctx.Err()
+			})
+		}()
+		<-began
+		session.Stop(ErrKilled)
+		if err := <-got; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		if err := session.Aside(t.Context(), nil); !errors.Is(err, ErrKilled) {
+			t.Error(err)
+		}
+	})
+}

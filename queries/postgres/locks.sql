@@ -36,9 +36,11 @@ RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 -- name: HandOver :one
 WITH held AS (
     SELECT l.name FROM dblock_locks l
-     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND (l.token = @token OR l.attempt = @attempt)
-       AND (NOT sqlc.arg(reclaim)::boolean OR l.expires_at <= dblock_now()
-            OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
+     WHERE l.name = @name
+       AND (l.session_id = sqlc.arg(session)::text AND (l.token = @token OR l.attempt = @attempt)
+            AND (NOT sqlc.arg(reclaim)::boolean OR l.expires_at <= dblock_now()
+                 OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
+            OR sqlc.arg(session)::text = '' AND l.session_id IS NULL AND l.waiters > 0)
 ), next AS (
     SELECT w.* FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
@@ -56,7 +58,7 @@ UPDATE dblock_locks l SET
        holds = CASE WHEN next.attempt IS NULL THEN 0 ELSE 1 END, attempt = coalesce(next.attempt, ''),
        token = CASE WHEN next.attempt IS NULL THEN l.token ELSE greatest(l.token + 1, dblock_now()) END,
        acquired_at = dblock_now(), expires_at = CASE WHEN next.lease > 0 THEN dblock_now() + next.lease END,
-       waiters = l.waiters - (SELECT count(*) FROM gone)::integer, metadata = coalesce(next.metadata, '')
+       waiters = CASE WHEN next.attempt IS NULL THEN 0 ELSE l.waiters - (SELECT count(*) FROM gone)::integer END, metadata = coalesce(next.metadata, '')
   FROM held LEFT JOIN next ON true
  WHERE l.name = held.name
 RETURNING coalesce(l.session_id, '')::text AS session, l.attempt, l.token, l.waiters,
