@@ -115,7 +115,11 @@ func (a advisory) Pin(ctx context.Context) (pinned.Pin[advisoryKeys], error) {
 			_, err = simple(ctx, conn, noTimeouts+prepareOps)
 		}
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, driver.ErrReadOnly):
+		shut(conn)
+		return nil, err
+	case err != nil:
 		shut(conn)
 		return nil, interpret(err)
 	}
