@@ -137,12 +137,11 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) (driv
 }
 
 func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
-	if holder.Session == "" {
-		return driver.Handoff{}, false, nil
-	}
 	return e.handOver(ctx, func(ctx context.Context, q *sqlitedb.Queries) (passed, error) {
-		if _, err := expire(ctx, q, holder.Session); err != nil {
-			return passed{}, err
+		if holder.Session != "" { // otherwise an operator has freed the name
+			if _, err := expire(ctx, q, holder.Session); err != nil {
+				return passed{}, err
+			}
 		}
 		return pass(ctx, q, self, sqlitedb.IsHeldParams{
 			Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,

@@ -93,9 +93,11 @@ func (q *Queries) HolderOf(ctx context.Context, arg HolderOfParams) (HolderOfRow
 
 const isHeld = `-- name: IsHeld :one
 SELECT l.token FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND (l.token = ?3 OR l.attempt = ?4)
-   AND (NOT CAST(?5 AS BOOLEAN) OR l.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
+ WHERE l.name = ?1
+   AND (l.session_id = CAST(?2 AS TEXT) AND (l.token = ?3 OR l.attempt = ?4)
+        AND (NOT CAST(?5 AS BOOLEAN) OR l.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+             OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
+        OR CAST(?2 AS TEXT) = '' AND l.session_id IS NULL AND l.waiters > 0)
 `
 
 type IsHeldParams struct {
@@ -107,7 +109,7 @@ type IsHeldParams struct {
 }
 
 // Whether the lock is held so: by session and token, or by session and attempt; to be reclaimed, its holder must also
-// be dead, or over its fixed lease.
+// be dead, or over its fixed lease; without a session, it must be nobody's although others wait.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, isHeld,
 		arg.Name,

@@ -36,12 +36,14 @@ UPDATE dblock_locks SET
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token AND waiters = 0;
 
 -- Whether the lock is held so: by session and token, or by session and attempt; to be reclaimed, its holder must also
--- be dead, or over its fixed lease.
+-- be dead, or over its fixed lease; without a session, it must be nobody's although others wait.
 -- name: IsHeld :one
 SELECT l.token FROM dblock_locks l
- WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND (l.token = @token OR l.attempt = @attempt)
-   AND (NOT CAST(@reclaim AS BOOLEAN) OR l.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead));
+ WHERE l.name = @name
+   AND (l.session_id = CAST(@session AS TEXT) AND (l.token = @token OR l.attempt = @attempt)
+        AND (NOT CAST(@reclaim AS BOOLEAN) OR l.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+             OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
+        OR CAST(@session AS TEXT) = '' AND l.session_id IS NULL AND l.waiters > 0);
 
 -- After IsHeld, FirstWaiter and DropWaiters.
 -- name: Grant :one
