@@ -334,3 +334,24 @@ func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Broken by counting the wait for the engine's own writers.
+func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
+	f := unsynced(t, "wal")
+	r := request("n", f.session())
+	r.Wait = false
+	f.db.turn <- struct{}{} // as many that follow each other
+	done := make(chan error, 1)
+	go func() {
+		_, taken, err := f.Take(t.Context(), r)
+		if err == nil && !taken {
+			err = errors.New("not taken")
+		}
+		done <- err
+	}()
+	stays(t, done)
+	<-f.db.turn
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
 )
 
 // modes are the ways in which an application may have its file and its transactions. With a rollback journal it needs a
@@ -25,11 +26,23 @@ func inEachMode(t *testing.T, test func(t *testing.T, f, other *fixture)) {
 	for name, mode := range modes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			other := newFixtureIn(t, mode.journal)
-			test(t, open(t, other.path, mode.query), other)
+			other := unsynced(t, mode.journal)
+			test(t, open(t, other.path, unsyncedQuery+mode.query), other)
 		})
 	}
 }
+
+// unsynced is a fixture that does not wait for the disk, which has nothing to do with who may write when.
+func unsynced(t *testing.T, journal string) *fixture {
+	t.Helper()
+	f := open(t, newFile(t, journal), unsyncedQuery)
+	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+const unsyncedQuery = "_pragma=synchronous(OFF)&"
 
 func (f *fixture) tx() transactions { return transactions{&f.db} }
 
@@ -154,8 +167,8 @@ func TestATransactionThatHasReadBeforeAnotherWroteIsToBeBegunAnew(t *testing.T) 
 	for name, step := range steps {
 		for _, inFlight := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, ", still writing: ", inFlight), func(t *testing.T) {
-				f := newFixture(t)
-				other := open(t, f.path, "")
+				f := unsynced(t, "wal")
+				other := open(t, f.path, unsyncedQuery)
 				held := f.take("n", f.session())
 				tx := f.begin()
 				read(t, tx)
@@ -201,8 +214,8 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 			for name, step := range steps {
 				t.Run(fmt.Sprint(journal, " ", timeout, " ", name), func(t *testing.T) {
 					t.Parallel()
-					other := newFixtureIn(t, journal)
-					f := open(t, other.path, fmt.Sprintf("_pragma=busy_timeout(%d)", timeout))
+					other := unsynced(t, journal)
+					f := open(t, other.path, fmt.Sprintf("%s_pragma=busy_timeout(%d)", unsyncedQuery, timeout))
 					held := other.take("n", other.session())
 					writer := other.pin()
 					writer.exec("BEGIN IMMEDIATE")
@@ -406,8 +419,8 @@ func TestLockTxLocksFirstWhereThePoolHasNoSecondConnection(t *testing.T) {
 func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
-			f := newFixtureIn(t, journal)
-			other := open(t, f.path, "")
+			f := unsynced(t, journal)
+			other := open(t, f.path, unsyncedQuery)
 			s := f.session()
 			tx := f.begin()
 			writer := other.pin()
@@ -450,27 +463,6 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 	}
 }
 
-// Broken by counting the wait for the engine's own writers.
-func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
-	f := newFixture(t)
-	r := request("n", f.session())
-	r.Wait = false
-	f.db.turn <- struct{}{} // as many that follow each other
-	done := make(chan error, 1)
-	go func() {
-		_, taken, err := f.Take(t.Context(), r)
-		if err == nil && !taken {
-			err = errors.New("not taken")
-		}
-		done <- err
-	}()
-	stays(t, done)
-	<-f.db.turn
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
 	for name, step := range steps {
 		t.Run(name, func(t *testing.T) {
@@ -480,7 +472,7 @@ func TestAStepSaysWhatIsWrongWithTheDatabaseOrTheTransaction(t *testing.T) {
 				t.Fatalf("without tables: %v", err)
 			}
 			bare.usable(tx)
-			f := newFixture(t)
+			f := unsynced(t, "wal")
 			tx = f.begin()
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
