@@ -11,7 +11,7 @@ type Transactions[TX any] interface {
 	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// ReleaseTx releases the lock with tx, if that commits. Where the engine cannot name the next holder inside the
-	// caller's transaction, the name is left free with its queue as it was, for Promote. ErrNotHeld as Release.
+	// caller's transaction, the name is left free with its queue as it was, for Reclaim. ErrNotHeld as Release.
 	ReleaseTx(ctx context.Context, tx TX, h Held) error
 
 	// LockTx locks the name's row until tx ends, unless somebody holds the name or waits for it: then it reports that
