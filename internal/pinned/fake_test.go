@@ -43,9 +43,10 @@ func (f *fake) key(name string) *fakeKey {
 	return f.keys[name]
 }
 
-func (k *fakeKey) free(shared bool) bool {
-	for _, n := range k.holders {
-		if !shared || n >= 1000 {
+// free is what a session sees: what it has itself does not stand in its way.
+func (k *fakeKey) free(to any, shared bool) bool {
+	for who, n := range k.holders {
+		if who != to && (!shared || n >= 1000) {
 			return false
 		}
 	}
@@ -53,13 +54,13 @@ func (k *fakeKey) free(shared bool) bool {
 }
 
 func (k *fakeKey) take(who any, shared bool) bool {
-	if !k.free(shared) {
+	if !k.free(who, shared) {
 		return false
 	}
 	if shared {
 		k.holders[who]++
 	} else {
-		k.holders[who] = 1000
+		k.holders[who] += 1000
 	}
 	return true
 }
@@ -130,7 +131,10 @@ func (p *fakePin) Run(ctx context.Context, ops []*Op[string]) error {
 			op.OK = k.take(p, op.Shared)
 		case Give:
 			op.OK = k.holders[p] > 0 && !f.wrong
-			if k.holders[p]--; !op.Shared || k.holders[p] == 0 {
+			if k.holders[p]--; !op.Shared {
+				k.holders[p] -= 999
+			}
+			if k.holders[p] <= 0 {
 				delete(k.holders, p)
 			}
 		}
@@ -180,7 +184,7 @@ func (w *fakeWaiter) Wait(ctx context.Context, name string, shared bool) error {
 		k.queue = append(k.queue, w)
 		f.change.Broadcast()
 	}
-	err := f.until(ctx, func() bool { return w.shut || k.queue[0] == w && k.free(shared) })
+	err := f.until(ctx, func() bool { return w.shut || k.queue[0] == w && k.free(w, shared) })
 	if w.shut {
 		return errors.New("shut")
 	}

@@ -305,6 +305,32 @@ func TestTheNextMayWantTheOtherMode(t *testing.T) {
 	})
 }
 
+// Broken by leaving the queue because of the other mode.
+func TestThePlaceIsKeptForTheOtherMode(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", shared)
+		ahead := b.begin(two, "n", alone)
+		reader, writer := b.begin(one, "n", shared), b.begin(one, "n", alone)
+		behind := b.begin(b.keeper(), "n", alone)
+		b.do(func() {
+			b.gap = func() { // the reader's turn has come, and it does not want it any more
+				b.mu.Unlock()
+				defer b.mu.Lock()
+				reader.cancel()
+				<-reader.done
+			}
+		})
+		ahead.cancel()
+		b.waits(writer, behind)
+		b.unlock(p)
+		p = b.has(writer)
+		b.waits(behind)
+		b.unlock(p)
+		b.unlock(b.has(behind))
+	})
+}
+
 func TestWhatWasTakenForOneWhoHasGoneIsGivenBack(t *testing.T) {
 	in(t, func(b *bench) {
 		k := b.keeper()
