@@ -28,14 +28,16 @@ import (
 // The end of the connection is seen by looking at its socket, which costs the server nothing. Where the driver cannot
 // look (checkConnLiveness=false, a driver wrapped around it, a dialer whose connections hide their socket, Windows) a
 // statement asks twice a second instead. A connection that goes silent without an end (a cable, a firewall that
-// forgets) is noticed by TCP keepalive alone, after minutes. With a readTimeout in the DSN a place in a queue is given up
+// forgets) is noticed by TCP keepalive alone: here after some two minutes, by the server, which keeps the locks until then,
+// when its system says so (net.ipv4.tcp_keepalive_time on Linux: two hours). With a readTimeout in the DSN a place in a queue is given up
 // and taken again each time that two thirds of it are over, so that clients are served in no strict order; it must be
 // two seconds or more.
 //
 // Refused with the first lock, before it is taken: a Galera cluster, or a group with several primaries, since each node
 // has named locks of its own; and a proxy that spreads statements over connections, where it shows (ErrConfig); a
 // replica or a server that is read-only (ErrReadOnly). One that becomes read-only while locks are held has been demoted:
-// they are lost with the next statement.
+// they are lost with the client's next statement. A KILL QUERY from outside that hits a statement on that connection loses
+// them too.
 //
 // Named locks are the whole server's, not the database's: applications that share a server exclude each other where they
 // use the same names. See NamedKey.

@@ -16,7 +16,8 @@ import (
 )
 
 // wanted is what has to be known of a server. Which of these variables there are depends on its kind.
-const wanted = `SHOW SESSION VARIABLES WHERE Variable_name IN ('hostname', 'port', 'server_id', 'server_uuid', 'server_uid', 'read_only',
+// A session's own wsrep_on says nothing about the server.
+const wanted = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('hostname', 'port', 'server_id', 'server_uuid', 'server_uid', 'read_only',
 	'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'max_execution_time', 'max_statement_time')`
 
 var (
@@ -54,21 +55,21 @@ type namedConn struct {
 
 func (c namedConn) Server() string { return c.server }
 
-// open takes a connection out of the pool and sets it up.
-func (s *namedServer) open(ctx context.Context) (c namedConn, err error) {
+// open takes a connection out of the pool and sets it up. The server closes it when it has been idle for that long.
+func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return c, interpret(err)
 	}
 	c.Conn = conn
-	if err := c.setUp(ctx); err != nil {
+	if err := c.setUp(ctx, idle); err != nil {
 		discard(conn)
 		return c, err
 	}
 	return c, nil
 }
 
-func (c *namedConn) setUp(ctx context.Context) error {
+func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 	variables, err := c.variables(ctx)
 	if err != nil {
 		return interpret(err)
@@ -78,7 +79,7 @@ func (c *namedConn) setUp(ctx context.Context) error {
 	}
 	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"], variables["server_uid"])
 	// Neither the server's patience with idle connections nor the application's limit on its statements is for these.
-	set := "SET SESSION wait_timeout = 31536000"
+	set := fmt.Sprintf("SET SESSION wait_timeout = %d", idle/time.Second)
 	for _, name := range []string{"max_execution_time", "max_statement_time"} {
 		if _, there := variables[name]; there {
 			set += ", SESSION " + name + " = 0"

@@ -35,7 +35,7 @@ type namedPin struct {
 
 // Pin opens the connection that has the locks.
 func (s *namedServer) Pin(ctx context.Context) (pinned.Pin[string], error) {
-	conn, err := s.open(ctx)
+	conn, err := s.open(ctx, forever)
 	if err != nil {
 		return nil, err
 	}
@@ -172,18 +172,20 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 	return nil
 }
 
-// kill interrupts or ends the connection that holds a waiter's own lock.
+// kill interrupts or ends the connection that holds a waiter's own lock. It goes over the pinned connection, since the pool
+// may be exhausted, and over the pool where there is none.
 func (s *namedServer) kill(ctx context.Context, what, waiter string) error {
-	p := s.pin.Load()
-	if p == nil {
-		return kill(ctx, s.db, what, waiter)
+	if p := s.pin.Load(); p != nil {
+		if err := p.enter(ctx); err != nil {
+			return err
+		}
+		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx, with whose end the driver would close it
+		err := kill(within, p, what, waiter)
+		cancel()
+		p.leave()
+		if err == nil || number(err) != 0 {
+			return err
+		}
 	}
-	// The pinned connection, since the pool may be exhausted. It must not be closed because ctx ends.
-	if err := p.enter(ctx); err != nil {
-		return err
-	}
-	defer p.leave()
-	within, cancel := context.WithTimeout(p.ctx, askTimeout)
-	defer cancel()
-	return kill(within, p, what, waiter)
+	return kill(ctx, s.db, what, waiter)
 }

@@ -105,6 +105,11 @@ func (s stage) waiting(n int64) {
 	})
 }
 
+// waiterOf is the connection that waits; -1: none.
+func (s stage) waiterOf() int64 {
+	return s.number(s.t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
+}
+
 func (s stage) connections() int64 {
 	return s.number(s.t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -232,6 +233,47 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 	})
 }
 
+// Broken by leaving a waiter whose connection broke to the server, which would notice when it is its turn.
+func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
+	onStage(t, func(t *testing.T, s stage) {
+		var set atomic.Int32
+		config, err := sqldriver.ParseDSN(s.DSN)
+		must(t, err)
+		proxy := dbtest.NewProxy(t, config.Addr)
+		k := s.client(func(c *sqldriver.Config) { c.Addr = proxy.Addr() })
+		one := s.client(nil)
+		own, held := s.lock(k, "own"), s.lock(one, "n")
+		c, cancel := s.begin(k, "n", 1)
+		defer cancel()
+		before := s.waiterOf()
+		proxy.Cut()
+		proxy.Heal()
+		<-own.Lost() // which is another matter
+		eventually(t, "another connection to wait instead", func() bool {
+			after := s.waiterOf()
+			return after > 0 && after != before
+		})
+		s.waiting(1)
+		s.unlock(held)
+		s.unlock(s.granted(c))
+
+		quick := s.keeper(s.tapped(func(text string) (string, error) {
+			if strings.HasPrefix(text, "SET SESSION wait_timeout = 30") {
+				set.Add(1)
+			}
+			return text, nil
+		}, false))
+		held = s.lock(one, "m")
+		c, cancel = s.begin(quick, "m", 1)
+		defer cancel()
+		s.unlock(held)
+		s.unlock(s.granted(c))
+		if set.Load() != 1 {
+			t.Error("a waiter that goes silent without an end may stay the first of the queue")
+		}
+	})
+}
+
 // Broken by not watching at all; and by watching with statements.
 func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
@@ -241,26 +283,32 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 			"no liveness":    s.client(func(c *sqldriver.Config) { c.CheckConnLiveness = false }),
 			"wrapped driver": s.keeper(s.tapped(nil, false)),
 		} {
-			p := s.lock(k, name)
-			q := s.lock(k, name+"/2")
-			pin := s.holder(mysql.NamedKey(s.name(name)))
-			before := sent.Load()
-			idle := time.Now()
-			eventually(t, "the connection to be watched for a while", func() bool { return time.Since(idle) > 700*time.Millisecond })
-			if n := sent.Load() - before; n > 0 {
-				t.Errorf("%s: %d bytes were sent to watch a connection", name, n)
-			}
-			began := time.Now()
-			s.exec(t, fmt.Sprint("KILL CONNECTION ", pin))
-			<-p.Lost()
-			<-q.Lost()
-			took := time.Since(began)
-			t.Log(name, took, p.Cause())
-			if took > time.Second || p.Cause() == nil {
-				t.Errorf("%s: noticed after %v: %v", name, took, p.Cause())
-			}
-			is(t, p.Release(t.Context()), driver.ErrNotHeld)
-			s.unlock(s.lock(k, name)) // on a new connection
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				s := stage{s.server, t, s.prefix}
+				p, q := s.lock(k, name), s.lock(k, name+"/2")
+				pin := s.holder(mysql.NamedKey(s.name(name)))
+				if name == "looking" {
+					before := sent.Load()
+					eventually(t, "the server to find it idle", func() bool {
+						return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND command = 'Sleep' AND time >= 1", pin) == 1
+					})
+					if n := sent.Load() - before; n > 0 {
+						t.Errorf("%d bytes were sent to watch a connection", n)
+					}
+				}
+				began := time.Now()
+				s.exec(t, fmt.Sprint("KILL CONNECTION ", pin))
+				<-p.Lost()
+				<-q.Lost()
+				took := time.Since(began)
+				t.Log(took, p.Cause())
+				if took > time.Second || p.Cause() == nil {
+					t.Errorf("noticed after %v: %v", took, p.Cause())
+				}
+				is(t, p.Release(t.Context()), driver.ErrNotHeld)
+				s.unlock(s.lock(k, name)) // on a new connection
+			})
 		}
 	})
 }

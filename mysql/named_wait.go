@@ -16,6 +16,9 @@ import (
 const (
 	// forever is a year. No timeout is ever negative: to MySQL that is for ever, and to MariaDB an error without words.
 	forever = 365 * 24 * time.Hour
+	// abandoned is how long the server bears with an idle waiter: one whose client went silent while it was the first of
+	// a queue must not stay the first. It is longer than package pinned keeps one that nobody needs.
+	abandoned = 30 * time.Second
 	// userLockDeadlock is MySQL's deadlock among named locks; MariaDB's is that of rows.
 	userLockDeadlock = 3058
 	// deadlockPause is the pause, on average, before a waiter that was a deadlock's victim queues again.
@@ -41,7 +44,7 @@ type namedWaiter struct {
 
 // Waiter opens a connection to wait on.
 func (s *namedServer) Waiter(ctx context.Context) (pinned.Waiter[string], error) {
-	conn, err := s.open(ctx)
+	conn, err := s.open(ctx, abandoned)
 	if err != nil {
 		return nil, err
 	}
@@ -171,12 +174,19 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends the connection, and in the server too what may still run on it.
+// Close ends the connection, and in the server too what may still run on it: a wait notices the end of its connection
+// only when it is over.
 func (w *namedWaiter) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
 	discard(w.Conn)
-	if w.ghost {
-		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-		defer cancel()
-		_ = w.owner.kill(ctx, "CONNECTION", w.id)
+	for w.ghost && ctx.Err() == nil {
+		if err := w.owner.kill(ctx, "CONNECTION", w.id); err == nil || number(err) != 0 {
+			return
+		}
+		select {
+		case <-time.After(killInterval):
+		case <-ctx.Done():
+		}
 	}
 }

@@ -1,0 +1,68 @@
+package mysql_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// A server of the test's own is demoted, promoted, stopped, and killed. To make one of MySQL's takes too long here.
+func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
+	dbtest.Empty(t, dbtest.KindMariaDB) // or a machine without binaries would be found to have no server at all
+	own := dbtest.OwnMariaDB(t)
+	db := own.Empty(t)
+	s := stage{server{db, db.SQL(t)}, t, ""}
+	k := s.client(nil)
+
+	p := s.lock(k, "n")
+	s.exec(t, "SET GLOBAL read_only = 1")
+	_, _, err := k.Acquire(t.Context(), "m", false, true)
+	is(t, err, driver.ErrReadOnly)
+	<-p.Lost()
+	is(t, p.Cause(), driver.ErrReadOnly)
+	_, _, err = s.client(nil).Acquire(t.Context(), "m", false, true)
+	is(t, err, driver.ErrReadOnly)
+	s.nothingLeft("n", "m")
+	s.exec(t, "SET GLOBAL read_only = 0")
+
+	p = s.lock(k, "n")
+	own.Pause()
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	for name, wait := range map[string]bool{"m": true, "o": false} {
+		_, _, err = k.Acquire(ctx, name, false, wait)
+		is(t, err, context.DeadlineExceeded)
+	}
+	is(t, p.Release(ctx), context.DeadlineExceeded)
+	if took := time.Since(began); took > 500*time.Millisecond {
+		t.Errorf("a stopped server held up a call for %v beyond its context", took)
+	}
+	own.Resume()
+	s.nothingLeft("n", "m", "o") // what was asked for meanwhile was given back
+
+	p = s.lock(k, "n")
+	one := s.client(nil)
+	c, cancelWait := s.begin(one, "n", 1)
+	defer cancelWait()
+	own.Kill()
+	began = time.Now()
+	<-p.Lost()
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("noticed after %v", took)
+	}
+	if o := <-c; o.err == nil {
+		s.unlock(o.value)
+	} else {
+		is(t, o.err, driver.ErrUnavailable)
+	}
+	own.Start()
+	s.unlock(s.lock(k, "n"))
+	if s.holder(mysql.NamedKey("n")) != -1 {
+		t.Error("it is still held")
+	}
+}
