@@ -40,6 +40,7 @@ var lend = map[string]string{
 
 // The end of the context ends the wait, and not the transaction.
 func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		for _, how := range []string{"deadline", "cancel"} {
 			resource := w.Name(how)
@@ -76,6 +77,7 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 
 // The caller's own limit ends the wait too, with the engine's error, and is as it was afterwards.
 func TestTheCallersOwnPatienceHolds(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		resource := w.Name("patience")
 		holder, waiter := w.Begin(t), w.Begin(t)
@@ -104,6 +106,7 @@ func TestTheCallersOwnPatienceHolds(t *testing.T) {
 }
 
 func TestAContextThatHasEndedSendsNothing(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -118,6 +121,7 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 
 // Two transactions wait for each other: one is told, whatever the turns of waiting.
 func TestADeadlockIsFound(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		if w.Engine == migrate.SQLite {
 			return // one writer
@@ -147,6 +151,7 @@ func TestADeadlockIsFound(t *testing.T) {
 }
 
 func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
+	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		err := check(t, tx, "a", 7)
@@ -160,6 +165,7 @@ func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
 
 // A savepoint of the caller's has the same name: it stays the caller's.
 func TestTheCallersSavepointIsKept(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		resource := w.Name("savepoint")
 		tx := w.Begin(t)
@@ -174,6 +180,7 @@ func TestTheCallersSavepointIsKept(t *testing.T) {
 
 // What was aborted before stays the caller's affair, with the server's own error.
 func TestATransactionThatIsAbortedAlready(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		if w.Engine != migrate.Postgres {
 			return
@@ -192,6 +199,7 @@ func TestATransactionThatIsAbortedAlready(t *testing.T) {
 }
 
 func TestATransactionThatHasEnded(t *testing.T) {
+	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		tx.Commit()
@@ -203,6 +211,7 @@ func TestATransactionThatHasEnded(t *testing.T) {
 
 // Rows that are found count as affected with this setting, whether or not they changed.
 func TestMySQLsFoundRowsChangeNothing(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
 			db := dbtest.Empty(t, kind)

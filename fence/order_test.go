@@ -58,6 +58,7 @@ func each(t *testing.T, f func(t *testing.T, w txtest.World, resource string)) {
 }
 
 func TestALowerTokenIsRefusedAndItsTransactionGoesOn(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		seen(t, w, resource, 8)
 		tx := w.Begin(t)
@@ -75,6 +76,7 @@ func TestALowerTokenIsRefusedAndItsTransactionGoesOn(t *testing.T) {
 }
 
 func TestALowerTokenWaitsForAnOpenHigherOne(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		for _, old := range []bool{false, true} {
 			high, low := w.Begin(t), w.Begin(t)
@@ -93,6 +95,7 @@ func TestALowerTokenWaitsForAnOpenHigherOne(t *testing.T) {
 }
 
 func TestALowerTokenPassesAfterTheHigherOneIsRolledBack(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		high, low := w.Begin(t), w.Begin(t)
 		passes(t, high, resource, 8)
@@ -110,6 +113,7 @@ func TestALowerTokenPassesAfterTheHigherOneIsRolledBack(t *testing.T) {
 
 // What is written under two tokens never mixes: the higher waits for the lower, which has passed.
 func TestAHigherTokenWaitsForAnOpenLowerOne(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		for _, token := range []int64{7, 8} { // the same one too
 			low, high := w.Begin(t), w.Begin(t)
@@ -133,6 +137,7 @@ func TestAHigherTokenWaitsForAnOpenLowerOne(t *testing.T) {
 }
 
 func TestAnOldSnapshotIsNoYes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		low := w.Begin(t)
 		low.Snapshot()
@@ -156,6 +161,7 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 // Each Check writes, so that above READ COMMITTED PostgreSQL tells the next holder that its snapshot is from before what
 // the last one wrote.
 func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		if w.Engine != migrate.Postgres || !w.Snapshots() {
 			return
@@ -174,6 +180,7 @@ func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
 
 // On PostgreSQL a refusal gives the row back, and nobody waits for a transaction that was refused.
 func TestARefusedTransactionIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		if w.Engine != migrate.Postgres {
 			return
@@ -190,6 +197,7 @@ func TestARefusedTransactionIsNotWaitedFor(t *testing.T) {
 // Several transactions bring the same new resource, of which the first is rolled back. A locking read of a row that is
 // not there would let two of them lock the same gap.
 func TestManyBringTheSameResource(t *testing.T) {
+	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		for _, first := range []string{"commits", "is rolled back"} {
 			resource := w.Name("many: the first " + first)
@@ -213,6 +221,7 @@ func TestManyBringTheSameResource(t *testing.T) {
 }
 
 func TestResourcesAreComparedByteForByte(t *testing.T) {
+	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		tx := w.Begin(t)
 		for i, resource := range []string{"a", "A", "a ", "ä", "a\u0308", "ß", "ss", "\u200da", `a'\%_"`, "😀", string(make32('x'))} {

@@ -67,6 +67,7 @@ func commitBump(t *testing.T, w txtest.World, name string, version int64) {
 }
 
 func TestAVersionIsBumpedOnceAndALoserGoesOn(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, name string, version int64) {
 		tx := w.Begin(t)
 		reads(t, tx, name, version)
@@ -93,6 +94,7 @@ func TestAVersionIsBumpedOnceAndALoserGoesOn(t *testing.T) {
 
 // A version that is ahead of a name without a row must not make one.
 func TestAVersionThatNeverWasIsAConflict(t *testing.T) {
+	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		name := w.Name("never")
 		tx := w.Begin(t)
@@ -107,6 +109,7 @@ func TestAVersionThatNeverWasIsAConflict(t *testing.T) {
 }
 
 func TestTheSecondBumpWaitsForTheFirst(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, name string, version int64) {
 		for _, end := range []string{"rollback", "commit"} {
 			first, second := w.Begin(t), w.Begin(t)
@@ -137,6 +140,7 @@ func TestTheSecondBumpWaitsForTheFirst(t *testing.T) {
 }
 
 func TestAnOldSnapshotIsNoYes(t *testing.T) {
+	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, name string, version int64) {
 		if w.Engine == migrate.MySQL && w.Level == sql.LevelSerializable {
 			return // a plain read locks: nobody can come in between
@@ -156,6 +160,7 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 
 // Six goroutines count one row up by reading and writing it, the worst that there is for versions; nothing is lost.
 func TestNoUpdateIsLost(t *testing.T) {
+	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		if w.Level == sql.LevelReadUncommitted {
 			return // what is read there need never have been: see the package comment
