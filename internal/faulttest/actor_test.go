@@ -31,8 +31,9 @@ type actorConfig struct {
 	TTL       time.Duration
 	Reaper    bool
 	Seed      uint64
-	Bug       string // one of bugs, "" for none
-	Lose      string // the call whose first reply gets lost
+	Bug       string        // one of bugs, "" for none
+	Lose      string        // the call whose first reply gets lost
+	Teller    *tellerConfig // nil: it obeys the commands below
 }
 
 // command is a line that an actor obeys. Each runs at once, beside those before it.
@@ -75,6 +76,9 @@ func act(text string, in io.Reader, out io.Writer) int {
 		handles: map[int]*handle{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
 	}
 	err := json.Unmarshal([]byte(text), &a.config)
+	if err == nil && a.config.Teller != nil {
+		return a.tell(in)
+	}
 	if err == nil {
 		a.db, err = openSQL(a.config.Kind, a.config.DSN)
 	}

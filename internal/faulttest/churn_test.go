@@ -68,12 +68,13 @@ func (w *world) allFree(names []string, since time.Duration) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for _, name := range names {
+		asked := session.Boottime()
 		l, err := client.Lock(ctx, name)
 		if err != nil {
 			w.Fatal(err)
 		}
-		if took := session.Boottime() - since; took > promised+scheduling {
-			w.Errorf("%s is free after %v, promised are %v", name, took, promised)
+		if at := session.Boottime(); at-max(asked, since+promised) > scheduling {
+			w.Errorf("%s is free after %v, promised are %v; it was asked for after %v", name, at-since, promised, asked-since)
 		}
 		if err := l.Unlock(ctx); err != nil {
 			w.Error(err)

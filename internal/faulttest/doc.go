@@ -19,4 +19,18 @@
 // A history is what several actors did at random, under faults, from a seed (DBLOCK_SEED, printed with each failure;
 // DBLOCK_HISTORY is for how long, 10s by default). Checkers read it afterwards, and the database's own record of it,
 // which triggers wrote. Each checker is itself tested with an engine that was broken for the purpose.
+//
+// # Money
+//
+// Processes move money between accounts, each transfer under locks and with both balances written as they were worked
+// out, so that a stale write shows in the books for ever. Every run does one round of faults, with all kinds of lock at
+// once. DBLOCK_TEST_MONEY=60s gives each kind the processes for itself for that long, and then all kinds together:
+//
+//	DBLOCK_TEST_MONEY=60s go test -v -timeout 1h -run TestMoney ./internal/faulttest
+//
+// Of these locks an advisory session lock alone promises nothing to a write on another connection: the server frees it
+// with its own connection, and has no token and no Guard to tell a stale holder. What moves money there is LockTx, whose
+// lock and writes are one transaction. What a session lock does promise is in hindsight: if Unlock returns nil, the
+// connection lived and the name was held from Lock until then. So it protects an audit that reads while nobody may write,
+// and counts only if Unlock says so.
 package faulttest

@@ -1,10 +1,8 @@
 package faulttest
 
 import (
-	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -56,18 +54,5 @@ func (h *history) fault() {
 		for range 3 {
 			during("a connection terminated", 0, h.terminate, func() {})
 		}
-	}
-}
-
-// terminate ends any connection to the database but this test's own.
-func (h *history) terminate() {
-	h.Helper()
-	if h.db.Kind == dbtest.KindPostgres {
-		h.count("SELECT count(pg_terminate_backend(pid)) FROM (SELECT pid FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1) AS victim")
-		return
-	}
-	id, there := h.number("SELECT id FROM %s WHERE db = database() AND id <> connection_id() ORDER BY rand() LIMIT 1", h.db.Processes())
-	if there {
-		_, _ = h.sql.ExecContext(h.Context(), fmt.Sprintf("KILL %d", id)) // an error is that it has gone by itself
 	}
 }

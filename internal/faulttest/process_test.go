@@ -59,7 +59,15 @@ func (w *tail) String() string {
 	return string(w.b)
 }
 
+// spawn starts an actor, and returns when it is ready.
 func spawn(t testing.TB, label string, config actorConfig) *process {
+	t.Helper()
+	p := launch(t, label, config)
+	p.await(0, evReady)
+	return p
+}
+
+func launch(t testing.TB, label string, config actorConfig) *process {
 	t.Helper()
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -90,7 +98,6 @@ func spawn(t testing.TB, label string, config actorConfig) *process {
 			t.Logf("%s wrote to standard error:\n%s", p.label, p.said)
 		}
 	})
-	p.await(0, evReady)
 	return p
 }
 

@@ -1,0 +1,48 @@
+package faulttest
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// Applications that are broken, each in one way.
+const (
+	bugNoLockTx = "writes without LockTx"
+	bugNoGuard  = "writes under a lease without Guard"
+)
+
+// On PostgreSQL: SQLite serializes transactions that read and write, locks or no locks.
+func TestTheBooksShowSeededBugs(t *testing.T) {
+	t.Run("group", func(t *testing.T) {
+		for bug, scheme := range map[string]string{
+			bugNoLockTx: schemeLockTx, bugNoGuard: schemeGuard,
+		} {
+			t.Run(bug, func(t *testing.T) {
+				t.Parallel()
+				seed := seed(t)
+				for try := range uint64(5) { // what a bug does depends on chance
+					b := newBank(newWorld(t, dbtest.Postgres(t)), seed+try, map[string]int{scheme: 1}, bug)
+					stop := b.watch()
+					b.goesOn()
+					if bug != bugNoLockTx {
+						b.longStop()
+						b.goesOn()
+					}
+					for _, c := range b.running {
+						c.kill()
+					}
+					stop()
+					b.check()
+					for checker, texts := range b.found {
+						t.Logf("%s: %d, first: %s", checker, len(texts), texts[0])
+					}
+					if len(b.found[totals]) > 0 && len(b.found[updates]) > 0 {
+						return
+					}
+				}
+				t.Errorf("nothing about %s or %s", totals, updates)
+			})
+		}
+	})
+}
