@@ -264,11 +264,15 @@ func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
 		gone := s.begin(two, "n", mode, 1) // first of the queue
 		behind := s.client()
 		next := s.begin(behind, "n", mode, 2)
+		start := time.Now()
 		next.cancel()
 		<-next.done
 		s.waiting(1)
 		gone.cancel()
 		<-gone.done
+		if took := time.Since(start); took > grace/2 {
+			t.Errorf("it took %v, as if the server had not been asked", took)
+		}
 		if !errors.Is(gone.err, context.Canceled) || !errors.Is(next.err, context.Canceled) {
 			t.Errorf("%v, %v", gone.err, next.err)
 		}
