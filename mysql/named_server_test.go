@@ -22,7 +22,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	s.exec(t, "SET GLOBAL read_only = 1")
 	_, _, err := k.Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
-	<-p.Lost()
+	s.lost(p)
 	is(t, p.Cause(), driver.ErrReadOnly)
 	_, _, err = s.client(nil).Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
@@ -51,7 +51,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	defer cancelWait()
 	own.Kill()
 	began = time.Now()
-	<-p.Lost()
+	s.lost(p)
 	if took := time.Since(began); took > time.Second {
 		t.Errorf("noticed after %v", took)
 	}

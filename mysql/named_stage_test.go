@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
@@ -93,9 +94,23 @@ func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-ch
 
 func (s stage) granted(c <-chan outcome[driver.Possession]) driver.Possession {
 	s.t.Helper()
-	o := <-c
-	must(s.t, o.err)
-	return o.value
+	select {
+	case o := <-c:
+		must(s.t, o.err)
+		return o.value
+	case <-time.After(patience):
+		s.t.Fatal("it was not granted")
+		return nil
+	}
+}
+
+func (s stage) lost(p driver.Possession) {
+	s.t.Helper()
+	select {
+	case <-p.Lost():
+	case <-time.After(patience):
+		s.t.Fatal("it is not lost")
+	}
 }
 
 func (s stage) waiting(n int64) {
