@@ -70,6 +70,9 @@ func TestTheContextEndsTheWaitAndTheTransactionGoesOn(t *testing.T) {
 			holder.Rollback()
 			waiter.GoesOn()
 			passes(t, waiter, resource, 8)
+			if after := waiter.Text(settings[w.Engine]); after != before {
+				t.Errorf("the caller's patience was %s and is %s", before, after)
+			}
 			waiter.Commit()
 		}
 	})
@@ -216,7 +219,7 @@ func TestMySQLsFoundRowsChangeNothing(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			db := dbtest.Empty(t, kind)
 			db.DSN, _, _ = strings.Cut(db.DSN, "?")
-			db.DSN += "?clientFoundRows=true&interpolateParams=true&autocommit=0&charset=latin1"
+			db.DSN += "?clientFoundRows=true&interpolateParams=true&autocommit=0&character_set_connection=latin1"
 			w := txtest.New(t, db, migrate.Fences)
 			seen(t, w, "ä", 8)
 			tx := w.Begin(t)

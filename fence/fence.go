@@ -33,7 +33,8 @@
 // # Errors
 //
 // The transaction stays as it was before Check and can go on, except where the engine itself ends it: a deadlock on
-// MySQL and MariaDB. Roll it back nevertheless, and soon: on MySQL, MariaDB and SQLite it keeps the row, or the one
+// MySQL and MariaDB (1213), which they also find where a transaction that was the first to name a resource is rolled
+// back while several others wait for it. Roll it back nevertheless, and soon: on MySQL, MariaDB and SQLite it keeps the row, or the one
 // write lock, until it ends. Waiting for another transaction ends with the context: on PostgreSQL at its deadline, or
 // within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within two seconds, on SQLite at once.
 //

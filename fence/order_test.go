@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/dblock-go/dblock/fence"
@@ -237,4 +238,26 @@ func make32(b byte) []byte {
 		name[i] = b
 	}
 	return name
+}
+
+// Two at once, neither of which has found a row: where each began with a locking read, both would lock the gap, and the
+// inserts would be a deadlock.
+func TestTwoBringANewResourceAtOnceWithoutADeadlock(t *testing.T) {
+	t.Parallel()
+	txtest.Each(t, func(t *testing.T, w txtest.World) {
+		if w.Engine != migrate.MySQL {
+			return
+		}
+		for round := range 20 {
+			resource := w.Name(fmt.Sprint("at once ", round))
+			one, two := w.Begin(t), w.Begin(t)
+			results := make(chan error, 2)
+			for _, tx := range []*txtest.Tx{one, two} {
+				go func() { results <- errors.Join(fence.Check(t.Context(), tx.TX, resource, 7), tx.TryCommit()) }()
+			}
+			if err := errors.Join(<-results, <-results); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}, migrate.Fences)
 }

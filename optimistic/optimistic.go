@@ -46,7 +46,8 @@
 // # Errors
 //
 // The transaction stays as it was before Read or Bump and can go on, except where the engine itself ends it: a deadlock
-// on MySQL and MariaDB. Waiting for another transaction ends with the context, as in package fence.
+// on MySQL and MariaDB (1213), which they also find where the first Bump of a name is rolled back while several others
+// wait for it. Waiting for another transaction ends with the context, as in package fence.
 //
 // # Tables
 //
