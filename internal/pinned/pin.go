@@ -76,10 +76,17 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	k.mu.Unlock()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
+	// One context and one timer for all statements: to make them for each is felt in what a free lock costs.
+	ctx, cancel = context.WithCancel(k.ctx)
+	defer cancel()
+	limit := time.AfterFunc(answerTimeout, cancel)
+	limit.Stop()
 	for {
 		jobs, err := k.next(p, conn, timer)
 		if err == nil {
-			err = k.run(p, conn, jobs)
+			limit.Reset(answerTimeout)
+			err = k.run(ctx, p, conn, jobs)
+			limit.Stop()
 			jobs = nil
 		}
 		if err != nil {
@@ -136,14 +143,12 @@ func (k *Keeper[K]) watch(p *pin[K], conn Pin[K]) error {
 	return nil
 }
 
-// run runs jobs, and tells their outcome. Its error is the end of the connection; what can be told was told by then.
-func (k *Keeper[K]) run(p *pin[K], conn Pin[K], jobs []job[K]) error {
+// run runs jobs until ctx ends, and tells their outcome. Its error is the end of the connection; what can be told was told by then.
+func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
 	ops := make([]*Op[K], len(jobs))
 	for i := range jobs {
 		ops[i] = &jobs[i].op
 	}
-	ctx, cancel := context.WithTimeout(k.ctx, answerTimeout)
-	defer cancel()
 	err := conn.Run(ctx, ops)
 	switch {
 	case err == nil:
