@@ -9,7 +9,21 @@
 //
 // A transition that changes the holder will therefore not meet a guarded transaction: Guard writes in the caller's
 // transaction, and so holds the database's write lock until that ends. Ours waits for it like for any other writer,
-// and ErrBusy, the other engines' answer to a guard, does not exist here.
+// but holds no connection meanwhile. ErrBusy is for those who do not want to wait: TryLock, after 50 ms.
+//
+// # Inside the application's transactions
+//
+// Guard, UnlockTx and LockTx first take the write lock, with an UPDATE of no row, and then look: from there to the end of
+// the transaction nothing can change. A transaction in WAL mode that has read before somebody else wrote cannot write any
+// more, and is told to begin anew (ErrRetry, with SQLITE_BUSY_SNAPSHOT): a heartbeat is such a write. With a rollback
+// journal it keeps others from committing instead. So call these first in a transaction, or begin it with BEGIN
+// IMMEDIATE (_txlock=immediate).
+//
+// While it waits for its turn in LockTx, a transaction that has neither read nor written holds nothing, and leases come and
+// go. One that has written keeps every lease from being given back: if one is in the way, LockTx waits until its context
+// ends, and with Also that is so from the second name on. LockTx looks before it locks, on another connection of the pool.
+// Where there is none within 20 ms, or a lease is taken between the look and the lock, it has locked the database for
+// nothing: ErrRetry, and the transaction is to be rolled back (TryLockTx says that the lock was not acquired).
 //
 // # Waiting
 //

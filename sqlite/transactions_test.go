@@ -44,6 +44,9 @@ func unsynced(t *testing.T, journal string) *fixture {
 
 const unsyncedQuery = "_pragma=synchronous(OFF)&"
 
+// in is the same for a test in a test, so that what it leaves open is closed with it.
+func (f *fixture) in(t *testing.T) *fixture { return &fixture{f.engine, t, f.path, f.pool} }
+
 func (f *fixture) tx() transactions { return transactions{&f.db} }
 
 // begin opens a transaction, and ends it with the test where that did not.
@@ -103,6 +106,7 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 		for name, step := range steps {
 			for end, finish := range map[string]func(*sql.Tx) error{"commit": (*sql.Tx).Commit, "rollback": (*sql.Tx).Rollback} {
 				t.Run(name+" "+end, func(t *testing.T) {
+					f, other := f.in(t), other.in(t)
 					s := other.session()
 					held := other.take(name+end, s)
 					tx := f.begin()
@@ -130,7 +134,7 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 		"the session is dead":     "UPDATE dblock_sessions SET dead = true",
 		"the session is nowhere":  "DELETE FROM dblock_sessions",
 		"granted again":           "UPDATE dblock_locks SET token = token + 1",
-		"another session's":       "UPDATE dblock_locks SET session_id = 'x'",
+		"another session's":       "UPDATE dblock_locks SET session_id = (SELECT s.id FROM dblock_sessions s WHERE s.id <> session_id)",
 		"free":                    "UPDATE dblock_locks SET session_id = NULL",
 		"the fixed lease is over": "UPDATE dblock_locks SET expires_at = 1",
 		"purged":                  "DELETE FROM dblock_locks",
@@ -138,6 +142,9 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		for loss, statement := range losses {
 			t.Run(loss, func(t *testing.T) {
+				f, other := f.in(t), other.in(t)
+				other.exec("DELETE FROM dblock_sessions")
+				other.session()
 				r := request("n", other.session())
 				r.Lease = time.Hour
 				grant, taken, err := other.Take(t.Context(), r)
@@ -257,6 +264,7 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		for _, whose := range []string{"the same session", "another's"} {
 			t.Run(whose, func(t *testing.T) {
+				f, other := f.in(t), other.in(t)
 				s := other.session()
 				held := other.take(whose, s)
 				waiter := s
