@@ -172,20 +172,20 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 	return nil
 }
 
-// kill interrupts or ends the connection that holds a waiter's own lock. It goes over the pinned connection, since the pool
+// interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the pinned connection, since the pool
 // may be exhausted, and over the pool where there is none.
-func (s *namedServer) kill(ctx context.Context, what, waiter string) error {
+func (s *namedServer) interrupt(ctx context.Context, waiter string) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx, with whose end the driver would close it
-		err := kill(within, p, what, waiter)
+		err := kill(within, p, "QUERY", waiter)
 		cancel()
 		p.leave()
 		if err == nil || number(err) != 0 {
 			return err
 		}
 	}
-	return kill(ctx, s.db, what, waiter)
+	return kill(ctx, s.db, "QUERY", waiter)
 }

@@ -39,7 +39,6 @@ type namedWaiter struct {
 	id    string        // by a named lock of this id it is found by whoever interrupts it
 	nap   time.Duration // of one statement
 	first bool          // has the queue
-	ghost bool          // a statement may still run in the server
 }
 
 // Waiter opens a connection to wait on.
@@ -107,7 +106,7 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 }
 
 // ask runs a statement that may wait, and interrupts it in the server when ctx ends. The driver alone would close the
-// connection, on whose other end the server would wait on.
+// connection, on whose other end the server would wait on for up to a second, in the way of others.
 func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, err error) {
 	if err := ctx.Err(); err != nil {
 		return outcome, err
@@ -125,7 +124,6 @@ func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt
 	if !stop() {
 		<-killed
 	}
-	w.ghost = err != nil && number(err) == 0
 	return outcome, err
 }
 
@@ -135,7 +133,7 @@ func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for {
-		_ = w.owner.kill(ctx, "QUERY", w.id)
+		_ = w.owner.interrupt(ctx, w.id)
 		select {
 		case <-ended:
 			return
@@ -174,19 +172,6 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends the connection, and in the server too what may still run on it: a wait notices the end of its connection
-// only when it is over.
-func (w *namedWaiter) Close() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	discard(w.Conn)
-	for w.ghost && ctx.Err() == nil {
-		if err := w.owner.kill(ctx, "CONNECTION", w.id); err == nil || number(err) != 0 {
-			return
-		}
-		select {
-		case <-time.After(killInterval):
-		case <-ctx.Done():
-		}
-	}
-}
+// Close ends the connection. A statement that still runs on it ends too: the server looks once a second whether whoever
+// waits for a named lock is still there.
+func (w *namedWaiter) Close() { discard(w.Conn) }
