@@ -37,6 +37,14 @@ func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 	}
 }
 
+// One that has a single connection to lend would let the first wait for the second.
+func TestAPoolerOfOneConnectionIsRefused(t *testing.T) {
+	s := &stage{T: t, db: dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions, "default_pool_size = 1")}
+	if _, _, err := s.client().Acquire(t.Context(), "n", alone, true); !errors.Is(err, driver.ErrConfig) {
+		t.Error(err)
+	}
+}
+
 // A busy one goes round and round.
 func TestABusyPoolerOfTransactionsIsRefused(t *testing.T) {
 	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions))

@@ -22,10 +22,10 @@ const (
 )
 
 // PgBouncer returns a PostgreSQL database as seen through a PgBouncer of the test's own, with its default settings but for the
-// mode. The binary is DBLOCK_TEST_PGBOUNCER, or in PATH or /usr/sbin. Without it the test is skipped, or fails where
+// mode and for lines of its ini. The binary is DBLOCK_TEST_PGBOUNCER, or in PATH or /usr/sbin. Without it the test is skipped, or fails where
 // DBLOCK_TEST_REQUIRE names pgbouncer. Before 1.21 it knows nothing of prepared statements, so the DSN asks pgx to do
 // without.
-func (d Database) PgBouncer(t testing.TB, mode string) Database {
+func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Database {
 	t.Helper()
 	binary, err := pgbouncer()
 	if err != nil {
@@ -54,7 +54,7 @@ func (d Database) PgBouncer(t testing.TB, mode string) Database {
 	}
 	ini := fmt.Sprintf("[databases]\n* = host=%s port=%d user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\n"+
 		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nignore_startup_parameters = extra_float_digits\n",
-		server.Host, server.Port, server.User, password(server.Password), port, mode)
+		server.Host, server.Port, server.User, password(server.Password), port, mode) + strings.Join(settings, "\n") + "\n"
 	file := filepath.Join(dir, "ini")
 	if err := errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.own(dir)); err != nil {
 		t.Fatal(err)
