@@ -26,7 +26,7 @@ import (
 // roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "guard", tx, func() error {
-		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.hold.life.Aside)
+		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.aside)
 	})
 }
 
@@ -84,14 +84,22 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 	}
 	defer l.client.calls.Done()
 	err := step()
-	if errors.Is(err, driver.ErrNotHeld) && !l.hold.leaving.Load() {
+	switch {
+	case err == nil:
+		return nil
+	case l.hold.leaving.Load():
+	case errors.Is(err, driver.ErrNotHeld):
 		l.client.lose(l.hold, err)
 		return fail(lost(err))
+	case !l.hold.life.Alive(): // it ended while the step was at work
+		return fail(lost(errors.Join(context.Cause(l.hold.life.Context()), err)))
 	}
-	if err != nil {
-		return fail(err)
-	}
-	return nil
+	return fail(err)
+}
+
+// aside is the reserved connection of the session that has the lock: of no other, since that would not be a loss.
+func (l *Lock[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return l.client.statement(ctx, func(ctx context.Context) error { return l.hold.life.Aside(ctx, do) })
 }
 
 func checkTx(ctx context.Context, tx any) error {
@@ -244,15 +252,20 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool)
 	return state, false, err
 }
 
-// aside is the reserved connection of the session that is alive now.
+// aside is the reserved connection of the session that is alive now; of the next one, if that session ends meanwhile.
 func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return c.statement(ctx, func(ctx context.Context) error {
-		l, err := c.living(ctx)
-		if err != nil {
+	for {
+		var l *life
+		err := c.statement(ctx, func(ctx context.Context) (err error) {
+			if l, err = c.living(ctx); err != nil {
+				return err
+			}
+			return l.Aside(ctx, do)
+		})
+		if err == nil || l == nil || l.Alive() || ctx.Err() != nil || c.background.Err() != nil {
 			return err
 		}
-		return l.Aside(ctx, do)
-	})
+	}
 }
 
 // attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own lease is no obstacle.
