@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -45,24 +44,19 @@ func TestAPoolerOfOneConnectionIsRefused(t *testing.T) {
 	}
 }
 
-// A busy one goes round and round.
-func TestABusyPoolerOfTransactionsIsRefused(t *testing.T) {
-	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions))
-	noise, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
+// One that goes round shows by what becomes of the first connection alone.
+func TestAPoolerThatGoesRoundIsRefused(t *testing.T) {
+	s := stageOn(t, dbtest.Empty(t, dbtest.KindPostgres).PgBouncer(t, dbtest.PoolTransactions, "server_round_robin = 1"))
 	pool := s.pool()
-	for range 4 {
-		all.Go(func() {
-			for noise.Err() == nil {
-				_, _ = pool.Exec(noise, "SELECT 1")
-			}
-		})
+	var open [4]pgx.Tx // at a time, so that there are as many connections to lend
+	for i := range open {
+		open[i] = s.begun(pool, pgx.TxOptions{})
 	}
-	defer all.Wait()
-	defer stop()
-	for range 10 {
-		_, _, err := s.client().Acquire(t.Context(), "n", alone, true)
-		if !errors.Is(err, driver.ErrConfig) {
+	for _, tx := range open {
+		s.commit(tx)
+	}
+	for range 5 {
+		if _, _, err := s.client().Acquire(t.Context(), "n", alone, true); !errors.Is(err, driver.ErrConfig) {
 			t.Fatal(err)
 		}
 	}
