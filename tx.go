@@ -128,14 +128,16 @@ func checkTx(ctx context.Context, tx any) error {
 //
 // On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody takes the lease in
 // the very moment between LockTx looking and locking, it says so, and the transaction must be rolled back. On SQLite the
-// transaction locks the whole database, so that nobody could release a lease while it waits: there a lease that is held
-// is ErrNotAcquired at once.
+// transaction locks the whole database from LockTx on: call it first, in a transaction that has neither read nor
+// written, and it waits its turn like anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first
+// name) nobody can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx looking and
+// locking, or the pool has no second connection to look with, it says so, as on MySQL.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
 	return c.acquireTx(ctx, "locktx", tx, name, options, true)
 }
 
 // TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with who holds the lock, and the
-// transaction as it was.
+// transaction as it was; on SQLite it may have locked the database.
 func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
 	return c.acquireTx(ctx, "trylocktx", tx, name, options, false)
 }
