@@ -53,11 +53,10 @@ import (
 	"errors"
 	"fmt"
 
-	mysqldb "github.com/dblock-go/dblock/gen/fences/mysqldb"
-	postgresdb "github.com/dblock-go/dblock/gen/fences/postgresdb"
-	sqlitedb "github.com/dblock-go/dblock/gen/fences/sqlitedb"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/fences/mysqldb"
+	"github.com/dblock-go/dblock/gen/fences/postgresdb"
+	"github.com/dblock-go/dblock/gen/fences/sqlitedb"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 

@@ -81,11 +81,10 @@ import (
 	"errors"
 	"fmt"
 
-	mysqldb "github.com/dblock-go/dblock/gen/versions/mysqldb"
-	postgresdb "github.com/dblock-go/dblock/gen/versions/postgresdb"
-	sqlitedb "github.com/dblock-go/dblock/gen/versions/sqlitedb"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/versions/mysqldb"
+	"github.com/dblock-go/dblock/gen/versions/postgresdb"
+	"github.com/dblock-go/dblock/gen/versions/sqlitedb"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
