@@ -24,6 +24,8 @@ type transaction interface {
 	// interrupt asks the server to cancel what the transaction is running. It returns when the server has seen that;
 	// false where there is no way to ask.
 	interrupt(ctx context.Context) bool
+	// patience is how long a statement that waits should do so at a time.
+	patience() string
 }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -43,6 +45,8 @@ func (t pgxTx) interrupt(ctx context.Context) bool {
 	return true
 }
 
+func (pgxTx) patience() string { return "0" } // for ever: it can be interrupted
+
 type sqlTx struct{ tx *sql.Tx }
 
 func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
@@ -55,6 +59,7 @@ func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
 }
 
 func (sqlTx) interrupt(context.Context) bool { return false }
+func (sqlTx) patience() string               { return turn }
 
 var (
 	savepoint  = statement{sql: "SAVEPOINT dblock"}

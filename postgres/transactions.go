@@ -58,8 +58,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held) e
 	var there, held bool
 	var row postgresdb.HandOverRow
 	x := t.of(tx)
-	err := t.cancellable(ctx, x,
-		borrowPatience("0"),
+	err := t.waiting(ctx, x, "0",
 		query(postgresdb.LockRow, h.Name).found(&name, &there),
 		query(postgresdb.HandOver, postgresdb.HandOverParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&row, &held),
 		restorePatience,
@@ -79,14 +78,11 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own fu
 	var row postgresdb.LockRowTxRow
 	var there bool
 	patience := briefly
-	if _, cancellable := x.(pgxTx); wait && cancellable {
-		patience = "0"
-	} else if wait {
-		patience = turn
+	if wait {
+		patience = x.patience()
 	}
 	for {
-		err := t.cancellable(ctx, x,
-			borrowPatience(patience),
+		err := t.waiting(ctx, x, patience,
 			query(postgresdb.EnsureRow, name),
 			query(postgresdb.LockRowTx, name).found(&row, &there),
 			restorePatience,
@@ -137,13 +133,35 @@ func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []
 	return err
 }
 
-// cancellable is behind for statements that may wait for long: when ctx ends, the server is asked to cancel them.
-func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statements ...statement) error {
+// waiting is behind for statements that may wait for rows, each for as long as patience says: when ctx ends, the server is
+// asked to cancel them.
+//
+// At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it must not be sent before
+// the savepoint is known to be there, and even if that is the first statement of a batch, pgx has the others prepared
+// before. To send it alone each time would be one more round trip for whoever need not wait.
+func (t transactions[TX]) waiting(ctx context.Context, x transaction, patience string, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	within := func(patience string) []statement { return append([]statement{borrowPatience(patience)}, statements...) }
+	if patience != turn {
+		err := t.behind(ctx, x, within(briefly)...)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return errors.Join(ctx.Err(), err)
+		case patience == briefly || stateOf(err) != lockNotAvailable:
+			return err
+		}
+	}
+	return t.cancellable(ctx, x, within(patience)...)
+}
+
+func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statements ...statement) error {
 	quiet, cancel := lenient(ctx)
 	defer cancel()
+	if err := x.exec(quiet, savepoint); err != nil {
+		return err
+	}
 	over, asked := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
@@ -155,7 +173,7 @@ func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statem
 			}
 		}
 	})
-	err := t.exec(quiet, x, statements)
+	err := x.exec(quiet, statements...)
 	close(over)
 	if !stop() {
 		<-asked // no request is on its way any more; what it may still cancel is the first try of undo
