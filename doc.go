@@ -108,6 +108,10 @@
 // asks again a few times, and the price is one short read before each upsert. On PostgreSQL lock_timeout is set by the
 // statement itself.
 //
+// Packages fence and optimistic know a pgx.Tx by its methods, through reflection: to name the type would put pgx into the
+// build of every application on MySQL. They wait for rows in turns, on PostgreSQL longer than deadlock_timeout: of two
+// transactions that wait for each other in shorter ones, neither would ever be told.
+//
 // The statements for PostgreSQL are generated once and run over pgx and over database/sql alike: their texts and
 // parameters are the same, and a transaction has to travel as one batch, which generated methods cannot do.
 //
@@ -123,6 +127,6 @@
 //
 // The API and its words are in this package, the statements in postgres, mysql and sqlite, and the contract between
 // them in driver. What a server's own locks have in common is in internal/pinned. Packages fence and optimistic stand
-// alone, and need no client. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
+// beside the root and need none of it; what they share is internal/transaction. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
 // the dead in reaper. The root imports no engine, an engine imports no other and not the root.
 package dblock
