@@ -107,7 +107,7 @@ func (m mutant) try(dir string) (verdict string, err error) {
 	if out, err := vet.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile:\n%s", out)
 	}
-	test := exec.Command("go", "test", "-count=1", "-timeout=2m", "-v", "-run", "^"+m.test+"$", "./"+m.pkg)
+	test := exec.Command("go", "test", "-count=1", "-timeout=2m", "-v", "-run", pattern(m.test), "./"+m.pkg)
 	test.Dir = dir
 	out, err := test.CombinedOutput()
 	switch {
@@ -117,4 +117,16 @@ func (m mutant) try(dir string) (verdict string, err error) {
 		return "SURVIVED", nil
 	}
 	return "caught", nil
+}
+
+// pattern is the test of that name, or of a suite the tests whose names begin so.
+func pattern(test string) string {
+	parts := strings.Split(test, "/")
+	for i, part := range parts {
+		parts[i] = "^" + part
+		if i == 0 || i < len(parts)-1 {
+			parts[i] += "$"
+		}
+	}
+	return strings.Join(parts, "/")
 }
