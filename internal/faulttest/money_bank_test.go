@@ -2,6 +2,7 @@ package faulttest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/migrate"
 )
 
 const (
@@ -33,6 +35,7 @@ const (
 	acks     = "lost transfer"
 	comeback = "refused transfer" // it was rolled back, and is there
 	wrongs   = "wrong"
+	twice    = "held twice"
 	stuck    = "stuck"
 )
 
@@ -42,6 +45,7 @@ type bank struct {
 	random  *rand.Rand
 	schemes map[string]int // with how many workers in each process
 	bug     string
+	realm   string
 	dir     string
 	ttl     time.Duration
 	running []*clerk
@@ -66,7 +70,7 @@ type clerk struct {
 func newBank(w *world, seed uint64, schemes map[string]int, bug string) *bank {
 	w.Helper()
 	b := &bank{
-		world: w, random: rand.New(rand.NewPCG(seed, 2)), schemes: schemes, bug: bug,
+		world: w, random: rand.New(rand.NewPCG(seed, 2)), schemes: schemes, bug: bug, realm: fmt.Sprintf("%x", seed),
 		ttl: moneyTTL, running: make([]*clerk, tellers), dir: w.TempDir(), faults: map[string]int{}, found: map[string][]string{},
 	}
 	if b.db.Kind == dbtest.KindSQLite {
@@ -84,6 +88,11 @@ func newBank(w *world, seed uint64, schemes map[string]int, bug string) *bank {
 		}
 		b.exec("INSERT INTO accounts (book, id, balance) VALUES " + strings.Join(rows, ", "))
 	}
+	if b.schemes[schemeOptimistic] > 0 {
+		if err := migrate.Up(b.Context(), b.sql, b.db.Engine, migrate.Versions); err != nil {
+			b.Fatal(err)
+		}
+	}
 	for i := range b.running {
 		b.hire(i)
 	}
@@ -95,14 +104,15 @@ func newBank(w *world, seed uint64, schemes map[string]int, bug string) *bank {
 
 func (b *bank) books() (names []string) {
 	for scheme := range b.schemes {
-		if name := books[scheme]; !slices.Contains(names, name) {
+		if name := books[scheme]; name != "" && !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
-// hire starts a process. On PostgreSQL every second one uses database/sql: to the locks that must make no difference.
+// hire starts a process. On PostgreSQL every second one uses database/sql, which must make no difference to the locks;
+// where there are locks for pgx alone, and no others, all use that.
 func (b *bank) hire(i int) {
 	b.Helper()
 	label := fmt.Sprintf("teller %d", len(b.all))
@@ -110,9 +120,16 @@ func (b *bank) hire(i int) {
 	if err := os.WriteFile(c.journal, nil, 0o600); err != nil {
 		b.Fatal(err)
 	}
-	config := tellerConfig{Label: label, Journal: c.journal, Native: i%2 == 0, Schemes: b.schemes, Bug: b.bug, Instant: 5 * time.Millisecond}
+	config := tellerConfig{
+		Label: label, Journal: c.journal, Schemes: maps.Clone(b.schemes), Realm: b.realm, Bug: b.bug, Instant: 5 * time.Millisecond,
+	}
+	config.Native = i%2 == 0 || len(b.schemes) == 1 && b.schemes[schemeAdvisory]+b.schemes[schemeSession] > 0
+	if b.db.Kind == dbtest.KindPostgres && !config.Native {
+		delete(config.Schemes, schemeAdvisory)
+		delete(config.Schemes, schemeSession)
+	}
 	if b.db.Kind == dbtest.KindSQLite { // a transaction locks out everybody else, heartbeats as well
-		config.Idle, config.Instant = 300*time.Millisecond, 0
+		config.Idle, config.Instant = time.Second, 0
 	}
 	c.process = launch(b, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl, Seed: b.random.Uint64(), Teller: &config})
 	b.running[i], b.all = c, append(b.all, c)
@@ -150,7 +167,7 @@ func (c *clerk) catchUp() []entry {
 func (c *clerk) done() map[string]time.Duration {
 	last := map[string]time.Duration{}
 	for _, e := range c.catchUp() {
-		if e.What == journalDone {
+		if e.What == journalDone || e.What == journalHeld {
 			last[e.Scheme] = e.At
 		}
 	}
@@ -213,8 +230,11 @@ func (b *bank) watch() (stop func()) {
 func (b *bank) goesOn() {
 	b.Helper()
 	since := session.Boottime()
-	var behind []string
+	var behind, last []string
 	if !within(patience, func() bool {
+		if len(behind) > 0 {
+			last = behind
+		}
 		behind = nil
 		schemes := map[string]bool{}
 		for _, c := range b.running {
@@ -238,7 +258,7 @@ func (b *bank) goesOn() {
 	}
 	took := session.Boottime() - since
 	b.slowest = max(b.slowest, took)
-	b.Logf("everybody goes on %v later", took)
+	b.Logf("everybody goes on %v later, %v last", took, last)
 }
 
 // check compares the books with the journals.
@@ -270,7 +290,7 @@ func (b *bank) check() {
 	if err := rows.Err(); err != nil {
 		b.Fatal(err)
 	}
-	tally := map[string]map[string]int{}
+	tally, holds := map[string]map[string]int{}, map[string][]entry{}
 	for _, c := range b.all {
 		for _, e := range c.catchUp() {
 			switch {
@@ -278,6 +298,8 @@ func (b *bank) check() {
 				b.find(acks, "%s was acknowledged under %s at %v, and is not there", e.ID, e.Scheme, e.At)
 			case e.What == journalRefused && there[e.ID], e.What == journalFailed && there[e.ID]:
 				b.find(comeback, "%s %s under %s at %v, and is there", e.ID, e.What, e.Scheme, e.At)
+			case e.What == journalHeld:
+				holds[e.ID] = append(holds[e.ID], e)
 			case e.What == journalWrong:
 				b.find(wrongs, "%s: %s at %v: %s", c.label, e.Scheme, e.At, e.ID)
 			}
@@ -287,79 +309,22 @@ func (b *bank) check() {
 			tally[e.Scheme][e.What]++
 		}
 	}
+	for name, entries := range holds {
+		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.From, b.From) })
+		for i := 1; i < len(entries); i++ {
+			if before, e := entries[i-1], entries[i]; before.At >= e.From {
+				b.find(twice, "%s from %v to %v, and from %v", name, before.From, before.At, e.From)
+			}
+		}
+	}
 	b.reasons()
 	b.Logf("%d transfers are there; %d looks at the total; faults %v; slowest to go on after one %v; %d processes", len(there), b.looks, b.faults, b.slowest, len(b.all))
 	for scheme := range b.schemes {
 		b.Logf("%s: %v", scheme, tally[scheme])
-		if tally[scheme][journalDone] == 0 {
-			b.Errorf("nothing was moved under %s", scheme)
+		if tally[scheme][journalDone]+tally[scheme][journalHeld] == 0 {
+			b.Errorf("nothing was done under %s", scheme)
 		}
 	}
-}
-
-// locked are the names that tables lock.
-func (b *bank) locked() (names []string) {
-	for id := range accounts {
-		if book := books[schemeLockTx]; slices.Contains(b.books(), book) {
-			names = append(names, fmt.Sprintf("%s/%02d", book, id))
-		}
-	}
-	return names
-}
-
-// close ends half of the processes in good order, and kills the others.
-func (b *bank) close() {
-	b.Helper()
-	ops := make([]int, len(b.running))
-	for i, c := range b.running {
-		if i%2 == 0 {
-			ops[i] = c.send(command{Verb: "exit"})
-		}
-	}
-	for i, c := range b.running {
-		if i%2 == 1 {
-			c.kill()
-		} else if e := c.await(ops[i], evDone); e.is(kindUnavailable) {
-			b.Logf("%s: exit: %s", c.label, e.Err) // it expires, and must not be stuck
-		} else if e.Err != "" {
-			b.find(stuck, "%s: exit: %s", c.label, e.Err)
-		}
-	}
-	for _, c := range b.running {
-		<-c.ended
-	}
-}
-
-// nothingIsStuck takes each name at once when the dead processes' time is over, and looks for what is left in the server.
-func (b *bank) nothingIsStuck(died time.Duration) {
-	b.Helper()
-	if names := b.locked(); len(names) > 0 {
-		b.allFree(names, died)
-		b.nothingIsLeft(died)
-	}
-	for what, query := range b.leftovers() {
-		if query != "" && !within(promised, func() bool { return b.count("%s", query) == 0 }) {
-			b.find(stuck, "%d %s", b.count("%s", query), what)
-		}
-	}
-}
-
-// leftovers are queries for what nobody owns any more.
-func (b *bank) leftovers() map[string]string {
-	switch b.db.Kind {
-	case dbtest.KindPostgres:
-		return map[string]string{
-			"advisory locks": "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-			"connections":    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()",
-		}
-	case dbtest.KindMySQL, dbtest.KindMariaDB:
-		left := map[string]string{"connections": "SELECT count(*) FROM " + b.db.Processes() + " WHERE db = database() AND id <> connection_id()"}
-		if b.db.Kind == dbtest.KindMySQL { // of MariaDB it is known by the connections: such a lock dies with its own
-			left["user-level locks"] = "SELECT count(*) FROM performance_schema.metadata_locks WHERE object_type = 'USER LEVEL LOCK'"
-		}
-		return left
-	}
-	return nil
 }
 
 // varying is what differs in errors of the same cause.

@@ -27,7 +27,7 @@ const deskConns = 8
 // desk is what a process of the money test has: a pool, clients on it, and what a transaction is there.
 type desk[TX any] struct {
 	client    *dblock.Client[TX]
-	advisory  *dblock.Client[TX] // nil: not on this pool
+	native    *dblock.Client[TX] // of the server's own locks; nil: not with this kind of transaction
 	begin     func(ctx context.Context) (TX, error)
 	exec      func(ctx context.Context, tx TX, statement string) error
 	number    func(ctx context.Context, tx TX, query string) (int64, error)
@@ -59,10 +59,10 @@ func pgxDesk(c actorConfig) (*desk[pgx.Tx], error) {
 		rollback:  func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
 		closePool: pool.Close,
 	}
-	if d.client, err = tellerClient(c, postgres.New(pool)); err != nil {
-		return nil, err
+	if d.client, err = tellerClient(c, postgres.New(pool)); err == nil {
+		d.native, err = tellerClient(c, postgres.Advisory(pool))
 	}
-	return d, nil
+	return d, err
 }
 
 func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
@@ -92,11 +92,18 @@ func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
 		engine = sqlite.New(db)
 	default:
 		engine = dblockmysql.New(db)
+		named, err := openSQL(c.Kind, c.DSN) // whose connections are kept for as long as a lock is held or waited for
+		if err != nil {
+			return nil, err
+		}
+		named.SetMaxOpenConns(deskConns)
+		d.closePool = func() { _ = errors.Join(named.Close(), db.Close()) }
+		if d.native, err = tellerClient(c, dblockmysql.Named(named)); err != nil {
+			return nil, err
+		}
 	}
-	if d.client, err = tellerClient(c, engine); err != nil {
-		return nil, err
-	}
-	return d, nil
+	d.client, err = tellerClient(c, engine)
+	return d, err
 }
 
 func tellerClient[TX any](c actorConfig, engine driver.Engine[TX]) (*dblock.Client[TX], error) {
@@ -109,8 +116,8 @@ func (d *desk[TX]) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	err := d.client.Close(ctx)
-	if d.advisory != nil {
-		err = errors.Join(err, d.advisory.Close(ctx))
+	if d.native != nil {
+		err = errors.Join(err, d.native.Close(ctx))
 	}
 	d.closePool()
 	return err

@@ -59,6 +59,21 @@ func (b *bank) longStop() {
 	}
 }
 
+// sever stops some processes, and cuts all connections while they stand still.
+func (b *bank) sever() {
+	b.Helper()
+	stopped := b.running[:len(b.running)/2]
+	for _, c := range stopped {
+		c.stop()
+		b.note("long stops")
+	}
+	b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	pass(2 * b.ttl)
+	for _, c := range stopped {
+		c.resume()
+	}
+}
+
 func (b *bank) kill(i int) {
 	b.Helper()
 	b.running[i].kill()

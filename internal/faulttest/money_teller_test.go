@@ -28,6 +28,7 @@ const (
 	schemeGuard      = "Guard"
 	schemeAdvisory   = "advisory"
 	schemeOptimistic = "optimistic"
+	schemeSession    = "session" // the server's own locks on a connection: they move no money, see the package's comment
 )
 
 // books are the accounts that a scheme moves money between: LockTx and leases are the same locks, the others are not.
@@ -35,11 +36,13 @@ var books = map[string]string{schemeLockTx: "table", schemeGuard: "table", schem
 
 // What a journal says of a transfer.
 const (
-	journalDone    = "done"    // its commit was acknowledged
-	journalRefused = "refused" // its lock was lost, so that it was rolled back
-	journalUnknown = "unknown" // its commit was answered with an error
-	journalFailed  = "failed"  // nothing of it was sent to be committed
-	journalWrong   = "wrong"   // something happened that must not: instead of an id, what
+	journalDone     = "done"     // its commit was acknowledged
+	journalHeld     = "held"     // no transfer: a lock was held throughout, as was known afterwards
+	journalRefused  = "refused"  // its lock was lost, so that it was rolled back
+	journalConflict = "conflict" // it was tried again
+	journalUnknown  = "unknown"  // its commit was answered with an error
+	journalFailed   = "failed"   // nothing of it was sent to be committed
+	journalWrong    = "wrong"    // something happened that must not: instead of an id, what
 )
 
 const accounts = 50
@@ -52,6 +55,7 @@ type tellerConfig struct {
 	Schemes map[string]int // how many workers for each
 	Idle    time.Duration  // between two transfers, at most
 	Instant time.Duration  // the work in a transaction, at most
+	Realm   string         // in the names of locks that are the whole server's
 	Bug     string         // one of the money bugs, "" for none
 }
 
@@ -59,7 +63,8 @@ type tellerConfig struct {
 type entry struct {
 	What, Scheme, ID string
 	At               time.Duration
-	Err              string `json:",omitempty"`
+	From             time.Duration `json:",omitempty"` // of what was held
+	Err              string        `json:",omitempty"`
 }
 
 type move struct {
@@ -116,7 +121,8 @@ func serve[TX any](a *actor, d *desk[TX], in io.Reader) error {
 	}
 	t := &teller[TX]{desk: d, config: *a.config.Teller, journal: json.NewEncoder(file)}
 	t.schemes = map[string]func(context.Context, *rand.Rand, move) error{
-		schemeLockTx: t.underLockTx, schemeGuard: t.underGuard,
+		schemeLockTx: t.underLockTx, schemeGuard: t.underGuard, schemeAdvisory: t.underAdvisory,
+		schemeOptimistic: t.underVersions, schemeSession: t.underSession,
 	}
 	worker := 0
 	for _, scheme := range slices.Sorted(maps.Keys(t.config.Schemes)) {
@@ -157,10 +163,20 @@ func (t *teller[TX]) log(what, scheme, id string, err error) {
 	_ = t.journal.Encode(e)
 }
 
+// held tells of a lock that was held from a time to before now.
+func (t *teller[TX]) held(scheme, name string, from, to time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_ = t.journal.Encode(entry{What: journalHeld, Scheme: scheme, ID: name, From: from, At: to})
+}
+
 // wrong tells of what must not happen.
 func (t *teller[TX]) wrong(scheme, format string, args ...any) {
 	t.log(journalWrong, scheme, fmt.Sprintf(format, args...), nil)
 }
+
+// errNoTransfer is of a turn that moved nothing and was to move nothing.
+var errNoTransfer = errors.New("no transfer")
 
 func (t *teller[TX]) work(scheme, prefix string, random *rand.Rand) {
 	for n := 1; !t.dismissed.Load(); n++ {
@@ -179,6 +195,7 @@ func (t *teller[TX]) work(scheme, prefix string, random *rand.Rand) {
 		}
 		cancel()
 		switch {
+		case errors.Is(err, errNoTransfer):
 		case err == nil:
 			t.log(journalDone, scheme, m.id, err)
 		case errors.Is(err, errUnknown):

@@ -25,7 +25,14 @@ func moneyLength(t testing.TB) time.Duration {
 
 // schemesOf are the ways to move money that an engine has.
 func schemesOf(kind string) []string {
-	return []string{schemeLockTx, schemeGuard}
+	schemes := []string{schemeLockTx, schemeGuard, schemeOptimistic}
+	switch kind {
+	case dbtest.KindPostgres:
+		return append(schemes, schemeAdvisory, schemeSession)
+	case dbtest.KindMySQL, dbtest.KindMariaDB:
+		return append(schemes, schemeSession)
+	}
+	return schemes
 }
 
 var ownServer = map[string]func(testing.TB) *dbtest.Server{
