@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,11 +16,6 @@ import (
 )
 
 const (
-	// Whatever the application wants for its own statements: a lock may be held and waited for longer. pg_settings
-	// knows which of them this server has.
-	noTimeouts = `SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN
-		('statement_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout', 'idle_in_transaction_session_timeout');`
-
 	// A waiter whose client went silent while it was the first of a queue must not stay the first. An idle one is
 	// closed before, and one that was let through needs it for a round trip.
 	waiterTimeout = `SELECT set_config(name, '30s', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout';`
@@ -40,6 +36,13 @@ const (
 		PREPARE dblock_give_shared (int8) AS SELECT pg_advisory_unlock_shared($1)::int;`
 )
 
+// Whatever the application wants for its own statements: a lock may be held and waited for longer. pg_settings knows which
+// of them a server has.
+var (
+	timeouts   = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"}
+	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" + strings.Join(timeouts, "', '") + "');"
+)
+
 // open opens a connection just as the pool would, outside its budget, and with a read that can be interrupted.
 func (a advisory) open(ctx context.Context) (*pgx.Conn, error) {
 	pool := a.pool.Config()
@@ -47,6 +50,11 @@ func (a advisory) open(ctx context.Context) (*pgx.Conn, error) {
 	if pool.BeforeConnect != nil {
 		if err := pool.BeforeConnect(ctx, config); err != nil {
 			return nil, err
+		}
+	}
+	for _, timeout := range timeouts { // before noTimeouts can, which must wait until it is clear whose session this is
+		if config.RuntimeParams[timeout] != "" {
+			config.RuntimeParams[timeout] = "0"
 		}
 	}
 	// One that asks the server to cancel when a context ends would make noise each time that a watch is interrupted.

@@ -287,10 +287,11 @@ func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
 // Broken by leaving the application's settings on the connections.
 func TestTheApplicationsTimeoutsAreNotForAdvisoryLocks(t *testing.T) {
 	s := newStage(t)
-	settings := []string{"statement_timeout", "100ms", "lock_timeout", "100ms", "idle_session_timeout", "100ms", "idle_in_transaction_session_timeout", "100ms"}
+	settings := []string{"statement_timeout", "100ms", "idle_session_timeout", "100ms", "idle_in_transaction_session_timeout", "100ms"}
 	if s.count("SELECT current_setting('server_version_num')::int") >= 170000 {
 		settings = append(settings, "transaction_timeout", "100ms")
 	}
+	s.exec(s.outside, `DO $$ BEGIN EXECUTE format('ALTER DATABASE %I SET lock_timeout = 100', current_database()); END $$`)
 	one, two := s.client(settings...), s.client(settings...)
 	p := s.lock(one, "n", alone)
 	waits := s.begin(two, "n", alone, 1)
