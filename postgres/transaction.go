@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
 const (
@@ -14,8 +16,6 @@ const (
 	grace = 5 * time.Second
 	// interruptInterval is the pause between two requests to cancel a statement: one that comes before it is lost.
 	interruptInterval = 50 * time.Millisecond
-	// turn is how long a statement waits for a row at a time where it cannot be cancelled.
-	turn = "250ms"
 )
 
 // transaction is a transaction of the caller's.
@@ -24,8 +24,8 @@ type transaction interface {
 	// interrupt asks the server to cancel what the transaction is running. It returns when the server has seen that;
 	// false where there is no way to ask.
 	interrupt(ctx context.Context) bool
-	// patience is how long a statement that waits should do so at a time.
-	patience() string
+	// patiently makes the statements that follow wait for rows until they are interrupted, or for a turn.
+	patiently(ctx context.Context) statement
 }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -45,7 +45,7 @@ func (t pgxTx) interrupt(ctx context.Context) bool {
 	return true
 }
 
-func (pgxTx) patience() string { return "0" } // for ever: it can be interrupted
+func (pgxTx) patiently(context.Context) statement { return borrowPatience("0") }
 
 type sqlTx struct{ tx *sql.Tx }
 
@@ -59,7 +59,14 @@ func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
 }
 
 func (sqlTx) interrupt(context.Context) bool { return false }
-func (sqlTx) patience() string               { return turn }
+
+func (sqlTx) patiently(ctx context.Context) statement {
+	var remaining int64
+	if deadline, ok := ctx.Deadline(); ok {
+		remaining = max(time.Until(deadline).Milliseconds(), 1)
+	}
+	return query(postgresdb.BorrowTurn, remaining)
+}
 
 var (
 	savepoint  = statement{sql: "SAVEPOINT dblock"}

@@ -58,7 +58,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held) e
 	var there, held bool
 	var row postgresdb.HandOverRow
 	x := t.of(tx)
-	err := t.waiting(ctx, x, "0",
+	err := t.waiting(ctx, x, true,
 		query(postgresdb.LockRow, h.Name).found(&name, &there),
 		query(postgresdb.HandOver, postgresdb.HandOverParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&row, &held),
 		restorePatience,
@@ -77,21 +77,15 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own fu
 	x := t.of(tx)
 	var row postgresdb.LockRowTxRow
 	var there bool
-	patience := briefly
-	if wait {
-		patience = x.patience()
-	}
 	for {
-		err := t.waiting(ctx, x, patience,
+		err := t.waiting(ctx, x, wait,
 			query(postgresdb.EnsureRow, name),
 			query(postgresdb.LockRowTx, name).found(&row, &there),
 			restorePatience,
 		)
-		switch busy := stateOf(err) == lockNotAvailable; {
-		case busy && !wait:
+		switch {
+		case !wait && stateOf(err) == lockNotAvailable:
 			return driver.State{}, false, nil
-		case busy && ctx.Err() == nil:
-			continue // another turn
 		case err != nil:
 			return driver.State{}, false, interpret(err)
 		case !there:
@@ -133,27 +127,24 @@ func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []
 	return err
 }
 
-// waiting is behind for statements that may wait for rows, each for as long as patience says: when ctx ends, the server is
-// asked to cancel them.
+// waiting is behind for statements that may wait for rows. Where the transaction can be interrupted, the server is asked
+// for that when ctx ends; else they wait in turns.
 //
 // At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it must not be sent before
 // the savepoint is known to be there, and even if that is the first statement of a batch, pgx has the others prepared
 // before. To send it alone each time would be one more round trip for whoever need not wait.
-func (t transactions[TX]) waiting(ctx context.Context, x transaction, patience string, statements ...statement) error {
+func (t transactions[TX]) waiting(ctx context.Context, x transaction, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	within := func(patience string) []statement { return append([]statement{borrowPatience(patience)}, statements...) }
-	if patience != turn {
-		err := t.behind(ctx, x, within(briefly)...)
-		switch {
-		case err != nil && ctx.Err() != nil:
-			return errors.Join(ctx.Err(), err)
-		case patience == briefly || stateOf(err) != lockNotAvailable:
-			return err
-		}
+	err := t.behind(ctx, x, append([]statement{borrowPatience(briefly)}, statements...)...)
+	for wait && stateOf(err) == lockNotAvailable && ctx.Err() == nil {
+		err = t.cancellable(ctx, x, append([]statement{x.patiently(ctx)}, statements...)...)
 	}
-	return t.cancellable(ctx, x, within(patience)...)
+	if err != nil && ctx.Err() != nil {
+		err = errors.Join(ctx.Err(), err)
+	}
+	return err
 }
 
 func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statements ...statement) error {
@@ -177,7 +168,9 @@ func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statem
 	close(over)
 	if !stop() {
 		<-asked // no request is on its way any more; what it may still cancel is the first try of undo
-		err = errors.Join(ctx.Err(), err)
+		if err == nil {
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		undo(ctx, x)

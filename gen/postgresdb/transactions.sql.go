@@ -29,6 +29,26 @@ func (q *Queries) BorrowPatience(ctx context.Context, patience string) (BorrowPa
 	return i, err
 }
 
+const BorrowTurn = `-- name: BorrowTurn :one
+SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
+       set_config('lock_timeout', least(nullif($1::bigint, 0),
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS patience
+`
+
+type BorrowTurnRow struct {
+	Kept     string
+	Patience string
+}
+
+// The same for who cannot be cancelled, and so waits in turns: for as long as there is time (0: no end), but always long
+// enough for a deadlock to be found.
+func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
+	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
+	var i BorrowTurnRow
+	err := row.Scan(&i.Kept, &i.Patience)
+	return i, err
+}
+
 const EnsureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
 `

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 var transactions = []test{
@@ -18,6 +19,7 @@ var transactions = []test{
 	{"LockTx waits its turn for a lease, and the next waiter comes after the transaction", lockTxTurn},
 	{"a LockTx that its context ends leaves nothing, and the transaction goes on", lockTxCancelled},
 	{"many transactions lock several names in any order without a deadlock", lockTxSorted},
+	{"of two transactions that wait for each other one is told, and the other goes on", lockTxDeadlock},
 	{"whoever waits for a name that a long transaction has locked holds no connection of the pool", noConnectionWaits},
 	{"LockTx for one name in as many transactions as the pool has connections goes through them one by one", lockTxWholePool},
 	{"LockTx in the same transaction, or under the lease of the same owner, is held already", lockTxAgain},
@@ -212,6 +214,36 @@ func lockTxSorted(t *testing.T, e *env) {
 		t.Errorf("%d of 90 transactions", n)
 	}
 	_ = clients
+}
+
+// Broken by waiting in turns that are shorter than the server needs to find a deadlock.
+func lockTxDeadlock(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // the first has locked the database
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	txs := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])}
+	names := []string{"a", "b"}
+	lockTx(t, c, txs[0], "a")
+	lockTx(t, c, txs[1], "b")
+	type result struct {
+		i   int
+		err error
+	}
+	results := make(chan result, 2)
+	for i, tx := range txs {
+		go func() { results <- result{i, c.LockTx(context.Background(), tx, names[1-i])} }()
+	}
+	loser := within(t, patience, "one is told", results)
+	is(t, loser.err, driver.ErrRetry)
+	rollback(t, txs[loser.i])
+	winner := within(t, soon, "the other goes on", results)
+	if winner.err != nil {
+		t.Fatal(winner.err)
+	}
+	e.usable(t, txs[winner.i])
 }
 
 // Broken by a statement that waits for the row for as long as it is locked.

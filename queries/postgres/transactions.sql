@@ -9,6 +9,13 @@ SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patie
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
 
+-- The same for who cannot be cancelled, and so waits in turns: for as long as there is time (0: no end), but always long
+-- enough for a deadlock to be found.
+-- name: BorrowTurn :one
+SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
+       set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS patience;
+
 -- name: RestorePatience :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience;
 
