@@ -74,6 +74,17 @@
 // locked until the end, a deadlock ends the transaction, and so does a lock wait that times out where
 // innodb_rollback_on_timeout is on: the error says so. On SQLite whoever writes has locked the whole database.
 //
+// # Locks without tables
+//
+// Advisory locks (postgres.Advisory) and named locks (mysql.Named) live exactly as long as the client's one connection.
+// When that ends, every Lock.Context of the client ends with ErrLost, within a second of the end being visible; a network
+// that goes silent is visible to TCP only. There are no tokens: Token is 0, Guard is ErrUnsupported. They are first come
+// first served over all clients, in a queue that the server keeps: a second lock of each name, which whoever takes the
+// first takes before. Strangers who use the server's functions with postgres.AdvisoryKey or mysql.NamedKey are excluded,
+// but do not queue. LockTx with advisory locks is in the same queue, waits for what its own client holds, and ends with the
+// transaction; at REPEATABLE READ and SERIALIZABLE, a transaction whose first statement it is sees the database as of
+// before the wait. Named locks know no transactions and no sharing.
+//
 // # Failures
 //
 // The database is away: waiters go on waiting and survive it, holders keep their locks until the TTL is over, and new
