@@ -151,32 +151,6 @@ func (h *history) silence() bool {
 	return true
 }
 
-// dump logs the tables, with how long each session still has.
-func (h *history) dump() {
-	h.Helper()
-	for _, query := range []string{
-		"SELECT 'lock', l.name, COALESCE(l.session_id, ''), l.attempt, l.waiters, COALESCE(e.expires_at - %s, 0) FROM dblock_locks l LEFT JOIN dblock_heartbeats e ON e.session_id = l.session_id",
-		"SELECT 'waiter', q.name, q.session_id, q.attempt, q.ticket, COALESCE(e.expires_at - %s, 0) FROM dblock_waiters q LEFT JOIN dblock_heartbeats e ON e.session_id = q.session_id ORDER BY q.name, q.ticket",
-	} {
-		rows, err := h.sql.QueryContext(h.Context(), fmt.Sprintf(query, h.now()))
-		if err != nil {
-			h.Fatal(err)
-		}
-		defer rows.Close()
-		for rows.Next() {
-			var what, name, session, attempt string
-			var n, left int64
-			if err := rows.Scan(&what, &name, &session, &attempt, &n, &left); err != nil {
-				h.Fatal(err)
-			}
-			h.Logf("%s %s: session %s, attempt %s, waiters or ticket %d, has %v", what, name, session, attempt, n, time.Duration(left)*time.Microsecond)
-		}
-		if err := rows.Err(); err != nil {
-			h.Fatal(err)
-		}
-	}
-}
-
 // waiting are the acquires that have not returned.
 func (p *process) waiting() (ops []int) {
 	open := map[int]bool{}

@@ -29,12 +29,9 @@ func TestTheBooksShowSeededBugs(t *testing.T) {
 					b := newBank(newWorld(t, dbtest.Postgres(t)), seed+try, map[string]int{scheme: 2}, bug)
 					stop := b.watch()
 					b.goesOn()
-					switch bug {
-					case bugNoGuard:
-						b.longStop()
-						b.goesOn()
-					case bugSessionOnly: // it takes both: who is stopped keeps the lock, and who is cut off notices
-						b.sever()
+					if bug == bugNoGuard || bug == bugSessionOnly {
+						// The session's lock needs more: who is stopped keeps it, and who is cut off notices.
+						b.stopHalf(bug == bugSessionOnly)
 						b.goesOn()
 					}
 					for _, c := range b.running {

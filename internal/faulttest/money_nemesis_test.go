@@ -59,15 +59,17 @@ func (b *bank) longStop() {
 	}
 }
 
-// sever stops some processes, and cuts all connections while they stand still.
-func (b *bank) sever() {
+// stopHalf stops half of the processes past their TTL, and can cut all connections while they stand still.
+func (b *bank) stopHalf(cut bool) {
 	b.Helper()
 	stopped := b.running[:len(b.running)/2]
 	for _, c := range stopped {
 		c.stop()
 		b.note("long stops")
 	}
-	b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	if cut {
+		b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	}
 	pass(2 * b.ttl)
 	for _, c := range stopped {
 		c.resume()

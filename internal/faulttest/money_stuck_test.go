@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"database/sql"
 	"fmt"
 	"slices"
 	"time"
@@ -47,6 +48,7 @@ func (b *bank) nothingIsStuck(died time.Duration) {
 	b.Helper()
 	if names := b.locked(); len(names) > 0 {
 		b.allFree(names, died)
+		b.freeForTransactions(names)
 		b.nothingIsLeft(died)
 	}
 	b.nativesAreFree()
@@ -54,6 +56,26 @@ func (b *bank) nothingIsStuck(died time.Duration) {
 		if query != "" && !within(promised, func() bool { return b.count("%s", query) == 0 }) {
 			b.find(stuck, "%d %s", b.count("%s", query), what)
 		}
+	}
+}
+
+// freeForTransactions takes all names in one transaction, which waits for nobody but its own client's reaper.
+func (b *bank) freeForTransactions(names []string) {
+	b.Helper()
+	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl})
+	if err != nil {
+		b.Fatal(err)
+	}
+	if !within(scheduling, func() bool {
+		err = d.within(b.Context(), func(tx *sql.Tx) error {
+			return d.client.TryLockTx(b.Context(), tx, names[0], dblock.Also(names[1:]...))
+		})
+		return err == nil
+	}) {
+		b.find(stuck, "%v", err)
+	}
+	if err := d.close(); err != nil {
+		b.find(stuck, "%v", err)
 	}
 }
 

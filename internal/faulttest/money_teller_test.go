@@ -188,10 +188,10 @@ func (t *teller[TX]) work(scheme, prefix string, random *rand.Rand) {
 		if m.source == m.target {
 			m.target = (m.target + 1) % accounts
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), moneyPatience)
 		err := t.schemes[scheme](ctx, random, m)
 		if ctx.Err() != nil {
-			t.wrong(scheme, "%s took longer than %v: %v", m.id, patience, err)
+			t.wrong(scheme, "%s took longer than %v: %v", m.id, moneyPatience, err)
 		}
 		cancel()
 		switch {
