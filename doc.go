@@ -123,6 +123,11 @@
 // build of every application on MySQL. They wait for rows in turns, on PostgreSQL longer than deadlock_timeout: of two
 // transactions that wait for each other in shorter ones, neither would ever be told.
 //
+// Named locks are kept on one connection whose socket is looked at four times a second: database/sql has no read that can
+// be interrupted, and a ping loop is traffic. Who waits first takes the queue, a second named lock, then sees the lock free,
+// and the pinned connection takes it while the queue is still held. A wait is interrupted by a named lock of its own, never by
+// a connection id, which a restarted server gives to somebody else.
+//
 // The statements for PostgreSQL are generated once and run over pgx and over database/sql alike: their texts and
 // parameters are the same, and a transaction has to travel as one batch, which generated methods cannot do.
 //

@@ -17,3 +17,9 @@ func TestBehaviour(t *testing.T) {
 		Settings: enginetest.MariaDBSettings, ReadOnly: enginetest.MariaDBReadOnly,
 	})
 }
+
+func TestNamedBehaviour(t *testing.T) {
+	for name, kind := range map[string]string{"MySQL": enginetest.MySQL, "MariaDB": enginetest.MariaDB} {
+		enginetest.RunNative(t, enginetest.Wiring{Name: name, Kind: kind, Open: enginetest.OnSQL(mysql.Named)}, false)
+	}
+}

@@ -9,6 +9,8 @@
 // that holds the session's named lock. Processes that wait for each other's locks must therefore share a database
 // user, or have the privilege to kill (CONNECTION_ADMIN); otherwise a waiter notices its grant only when its listener
 // next looks, within seconds.
+//
+// Named needs no tables: it keeps locks in the server's own named locks, GET_LOCK.
 package mysql
 
 import (
