@@ -152,13 +152,14 @@ func (u *beatsUpkeep) Claims(context.Context, string) ([]driver.Claim, error) {
 	return nil, driver.ErrRetry
 }
 
+// dropsHandOffs also forgets that others wait: else one of them would hand the lock on.
 type dropsHandOffs struct {
 	driver.Backend
 	db *sql.DB
 }
 
 func (b dropsHandOffs) Release(ctx context.Context, h driver.Held, _ bool) (driver.Handoff, error) {
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '' WHERE name = '%s' AND session_id = '%s' AND token = %d", h.Name, h.Session, h.Token))
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", h.Name, h.Session, h.Token))
 	return driver.Handoff{}, err
 }
 
