@@ -13,6 +13,8 @@ import (
 const (
 	// errand is the work under a lease.
 	errand = 30 * time.Millisecond
+	// longErrand is for bugs: a stop is to fall into it.
+	longErrand = 200 * time.Millisecond
 	// impatience is how long some wait for a lock.
 	impatience = 100 * time.Millisecond
 )
@@ -85,11 +87,12 @@ func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) 
 	if err != nil {
 		return fmt.Errorf("reading: %v", err) // not with %w: whether that transaction was committed does not matter
 	}
+	if t.config.Bug == bugNoGuard {
+		linger(random, longErrand)
+		return t.within(ctx, func(tx TX) error { return t.write(ctx, tx, m, source, target) })
+	}
 	linger(random, errand)
 	return t.within(ctx, func(tx TX) error {
-		if t.config.Bug == bugNoGuard {
-			return t.write(ctx, tx, m, source, target)
-		}
 		both := func(do func(*dblock.Lock[TX]) error) func() error {
 			return func() error {
 				for _, l := range locks {

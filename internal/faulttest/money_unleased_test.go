@@ -140,7 +140,7 @@ func (t *teller[TX]) underUnfenced(ctx context.Context, random *rand.Rand, m mov
 	if err != nil {
 		return fmt.Errorf("reading: %v", err)
 	}
-	linger(random, errand)
+	linger(random, longErrand)
 	return t.within(ctx, func(tx TX) error { return t.write(ctx, tx, m, source, target) })
 }
 
