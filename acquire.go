@@ -80,6 +80,9 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 				return nil, err
 			}
 		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
+			if errors.Is(err, driver.ErrBusy) {
+				r.Wait = false // a long transaction: from now on only knock
+			}
 			if !wait && tries > 20 {
 				return nil, err
 			}

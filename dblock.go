@@ -42,6 +42,7 @@ type Client[TX any] struct {
 	life      *life           // the latest session; nil before the first
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
 	holds     map[string]*hold
+	overdue   map[string]bool   // attempts whose fixed lease is over here, and that the database may still have
 	lent      map[string]bool   // attempts of leases that stand behind a transaction's lock
 	contended map[string]bool   // names that others waited for when last seen
 	native    map[gateKey]*hold // of an engine without tables, where a name may have several holders
@@ -64,7 +65,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, holds: map[string]*hold{}, contended: map[string]bool{},
-		lent: map[string]bool{}, native: map[gateKey]*hold{},
+		overdue: map[string]bool{}, lent: map[string]bool{}, native: map[gateKey]*hold{},
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log)

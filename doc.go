@@ -63,11 +63,13 @@
 // living, so that a snapshot from before cannot say yes. Heartbeats are another row, and the queue is counted in the lock's,
 // which Guard does not lock: nobody waits for it.
 //
-// LockTx locks the lock's own row until the transaction ends. Leases meet it there: what needs a row that is locked for
-// longer than dblock's own transactions take comes back later, and keeps no connection meanwhile. Who waits with LockTx
-// for other transactions has a place in the database's own order; who waits for a lease queues up for a lease of
-// its own, which then stands behind the transaction and is given back after it. A lease that finds the row locked is not in
-// any queue: between leases and transactions there is exclusion, and no order.
+// LockTx locks the lock's own row until the transaction ends. On PostgreSQL it does so by a write that changes nothing,
+// since a row lock alone leaves no trace: who waited with an older snapshot must fail and not go on. Leases meet the lock
+// there: what needs a row that is locked for longer than dblock's own transactions take comes back later, and has no
+// connection in between; while it asks, for 20 to 100 ms, it has one. Who waits with LockTx for other transactions has a
+// place in the database's own order; who waits for a lease queues up for a lease of its own, which then stands behind the
+// transaction and is given back after it. A lease that finds the row locked is not in any queue: between leases and
+// transactions there is exclusion, and no order.
 //
 // The library never ends such a transaction, never retries in it, and never passes it a context that ends, which would
 // break its connection. On PostgreSQL each step is behind a savepoint. On MySQL and MariaDB a row that was locked stays

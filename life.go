@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"time"
@@ -131,6 +132,9 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 				c.config.log.Warn("dblock: giving back failed", "name", name, "error", err)
 				break
 			}
+			if errors.Is(err, driver.ErrBusy) && c.background.Err() != nil && tries > 20 {
+				break // a transaction of the application's is in the way of Close: it ends with the session
+			}
 			pause(c.tidying, min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond))
 		}
 		if unsure {
@@ -150,6 +154,7 @@ func (c *Client[TX]) unclaim(attempt string) {
 	defer c.mu.Unlock()
 	delete(c.attempts, attempt)
 	delete(c.lent, attempt)
+	delete(c.overdue, attempt)
 }
 
 // reconcile compares what the session has in the database with what the client believes that it has. What no handle
@@ -165,8 +170,10 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 	c.mu.Lock()
 	life, closed := c.life, c.closed
 	var unclaimed []driver.Claim
+	over := maps.Clone(c.overdue)
 	for _, claim := range claims {
 		delete(believed, claim.Attempt)
+		delete(over, claim.Attempt)
 		if !c.attempts[claim.Attempt] {
 			unclaimed = append(unclaimed, claim)
 		}
@@ -174,6 +181,10 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 	if closed || life == nil || life.Session != s {
 		c.mu.Unlock()
 		return nil
+	}
+	for attempt := range over { // somebody has taken it
+		delete(c.overdue, attempt)
+		delete(c.attempts, attempt)
 	}
 	for _, claim := range unclaimed {
 		c.attempts[claim.Attempt] = true

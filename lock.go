@@ -38,6 +38,7 @@ type hold struct {
 	unwatch   func()            // stops the watch over session and lease
 	native    driver.Possession // of an engine without tables; then life is nil
 	shared    bool
+	fixed     bool        // it has a fixed lease
 	leaving   atomic.Bool // UnlockTx was called: it may have been released with a transaction
 
 	mu     sync.Mutex // protects what follows, and orders what is written of it
@@ -104,7 +105,7 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 
 // hold registers a grant, unless it came too late to be relied upon.
 func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owner, g driver.Grant, asked time.Duration) (*hold, bool) {
-	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, count: 1}
+	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, fixed: g.Lease != 0, count: 1}
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
 	now := c.config.clock()
 	end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
@@ -165,12 +166,24 @@ func (c *Client[TX]) drop(h *hold, cause error) bool {
 func (c *Client[TX]) end(h *hold, cause error) {
 	h.unwatch()
 	h.cancel(cause)
-	if errors.Is(cause, ErrLost) || h.leaving.Load() {
-		c.unclaim(h.attempt)
+	if h.native == nil && (errors.Is(cause, ErrLost) || h.leaving.Load()) {
+		c.disown(h)
 	}
 	if errors.Is(cause, ErrLost) {
 		c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", cause)
 	}
+}
+
+// disown forgets the attempt of a hold that is lost, so that what is left of it in the database is given back. Not where
+// it had a fixed lease: a transaction that it guards may still be open, and only who takes it over looks for that.
+func (c *Client[TX]) disown(h *hold) {
+	if !h.fixed || !h.life.Alive() {
+		c.unclaim(h.attempt)
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.overdue[h.attempt] = true
 }
 
 // lose ends a hold that was not unlocked.
@@ -178,9 +191,10 @@ func (c *Client[TX]) lose(h *hold, reason error) {
 	c.drop(h, h.gone(reason))
 }
 
-// gone is the cause with which a hold ends that was not unlocked: lost, unless it was released with a transaction.
+// gone is the cause with which a hold ends that was not unlocked: lost, unless the database has it no more after an
+// UnlockTx. That the transaction was rolled back, and the lock taken over then, cannot be told from its commit.
 func (h *hold) gone(reason error) error {
-	if h.leaving.Load() {
+	if h.leaving.Load() && h.life.Alive() && !errors.Is(reason, errLeaseOver) {
 		return fmt.Errorf("%w: released by UnlockTx", ErrNotHeld)
 	}
 	return fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
@@ -256,7 +270,13 @@ func (c *Client[TX]) giveUp(h *hold) error {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := c.release(c.tidying, h); err != nil {
+	ctx := c.tidying
+	if h.leaving.Load() { // its transaction may still be open, for as long as the application likes
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
+		defer cancel()
+	}
+	if err := c.release(ctx, h); err != nil {
 		return fmt.Errorf("unlocking %q: %w", h.name, err)
 	}
 	return nil

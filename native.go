@@ -89,7 +89,8 @@ func (c *Client[TX]) enterNative(gate gateKey, shared bool) (*hold, error) {
 	return h, nil
 }
 
-// releaseNative gives back what is off the books. MUST be called with h.mu locked.
+// releaseNative gives back what is off the books. It may be called again: the keeper gives back once. MUST be called with
+// h.mu locked.
 func (c *Client[TX]) releaseNative(ctx context.Context, h *hold) error {
 	err := h.native.Release(ctx)
 	if errors.Is(err, driver.ErrNotHeld) {

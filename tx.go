@@ -19,11 +19,12 @@ import (
 // It is one or two statements and leaves nothing behind. Heartbeats, waiters that queue up and TryLock neither wait for
 // it nor it for them. On SQLite the transaction locks the whole database, as with any write.
 //
-// The holder itself can still give the lock away: call Unlock after the transaction has ended, or UnlockTx in it.
+// The holder itself can still give the lock away, by Unlock and by Close: call them after the transaction has ended, or
+// UnlockTx in it.
 //
 // ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A vendor's error for a
-// serialization failure (SQLSTATE 40001, MySQL's 1213) means that the transaction's snapshot is older than a takeover:
-// roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
+// serialization failure (SQLSTATE 40001, MySQL's 1213) means that the transaction's snapshot is older than a takeover
+// from the client's session, of this lock or another: roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "guard", tx, func() error {
 		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.aside)
@@ -45,15 +46,13 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "unlocktx", tx, func() error {
 		h := l.hold
 		h.mu.Lock()
-		defer h.mu.Unlock()
-		if h.count > 1 {
-			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, h.count)
-		}
-		if h.count == 0 {
-			return ErrNotHeld
+		count := h.count
+		h.mu.Unlock() // before the database is asked: Unlock must not wait for that past its context
+		if count > 1 {
+			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, count)
 		}
 		before := h.leaving.Swap(true) // first: from the commit on, to find it released is no loss
-		err := l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held())
+		err := l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
 		if err != nil && !before {
 			h.leaving.Store(false)
 		}
@@ -87,9 +86,10 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 	switch {
 	case err == nil:
 		return nil
-	case l.hold.leaving.Load():
 	case errors.Is(err, driver.ErrNotHeld):
-		l.client.lose(l.hold, err)
+		if !l.hold.leaving.Load() {
+			l.client.lose(l.hold, err)
+		}
 		return fail(lost(err))
 	case !l.hold.life.Alive(): // it ended while the step was at work
 		return fail(lost(errors.Join(context.Cause(l.hold.life.Context()), err)))
@@ -113,11 +113,11 @@ func checkTx(ctx context.Context, tx any) error {
 }
 
 // LockTx takes the lock inside a transaction of the application's on the same database, and holds it until that ends,
-// whichever way: there is nothing to unlock. A name is one lock however it is taken: LockTx excludes LockTx and Lock, and
+// whichever way, or until it is rolled back to a savepoint from before: there is nothing to unlock. A name is one lock however it is taken: LockTx excludes LockTx and Lock, and
 // Lock excludes LockTx. It needs no heartbeat and no token: the transaction that writes is the one that holds.
 //
-// It waits until ctx ends, for other transactions in the order that the database has, and for a lease in its queue,
-// like any Lock; for that it needs a connection of the pool for a moment, and the lease that it is then granted stands
+// It waits until ctx ends, for other transactions in the order that the database has (over database/sql on PostgreSQL, in
+// turns of a little more than deadlock_timeout), and for a lease in its queue, like any Lock; for that it needs a connection of the pool for a moment, and the lease that it is then granted stands
 // behind the transaction until that ends. The connection of the transaction is of course busy all the while.
 //
 // ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names; Shared, with
@@ -125,6 +125,10 @@ func checkTx(ctx context.Context, tx any) error {
 // database for a serialization failure or a deadlock mean that the transaction has to be run again. On PostgreSQL at
 // REPEATABLE READ and above that is so whenever somebody had the lock as a lease, or made its row, after the transaction's
 // snapshot: there, call LockTx first and be ready to run the transaction again.
+//
+// The database finds deadlocks of transactions that wait for each other's rows. It knows nothing of leases: two
+// transactions that wait for each other by way of a lease, or on MySQL by way of one that stands behind the other, wait
+// until their contexts end. Name all locks in one call, and give ctx a deadline.
 //
 // On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody takes the lease in
 // the very moment between LockTx looking and locking, it says so, and the transaction must be rolled back. On SQLite the
@@ -244,6 +248,8 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool)
 		return state, locked, nil
 	case c.background.Err() != nil:
 		return state, false, ErrClosed
+	case errors.Is(err, driver.ErrRetry): // also where ctx has ended: the engine may have ended the transaction
+		return state, false, err
 	case ctx.Err() != nil:
 		return state, false, notAcquired(state, errors.Join(context.Cause(ctx), err))
 	case errors.Is(err, ErrSchema):

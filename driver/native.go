@@ -40,6 +40,7 @@ type Possession interface {
 	Lost() <-chan struct{}
 	Cause() error
 
-	// Release gives the name back. ErrNotHeld where it was lost. Called once.
+	// Release gives the name back, once: who calls again, after an error, waits for the same answer. ErrNotHeld where it
+	// was lost.
 	Release(ctx context.Context) error
 }

@@ -12,7 +12,7 @@ type Transactions[TX any] interface {
 
 	// ReleaseTx releases the lock with tx, if that commits. Where the engine cannot name the next holder inside the
 	// caller's transaction, the name is left free with its queue as it was, for Reclaim. ErrNotHeld as Release.
-	ReleaseTx(ctx context.Context, tx TX, h Held) error
+	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// LockTx locks the name's row until tx ends, unless somebody holds the name or waits for it: then it reports that
 	// state, and false, and tx has not locked the row. A holder whose attempt is own counts as nobody. It waits for

@@ -52,10 +52,17 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 
 // ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range, which locks the
 // neighbours' queues as well at the usual isolation level.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
+	q := t.queries(tx)
+	switch _, there, err := t.lock(ctx, tx, q, h.Name, true, aside); {
+	case err != nil:
+		return interpret(err)
+	case !there:
+		return driver.ErrNotHeld
+	}
 	quiet, cancel := lenient(ctx)
 	defer cancel()
-	released, err := t.queries(tx).ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
 	if err == nil && released == 0 {
 		return driver.ErrNotHeld
 	}
@@ -99,7 +106,7 @@ func (t transactions) look(ctx context.Context, name string, aside driver.Aside)
 			return interpret(err)
 		}
 		if len(rows) == 0 {
-			return interpret(q.EnsureRow(ctx, name))
+			return interpret(q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name}))
 		}
 		state = driver.State{Name: name, Holder: holder(rows[0]), Waiters: int(rows[0].Waiters)}
 		return nil
@@ -116,41 +123,52 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, q *mysqldb.Queries, 
 	if there, err := found(err); there || err != nil || !wait {
 		return row, there, err
 	}
-	var id int64
-	if err := tx.QueryRowContext(quiet, "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+	var conn connection
+	if err := tx.QueryRowContext(quiet, "SELECT CONNECTION_ID(), "+serverName).Scan(&conn.id, &conn.server); err != nil {
 		return row, false, err
 	}
-	var awaited mysqldb.AwaitRowRow
-	err = cancellable(ctx, id, aside, func() (err error) {
-		awaited, err = q.AwaitRow(quiet, name)
-		return err
-	}, func() {
-		// A KILL that came late hits this statement, or none of the caller's: it was answered before.
-		_, _ = tx.ExecContext(quiet, "DO 0")
-	})
-	if number(err) == lockWaitTimeout && ctx.Err() == nil {
-		if t.undone(ctx, aside) {
-			return row, false, err
+	for {
+		var awaited mysqldb.AwaitRowRow
+		err := conn.cancellable(ctx, aside, func() (err error) {
+			awaited, err = q.AwaitRow(quiet, name)
+			return err
+		}, func() {
+			// A KILL that came late hits this statement, or none of the caller's: it was answered before.
+			_, _ = tx.ExecContext(quiet, "DO 0")
+		})
+		if number(err) == lockWaitTimeout && !t.undone(ctx, aside) { // the server's patience is over, not ours
+			if err = ctx.Err(); err == nil {
+				continue
+			}
 		}
-		return row, false, nil // the server's patience is over, not ours
+		there, err := found(err)
+		return mysqldb.LockRowRow(awaited), there, err
 	}
-	there, err := found(err)
-	return mysqldb.LockRowRow(awaited), there, err
 }
 
 // undone reports whether a lock wait that timed out has rolled the whole transaction back.
 func (t transactions) undone(ctx context.Context, aside driver.Aside) bool {
 	rollback := "ON" // where it cannot be known
-	_ = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+	_ = aside(context.WithoutCancel(ctx), func(ctx context.Context, up driver.Upkeep) (err error) {
 		rollback, err = variable(ctx, up.(upkeep).conn, "innodb_rollback_on_timeout", "innodb_rollback_on_timeout")
 		return err
 	})
 	return rollback != "OFF"
 }
 
-// cancellable runs a statement on the connection of that id, and has the server interrupt it when ctx ends; afterwards
-// absorb must run one that may be interrupted in its place.
-func cancellable(ctx context.Context, id int64, aside driver.Aside, run func() error, absorb func()) error {
+// serverName tells one server from another, as in the generated queries.
+const serverName = "CONCAT(@@hostname, ':', @@port, ':', @@server_id)"
+
+// connection is that of a transaction of the caller's.
+type connection struct {
+	id     int64
+	server string
+}
+
+// cancellable runs a statement on the connection, and has the server interrupt it when ctx ends; afterwards absorb must
+// run one that may be interrupted in its place. An error that is not of the interruption comes as it is: it may have
+// ended the transaction.
+func (c connection) cancellable(ctx context.Context, aside driver.Aside, run func() error, absorb func()) error {
 	over, asked := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
@@ -160,9 +178,8 @@ func cancellable(ctx context.Context, id int64, aside driver.Aside, run func() e
 				case <-over:
 					return nil
 				default:
+					return c.interrupt(ctx, up.(upkeep).conn)
 				}
-				_, err := up.(upkeep).conn.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", id))
-				return err
 			})
 			select {
 			case <-over:
@@ -178,7 +195,21 @@ func cancellable(ctx context.Context, id int64, aside driver.Aside, run func() e
 	}
 	<-asked // no KILL is on its way any more
 	absorb()
+	if n := number(err); n != 0 && n != killed {
+		return err
+	}
 	return errors.Join(ctx.Err(), err)
+}
+
+// interrupt ends what the connection is running, if it is on the server that is asked: elsewhere, its id is somebody
+// else's.
+func (c connection) interrupt(ctx context.Context, on *sql.Conn) error {
+	var server string
+	if err := on.QueryRowContext(ctx, "SELECT "+serverName).Scan(&server); err != nil || server != c.server {
+		return err
+	}
+	_, err := on.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", c.id))
+	return err
 }
 
 // lenient is a context for statements in the caller's transaction: it ends later than ctx.

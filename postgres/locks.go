@@ -43,8 +43,8 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 	var row postgresdb.ReenterRow
 	err := e.transact(ctx,
 		query(postgresdb.LockRow, r.Name).found(&name, &there),
-		query(postgresdb.LockHolder, r.Name).found(&dead, &there),
-		query(postgresdb.TouchHolder, r.Name),
+		query(postgresdb.LockHolder, postgresdb.LockHolderParams{Name: r.Name, Host: r.Host, Thread: r.Thread}).found(&dead, &there),
+		query(postgresdb.TouchHolder, postgresdb.TouchHolderParams{Name: r.Name, Host: r.Host, Thread: r.Thread}),
 		query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,

@@ -9,7 +9,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -21,14 +20,14 @@ import (
 // opens two connections beside it, with the pool's own configuration and hooks: one for heartbeats, and one to
 // listen for wake-ups while somebody waits. Run migrate.Up or the files of package migrations first.
 func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
-	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx, new(atomic.Bool)}}
+	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their SQLSTATE (pgx's stdlib,
 // lib/pq). It reserves one connection of the pool for heartbeats, so that the pool must allow at least two. There is
 // no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL, new(atomic.Bool)}}
+	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
 
 // engine is the SQL of every transition; db is how statements reach the server.

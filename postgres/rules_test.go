@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -396,8 +395,8 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
 		t.Fatal(err)
 	}
-	of := transactions[pgx.Tx]{ofPgx, new(atomic.Bool)}
-	if err := of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}); err != nil {
+	of := transactions[pgx.Tx]{ofPgx}
+	if err := of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := tx.Commit(t.Context()); err != nil {

@@ -21,6 +21,8 @@ const (
 // transaction is a transaction of the caller's.
 type transaction interface {
 	exec(ctx context.Context, s ...statement) error
+	// seen is kept with the connection: what has been prepared on it. nil where that makes no difference.
+	seen() map[string]any
 	// interrupt asks the server to cancel what the transaction is running. It returns when the server has seen that;
 	// false where there is no way to ask.
 	interrupt(ctx context.Context) bool
@@ -47,7 +49,11 @@ func (t pgxTx) interrupt(ctx context.Context) bool {
 
 func (pgxTx) patiently(context.Context) statement { return borrowPatience("0") }
 
+func (t pgxTx) seen() map[string]any { return t.tx.Conn().PgConn().CustomData() }
+
 type sqlTx struct{ tx *sql.Tx }
+
+func (sqlTx) seen() map[string]any { return nil } // statements go one by one
 
 func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
 	for _, s := range statements {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +14,7 @@ import (
 
 // transactions is what happens inside the caller's transactions, all of it behind a savepoint.
 type transactions[TX any] struct {
-	of    func(tx TX) transaction
-	known *atomic.Bool // the tables are there: statements can be prepared in the same round trip as their savepoint
+	of func(tx TX) transaction
 }
 
 func ofPgx(tx pgx.Tx) transaction  { return pgxTx{tx} }
@@ -53,7 +51,7 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 }
 
 // ReleaseTx hands the lock on within the transaction: the next waiter holds it, and is notified, with the commit.
-func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held) error {
+func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
 	var name string
 	var there, held bool
 	var row postgresdb.HandOverRow
@@ -113,17 +111,21 @@ func (t transactions[TX]) behind(ctx context.Context, x transaction, statements 
 	return err
 }
 
-// exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the first: where that may fail
-// for want of tables, the savepoint goes alone.
+// exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the first: on a connection that
+// has not done so before, where that may fail for want of tables, the savepoint goes alone.
 func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []statement) error {
-	if t.known.Load() {
+	seen := x.seen()
+	work := statements[1].sql // after the patience
+	if seen[work] != nil {
 		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
 	}
 	err := x.exec(ctx, savepoint)
 	if err == nil {
 		err = x.exec(ctx, statements...)
 	}
-	t.known.CompareAndSwap(false, err == nil)
+	if err == nil && seen != nil {
+		seen[work] = true
+	}
 	return err
 }
 

@@ -41,7 +41,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ dr
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit: so a grant to the same
 // session is counted as well, and all listeners find it by looking.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
 	if err := lockDatabase(ctx, tx); err != nil {
 		return err
 	}

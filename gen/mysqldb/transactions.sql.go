@@ -43,13 +43,18 @@ func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error
 const ensureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT ?, '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+ WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = ?)
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
 `
 
+type EnsureRowParams struct {
+	Name string
+}
+
 // Makes the row that LockTx locks, beside the transaction: two that look for a row that is missing, and then make it,
-// deadlock.
-func (q *Queries) EnsureRow(ctx context.Context, name string) error {
-	_, err := q.db.ExecContext(ctx, ensureRow, name)
+// deadlock. It looks once more, in the same statement, since it waits where somebody has made the row and locked it.
+func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) error {
+	_, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Name)
 	return err
 }
 

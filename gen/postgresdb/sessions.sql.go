@@ -156,12 +156,19 @@ func (q *Queries) ForgetSessions(ctx context.Context, arg ForgetSessionsParams) 
 
 const LockHolder = `-- name: LockHolder :one
 SELECT dead FROM dblock_sessions
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1) FOR UPDATE NOWAIT
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1 AND l.host = $2 AND l.thread = $3)
+   FOR UPDATE NOWAIT
 `
 
-// After LockRow.
-func (q *Queries) LockHolder(ctx context.Context, name string) (bool, error) {
-	row := q.db.QueryRow(ctx, LockHolder, name)
+type LockHolderParams struct {
+	Name   string
+	Host   string
+	Thread string
+}
+
+// After LockRow: the session that holds the name as this owner; another owner's is none of ours, and may be guarded.
+func (q *Queries) LockHolder(ctx context.Context, arg LockHolderParams) (bool, error) {
+	row := q.db.QueryRow(ctx, LockHolder, arg.Name, arg.Host, arg.Thread)
 	var dead bool
 	err := row.Scan(&dead)
 	return dead, err
@@ -270,11 +277,17 @@ func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
 
 const TouchHolder = `-- name: TouchHolder :exec
 UPDATE dblock_sessions SET dead = dead
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1)
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1 AND l.host = $2 AND l.thread = $3)
 `
 
-func (q *Queries) TouchHolder(ctx context.Context, name string) error {
-	_, err := q.db.Exec(ctx, TouchHolder, name)
+type TouchHolderParams struct {
+	Name   string
+	Host   string
+	Thread string
+}
+
+func (q *Queries) TouchHolder(ctx context.Context, arg TouchHolderParams) error {
+	_, err := q.db.Exec(ctx, TouchHolder, arg.Name, arg.Host, arg.Thread)
 	return err
 }
 

@@ -81,10 +81,11 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (string, error) 
 }
 
 const LockRowTx = `-- name: LockRowTx :one
-SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       dblock_now() AS now, coalesce(h.expires_at, 0)::bigint AS session_expires_at
-  FROM dblock_locks l LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
- WHERE l.name = $1 FOR UPDATE OF l
+UPDATE dblock_locks l SET next_ticket = l.next_ticket
+ WHERE l.name = $1
+RETURNING coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
+       dblock_now() AS now,
+       coalesce((SELECT h.expires_at FROM dblock_heartbeats h WHERE h.session_id = l.session_id), 0)::bigint AS session_expires_at
 `
 
 type LockRowTxRow struct {
@@ -100,7 +101,9 @@ type LockRowTxRow struct {
 	SessionExpiresAt int64
 }
 
-// An exclusive lock until the transaction ends: on the name's own row, where leases meet it.
+// An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
+// is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
+// wait, and see nothing of what was done under the lock.
 func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, error) {
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow

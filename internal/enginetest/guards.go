@@ -18,6 +18,9 @@ var guards = []test{
 	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
+	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
+	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
+	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"a name that is free although others wait is handed on by one of them", promoted},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 }
@@ -227,12 +230,17 @@ func guardAside(t *testing.T, e *env) {
 		if alive, err := up.Heartbeat(brief(t), held.Session, longTTL); err != nil || !alive {
 			t.Fatalf("a heartbeat beside a guarded transaction: %v, %v", alive, err)
 		}
-		refused(t, other, name)
-		ctx, cancel := context.WithCancel(t.Context())
-		waiter := locking(ctx, other, name)
-		e.queued(t, name, 1)
-		cancel()
-		is(t, within(t, soon, "the waiter gives up", waiter).err, dblock.ErrNotAcquired)
+		for _, options := range [][]dblock.LockOption{nil, {dblock.Owner("another", "owner")}} {
+			refused(t, other, name, options...)
+			ctx, cancel := context.WithCancel(t.Context())
+			waiter := locking(ctx, other, name, options...)
+			e.queued(t, name, 1)
+			cancel()
+			is(t, within(t, soon, "the waiter gives up", waiter).err, dblock.ErrNotAcquired)
+		}
+		if err := a.guard(t.Context(), tx, held); err != nil {
+			t.Fatalf("Guard again, after others tried: %v", err)
+		}
 		e.commitOne(t, tx)
 
 		// The other way round: somebody is in the middle of a heartbeat, and of queueing up.
@@ -402,5 +410,78 @@ func promoted(t *testing.T, e *env) {
 	e.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = ?", "n")
 	unlock(t, l)
 	unlock(t, lock(t, c, "n"))
+	e.free(t, "n")
+}
+
+// Broken by a client that gives back what it has lost itself, without looking for transactions that it guards.
+func guardedLeaseOver(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // nobody could write
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	c := e.clientOf(t, a, dblock.WithTTL(time.Second)) // which compares what it has once in a TTL
+	other := e.client(t)
+	l := lock(t, c, "n", dblock.Lease(300*time.Millisecond))
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	waiting := locking(t.Context(), other, "n")
+	ended(t, soon, l, dblock.ErrLost)
+	select {
+	case o := <-waiting:
+		t.Fatalf("given away before the transaction ended: %v, %v", o.lock, o.err)
+	case <-time.After(3 * time.Second):
+	}
+	e.usable(t, tx)
+	unlock(t, granted(t, soon, waiting))
+	e.free(t, "n")
+}
+
+// Broken by taking every end after UnlockTx for its commit.
+func lostAfterRollback(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	l := lock(t, c, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.UnlockTx(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	e.end(t, e.session(t, "n"))
+	tx = beginTx(t, a, e.levels()[0])
+	is(t, l.Guard(t.Context(), tx), dblock.ErrLost)
+	rollback(t, tx)
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+}
+
+func unlockTxWaits(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+		return
+	}
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	inTheWay := beginTx(t, a, e.levels()[0])
+	if err := c.LockTx(l.Context(), inTheWay, "n"); err != nil { // under its own lease
+		t.Fatal(err)
+	}
+	tx := beginTx(t, a, e.levels()[0])
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	unlocking := make(chan error, 1)
+	go func() { unlocking <- l.UnlockTx(ctx, tx) }()
+	is(t, within(t, 3*time.Second, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
+	e.usable(t, tx)
+	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	go func() { unlocking <- l.Unlock(ctx) }()
+	if err := within(t, 3*time.Second, "Unlock obeys its context", unlocking); err == nil {
+		t.Error("unlocked although its row is locked")
+	}
+	commit(t, inTheWay)
 	e.free(t, "n")
 }

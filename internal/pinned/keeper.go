@@ -196,7 +196,7 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 			} else {
 				l.exclusive = true
 			}
-			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place}, nil)
+			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place, given: make(chan struct{})}, nil)
 		}
 		then(err == nil && op.OK)
 	})
@@ -245,6 +245,10 @@ type possession[K comparable] struct {
 	line   *line[K]
 	shared bool
 	place  chan struct{} // closed when the waiter has left the queue; nil where there was none
+
+	giving sync.Once
+	given  chan struct{} // closed when the server has answered
+	denied error         // to be read once given is closed
 }
 
 func (p *possession[K]) Lost() <-chan struct{} { return p.pin.lost }
@@ -261,7 +265,8 @@ func (p *possession[K]) Cause() error {
 var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
 
 // Release gives the lock back. When ctx ends first, it is given back all the same as soon as the server can be reached
-// again, or has ended the connection.
+// again, or has ended the connection. It is given back once: by the time of a second call somebody else may have the name
+// on the same connection. Who calls again waits for the same answer.
 func (p *possession[K]) Release(ctx context.Context) error {
 	if p.place != nil {
 		// Otherwise a lock that is free would for a moment have a queue, and a TryLock would fail for nobody.
@@ -270,14 +275,18 @@ func (p *possession[K]) Release(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}
-	answer := make(chan error, 1)
-	p.keeper.mu.Lock()
-	p.keeper.give(p, func(err error) { answer <- err })
-	p.keeper.mu.Unlock()
+	p.giving.Do(func() {
+		p.keeper.mu.Lock()
+		defer p.keeper.mu.Unlock()
+		p.keeper.give(p, func(err error) {
+			p.denied = err
+			close(p.given)
+		})
+	})
 	select {
-	case err := <-answer:
-		if err != nil { // whatever it is, it was the end of the connection
-			return driver.Fail(driver.ErrNotHeld, err)
+	case <-p.given:
+		if p.denied != nil { // whatever it is, it was the end of the connection
+			return driver.Fail(driver.ErrNotHeld, p.denied)
 		}
 		return nil
 	case <-ctx.Done():

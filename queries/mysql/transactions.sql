@@ -21,10 +21,11 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
 
 -- Makes the row that LockTx locks, beside the transaction: two that look for a row that is missing, and then make it,
--- deadlock.
+-- deadlock. It looks once more, in the same statement, since it waits where somebody has made the row and locked it.
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT sqlc.arg(name), '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+ WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name))
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
 -- LockRow, waiting for as long as the row is locked.

@@ -15,10 +15,11 @@ VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
 
--- After LockRow.
+-- After LockRow: the session that holds the name as this owner; another owner's is none of ours, and may be guarded.
 -- name: LockHolder :one
 SELECT dead FROM dblock_sessions
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name) FOR UPDATE NOWAIT;
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name AND l.host = @host AND l.thread = @thread)
+   FOR UPDATE NOWAIT;
 
 -- After LockSession and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
 -- with an older snapshot must see that something happened.
@@ -27,7 +28,7 @@ UPDATE dblock_sessions SET dead = dead WHERE id = @id;
 
 -- name: TouchHolder :exec
 UPDATE dblock_sessions SET dead = dead
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name);
+ WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name AND l.host = @host AND l.thread = @thread);
 
 -- After LockSession and LockHeartbeat: dies if its time is over.
 -- name: ExpireSession :exec

@@ -35,9 +35,12 @@ SELECT l.name FROM dblock_locks l
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
 
--- An exclusive lock until the transaction ends: on the name's own row, where leases meet it.
+-- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
+-- is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
+-- wait, and see nothing of what was done under the lock.
 -- name: LockRowTx :one
-SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       dblock_now() AS now, coalesce(h.expires_at, 0)::bigint AS session_expires_at
-  FROM dblock_locks l LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
- WHERE l.name = @name FOR UPDATE OF l;
+UPDATE dblock_locks l SET next_ticket = l.next_ticket
+ WHERE l.name = @name
+RETURNING coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
+       dblock_now() AS now,
+       coalesce((SELECT h.expires_at FROM dblock_heartbeats h WHERE h.session_id = l.session_id), 0)::bigint AS session_expires_at;

@@ -1,0 +1,36 @@
+package postgres
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// Broken by sending the unlocking again: by then it is somebody else's lock, on the same connection.
+func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
+	pool := dbtest.Postgres(t).Pool(t)
+	a, b := Advisory(pool).Native.Open(slog.Default()), Advisory(pool).Native.Open(slog.Default())
+	t.Cleanup(func() {
+		for _, k := range []interface{ Close(context.Context) error }{a, b} {
+			_ = k.Close(context.Background())
+		}
+	})
+	first, _, err := a.Acquire(t.Context(), "n", false, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	_ = first.Release(ended) // it may or may not hear the answer
+	if _, _, err := a.Acquire(t.Context(), "n", false, true); err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, got, err := b.Acquire(t.Context(), "n", false, false); got || err != nil {
+		t.Errorf("another client got a lock that is held: %v, %v", got, err)
+	}
+}
