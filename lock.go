@@ -239,6 +239,10 @@ func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
 func (c *Client[TX]) leave(ctx context.Context, h *hold) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.native == nil && h.life.Context().Err() != nil { // it is about to be said
+		c.lose(h, context.Cause(h.life.Context()))
+		<-h.ctx.Done() // whoever took it off the books ends it
+	}
 	switch cause := context.Cause(h.ctx); {
 	case errors.Is(cause, ErrLost):
 		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
