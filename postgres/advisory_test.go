@@ -105,7 +105,6 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(), s.client()
 	p := s.lock(one, "n", alone)
-	before := s.connections()
 	var all sync.WaitGroup
 	order := make(chan int, 20)
 	for range 20 {
@@ -120,9 +119,8 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 		})
 	}
 	s.waiting(1)
-	if n := s.connections() - before; n != 2 {
-		t.Errorf("20 goroutines that wait have %d connections, want one for locks and one to wait", n)
-	}
+	// One for the locks of each, and one to wait. Those that proved that there is no pooler may still be on their way out.
+	s.eventually("20 goroutines that wait have more connections, or fewer, than one for locks and one to wait", func() bool { return s.connections() == 3 })
 	s.unlock(p)
 	all.Wait()
 	if len(order) != 20 {
@@ -160,9 +158,7 @@ func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
 	if locks, backends := s.count("SELECT count(*)"+held), s.count("SELECT count(DISTINCT pid)"+held); locks != n || backends != 1 {
 		t.Errorf("%d locks on %d connections", locks, backends)
 	}
-	if n := s.connections(); n != 1 {
-		t.Errorf("%d connections in all", n)
-	}
+	s.eventually("there is more than one connection", func() bool { return s.connections() == 1 })
 	if err := k.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
