@@ -103,6 +103,12 @@ func killed(t *testing.T, e *env, w which) {
 }
 
 func killedUnderLoad(t *testing.T, e *env) {
+	var clients []Client
+	for range 3 {
+		c := e.client(t)
+		unlock(t, lock(t, c, "to have a session")) // a client that never reached the database says so at once
+		clients = append(clients, c)
+	}
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killing.Go(func() {
@@ -121,7 +127,7 @@ func killedUnderLoad(t *testing.T, e *env) {
 			}
 		}
 	})
-	exclusion(t, e, 3, 4, 15)
+	exclusionAmong(t, e, clients, 4, 15)
 	close(stop)
 	killing.Wait()
 }

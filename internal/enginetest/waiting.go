@@ -28,14 +28,21 @@ var waiting = []test{
 // exclusion has many goroutines read and write a number that is not theirs alone. It is loaded and stored atomically
 // only for the race detector's sake, which cannot see through the database.
 func exclusion(t *testing.T, e *env, clients, goroutines, rounds int) {
+	var all []Client
+	for range clients {
+		all = append(all, e.client(t))
+	}
+	exclusionAmong(t, e, all, goroutines, rounds)
+}
+
+func exclusionAmong(t *testing.T, e *env, clients []Client, goroutines, rounds int) {
 	var number, inside atomic.Int64
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	var tokens []int64
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	for range clients {
-		c := e.client(t)
+	for _, c := range clients {
 		for range goroutines {
 			all.Go(func() {
 				for range rounds {
@@ -62,7 +69,7 @@ func exclusion(t *testing.T, e *env, clients, goroutines, rounds int) {
 		}
 	}
 	all.Wait()
-	if want := int64(clients * goroutines * rounds); number.Load() != want {
+	if want := int64(len(clients) * goroutines * rounds); number.Load() != want {
 		t.Errorf("the number is %d: want %d, updates were lost", number.Load(), want)
 	}
 	rising(t, tokens)
