@@ -9,12 +9,10 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
-	// grace is how much longer than the caller's context a statement in the caller's transaction may take. A driver
-	// that sees its context end breaks the connection, and the transaction with it.
-	grace = 5 * time.Second
 	// killPause is the pause between two KILLs of a statement: one that comes before it is lost.
 	killPause = 50 * time.Millisecond
 )
@@ -28,7 +26,7 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 }
 
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
-	quiet, cancel := lenient(ctx)
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	session, err := t.queries(tx).ShareSession(quiet, h.Session)
 	if there, err := found(err); err != nil {
@@ -60,7 +58,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	case !there:
 		return driver.ErrNotHeld
 	}
-	quiet, cancel := lenient(ctx)
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
 	if err == nil && released == 0 {
@@ -117,7 +115,7 @@ func (t transactions) look(ctx context.Context, name string, aside driver.Aside)
 // lock locks a name's row in the caller's transaction. It reports false where the row was purged just now, or is locked
 // and must not be waited for.
 func (t transactions) lock(ctx context.Context, tx *sql.Tx, q *mysqldb.Queries, name string, wait bool, aside driver.Aside) (mysqldb.LockRowRow, bool, error) {
-	quiet, cancel := lenient(ctx)
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	row, err := q.LockRow(quiet, name)
 	if there, err := found(err); there || err != nil || !wait {
@@ -210,19 +208,6 @@ func (c connection) interrupt(ctx context.Context, on *sql.Conn) error {
 	}
 	_, err := on.ExecContext(ctx, fmt.Sprintf("KILL QUERY %d", c.id))
 	return err
-}
-
-// lenient is a context for statements in the caller's transaction: it ends later than ctx.
-func lenient(ctx context.Context) (context.Context, context.CancelFunc) {
-	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(grace):
-			cancel()
-		case <-quiet.Done():
-		}
-	})
-	return quiet, func() { stop(); cancel() }
 }
 
 // text is a text that the generated code could not name the type of.

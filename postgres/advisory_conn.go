@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
@@ -306,7 +307,7 @@ func cancellable(ctx context.Context, conn *pgconn.PgConn, run func(ctx context.
 	ended, asked := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
-		limit, cancel := context.WithTimeout(work, grace)
+		limit, cancel := context.WithTimeout(work, transaction.Grace)
 		defer cancel()
 		for next := time.NewTimer(0); ; next.Reset(interruptInterval) {
 			select {

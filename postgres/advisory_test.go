@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
@@ -266,7 +267,7 @@ func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
 		s.waiting(1)
 		gone.cancel()
 		<-gone.done
-		if took := time.Since(start); took > grace/2 {
+		if took := time.Since(start); took > transaction.Grace/2 {
 			t.Errorf("it took %v, as if the server had not been asked", took)
 		}
 		if !errors.Is(gone.err, context.Canceled) || !errors.Is(next.err, context.Canceled) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
@@ -58,7 +60,7 @@ type advisoryTx struct {
 
 // try takes the lock if it is free and nobody queues for it, in one round trip.
 func (t advisoryTx) try(ctx context.Context) (bool, error) {
-	ctx, cancel := lenient(ctx)
+	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	saved, answer := false, 0
 	b := &pgx.Batch{}
@@ -79,7 +81,7 @@ func (t advisoryTx) try(ctx context.Context) (bool, error) {
 
 // wait queues for the lock, under a savepoint that is there before anything can be cancelled.
 func (t advisoryTx) wait(ctx context.Context) (bool, error) {
-	end, cancel := lenient(ctx)
+	end, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	saved, own := false, false
 	key := uint64(t.key.lock)

@@ -8,18 +8,16 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
-	// grace is how much longer than the caller's context a statement in the caller's transaction may take. A driver
-	// that sees its context end breaks the connection, and the transaction with it.
-	grace = 5 * time.Second
 	// interruptInterval is the pause between two requests to cancel a statement: one that comes before it is lost.
 	interruptInterval = 50 * time.Millisecond
 )
 
-// transaction is a transaction of the caller's.
-type transaction interface {
+// callersTx is a transaction of the caller's.
+type callersTx interface {
 	exec(ctx context.Context, s ...statement) error
 	// seen is kept with the connection: what has been prepared on it. nil where that makes no difference.
 	seen() map[string]any
@@ -80,23 +78,10 @@ var (
 	rollbackTo = statement{sql: "ROLLBACK TO SAVEPOINT dblock"}
 )
 
-// lenient is a context for statements in the caller's transaction: it ends later than ctx.
-func lenient(ctx context.Context) (context.Context, context.CancelFunc) {
-	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		select {
-		case <-time.After(grace):
-			cancel()
-		case <-quiet.Done():
-		}
-	})
-	return quiet, func() { stop(); cancel() }
-}
-
 // undo takes the transaction back to the savepoint. A request to cancel that came late may hit the first try: the
 // signal was sent before, so that it cannot come later than this.
-func undo(ctx context.Context, t transaction) {
-	ctx, cancel := lenient(ctx)
+func undo(ctx context.Context, t callersTx) {
+	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	for range 3 {
 		if err := t.exec(ctx, rollbackTo); err == nil {

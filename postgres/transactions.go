@@ -10,15 +10,16 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // transactions is what happens inside the caller's transactions, all of it behind a savepoint.
 type transactions[TX any] struct {
-	of func(tx TX) transaction
+	of func(tx TX) callersTx
 }
 
-func ofPgx(tx pgx.Tx) transaction  { return pgxTx{tx} }
-func ofSQL(tx *sql.Tx) transaction { return sqlTx{tx} }
+func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
+func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
 // guardPatience is how long Guard waits for a takeover of the same session's lock, which is one short transaction.
 const guardPatience = "1s"
@@ -101,8 +102,8 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own fu
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it; otherwise one of the
 // statements, or settle or undo, has to end it. ctx ends the wait for an answer late, so as not to end the transaction.
-func (t transactions[TX]) behind(ctx context.Context, x transaction, statements ...statement) error {
-	quiet, cancel := lenient(ctx)
+func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	err := t.exec(quiet, x, statements)
 	if err != nil {
@@ -113,7 +114,7 @@ func (t transactions[TX]) behind(ctx context.Context, x transaction, statements 
 
 // exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the first: on a connection that
 // has not done so before, where that may fail for want of tables, the savepoint goes alone.
-func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []statement) error {
+func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
 	work := statements[1].sql // after the patience
 	if seen[work] != nil {
@@ -135,7 +136,7 @@ func (t transactions[TX]) exec(ctx context.Context, x transaction, statements []
 // At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it must not be sent before
 // the savepoint is known to be there, and even if that is the first statement of a batch, pgx has the others prepared
 // before. To send it alone each time would be one more round trip for whoever need not wait.
-func (t transactions[TX]) waiting(ctx context.Context, x transaction, wait bool, statements ...statement) error {
+func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -149,8 +150,8 @@ func (t transactions[TX]) waiting(ctx context.Context, x transaction, wait bool,
 	return err
 }
 
-func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statements ...statement) error {
-	quiet, cancel := lenient(ctx)
+func (t transactions[TX]) cancellable(ctx context.Context, x callersTx, statements ...statement) error {
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	if err := x.exec(quiet, savepoint); err != nil {
 		return err
@@ -181,8 +182,8 @@ func (t transactions[TX]) cancellable(ctx context.Context, x transaction, statem
 }
 
 // settle keeps what was done behind the savepoint.
-func settle(ctx context.Context, x transaction) error {
-	quiet, cancel := lenient(ctx)
+func settle(ctx context.Context, x callersTx) error {
+	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	return x.exec(quiet, release)
 }

@@ -34,8 +34,9 @@ import (
 // ErrInvalid is wrong input, found without I/O.
 var ErrInvalid = errors.New("invalid argument")
 
-// grace is how much longer than the caller's context a statement may take.
-const grace = 5 * time.Second
+// Grace is how much longer than the caller's context a statement in the caller's transaction may take. A driver that sees
+// its context end breaks the connection, and the transaction with it.
+const Grace = 5 * time.Second
 
 // Queries runs statements.
 type Queries interface {
@@ -104,7 +105,7 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	quiet, cancel := lenient(ctx)
+	quiet, cancel := Lenient(ctx)
 	defer cancel()
 	e := t.engine
 	if e == nil {
@@ -139,11 +140,11 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 	return nil, fmt.Errorf("%w: the transaction is on %q, which is none of PostgreSQL, MySQL, MariaDB and SQLite", driver.ErrUnsupported, version)
 }
 
-// lenient is a context for statements: it ends later than ctx.
-func lenient(ctx context.Context) (context.Context, context.CancelFunc) {
+// Lenient is a context for statements in the caller's transaction: it ends later than ctx, by Grace.
+func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(grace)
+		timer := time.NewTimer(Grace)
 		defer timer.Stop()
 		select {
 		case <-timer.C:
