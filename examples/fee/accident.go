@@ -44,7 +44,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 			return e.from.kill()
 		}
 		r.bars.say("server %d is inside, with token %d: stopped with SIGSTOP", e.from.number, e.Token)
-		return r.db.whileNobodyWrites(ctx, func() error { return suspend(e.from.cmd.Process) })
+		return r.db.WhileNobodyWrites(ctx, func() error { return suspend(e.from.cmd.Process) })
 
 	// A fee of before may be told later: the servers' reports come in no common order.
 	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim && e.At.After(s.struck):

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/examples/internal/database"
-	"github.com/dblock-go/dblock/migrate"
 )
 
 // lateWorker is the environment variable that makes this program the worker that is stopped.
@@ -35,7 +34,7 @@ func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	if err := says("holds"); err != nil {
 		return err
 	}
-	if err := whileNobodyWrites(ctx, w.db, func() error { return suspend(late.Process) }); err != nil {
+	if err := w.db.WhileNobodyWrites(ctx, func() error { return suspend(late.Process) }); err != nil {
 		return err
 	}
 	fmt.Println("It is stopped in the middle of its work.")
@@ -108,23 +107,4 @@ func beLate(ctx context.Context, source string) (err error) {
 	}
 	fmt.Printf("the late worker's write was refused: %v\n", err)
 	return nil
-}
-
-// whileNobodyWrites calls f while no process is in the middle of writing to an SQLite file: one that is stopped then
-// stops everybody.
-func whileNobodyWrites(ctx context.Context, db database.Database, f func() error) error {
-	if db.Engine != migrate.SQLite {
-		return f()
-	}
-	conn, err := db.SQL.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
-	}
-	err = f()
-	_, undone := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-	return errors.Join(err, undone)
 }

@@ -7,12 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/examples/internal/database"
-	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/mysql"
-	"github.com/dblock-go/dblock/postgres"
-	"github.com/dblock-go/dblock/sqlite"
 )
 
 const (
@@ -27,10 +22,7 @@ type worker struct {
 }
 
 func newWorker(db database.Database, ttl time.Duration) (worker, error) {
-	engine := map[string]func(*sql.DB) driver.Engine[*sql.Tx]{
-		migrate.Postgres: postgres.NewSQL, migrate.MySQL: mysql.New, migrate.SQLite: sqlite.New,
-	}[db.Engine]
-	client, err := dblock.New(engine(db.SQL), dblock.WithTTL(ttl))
+	client, err := dblock.New(db.EngineOverSQL(), dblock.WithTTL(ttl))
 	return worker{db, client}, err
 }
 

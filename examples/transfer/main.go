@@ -23,12 +23,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/examples/internal/database"
 	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
-	"github.com/dblock-go/dblock/sqlite"
 )
 
 const (
@@ -106,10 +103,7 @@ func bankOn(db database.Database, overSQL bool) (bank, error) {
 		client, err := dblock.New(postgres.New(db.Pool))
 		return pgxBank{db.Pool, client}, err
 	}
-	engine := map[string]func(*sql.DB) driver.Engine[*sql.Tx]{
-		migrate.Postgres: postgres.NewSQL, migrate.MySQL: mysql.New, migrate.SQLite: sqlite.New,
-	}[db.Engine]
-	client, err := dblock.New(engine(db.SQL))
+	client, err := dblock.New(db.EngineOverSQL())
 	return sqlBank{db, client}, err
 }
 

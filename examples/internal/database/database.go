@@ -17,7 +17,11 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
 )
 
 // Usage is the text of the flag -dsn.
@@ -101,4 +105,34 @@ func (s Source) Bind(query string) string {
 		query = strings.Replace(query, "?", fmt.Sprintf("$%d", n), 1)
 	}
 	return query
+}
+
+// WhileNobodyWrites calls f at a moment at which no process is in the middle of writing to an SQLite file. SQLite has one
+// write lock for the whole file: a process that is stopped while it has that stops everybody, whatever else they lock.
+func (d Database) WhileNobodyWrites(ctx context.Context, f func() error) error {
+	if d.Engine != migrate.SQLite {
+		return f()
+	}
+	conn, err := d.SQL.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err = f()
+	_, rollbackErr := conn.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+	return errors.Join(err, rollbackErr)
+}
+
+// EngineOverSQL is the engine of locks in tables, over database/sql.
+func (d Database) EngineOverSQL() driver.Engine[*sql.Tx] {
+	switch d.Engine {
+	case migrate.Postgres:
+		return postgres.NewSQL(d.SQL)
+	case migrate.MySQL:
+		return mysql.New(d.SQL)
+	}
+	return sqlite.New(d.SQL)
 }
