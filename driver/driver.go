@@ -33,6 +33,9 @@ type Engine[TX any] struct {
 // Transactions of the application's may lock a name's row for as long as they like (LockTx, UnlockTx). No method keeps a
 // connection to wait for one: what needs that row returns ErrBusy after a moment, and did nothing.
 type Backend interface {
+	Records
+	Inspection
+
 	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
 	Validate() error
 
@@ -49,36 +52,63 @@ type Backend interface {
 	// Upkeep reserves the connection on which a session is kept alive, apart from the work of the application.
 	Upkeep(ctx context.Context) (Upkeep, error)
 
-	// Take takes the lock if nobody holds it and nobody waits for it. One statement, one commit.
+	// Take takes the lock if nobody waits for it, nobody holds it, or holds more of it than leaves room for the request,
+	// and its rest is over. One statement, one commit. False also where the request's capacity is not the name's.
 	Take(ctx context.Context, r Request) (Grant, bool, error)
 
 	// Enqueue joins the end of the queue of a name that somebody holds or waits for, with a ticket from the name's
 	// row, which it has locked. Where nobody does, it may take the lock instead, or do nothing and return Gone, as
-	// it does where the name has no row: take again.
+	// it does where the name has no row: take again. ErrCapacity where others share the name, or wait for it, with
+	// another capacity.
 	Enqueue(ctx context.Context, r Request) (Grant, Outcome, error)
 
 	// Reenter takes the lock over from its present holder, whatever session that is, if the holder's host and
-	// thread are those of the request, and gives it a new token. It reports false where they are not.
+	// thread are those of the request, and gives it a new token. It reports false where they are not, and for a share.
 	// ErrBusy where a guarded transaction of the old holder is still open.
 	Reenter(ctx context.Context, r Request) (Grant, bool, error)
 
 	// SetHolds records how many times the holder has entered the lock. ErrNotHeld where it no longer holds it.
 	SetHolds(ctx context.Context, h Held, holds int) error
 
-	// Release gives the lock to the first live waiter, or to nobody. With contended false it first tries the
+	// Release gives what was held to those who are first in the queue, live, and fit: in the order of their tickets, each
+	// with a token of its own, until the first that does not fit. With contended false it may first try the
 	// single statement that suffices when nobody waits. ErrNotHeld where session and token do not hold the name.
-	Release(ctx context.Context, h Held, contended bool) (Handoff, error)
+	Release(ctx context.Context, h Held, contended bool) ([]Handoff, error)
 
-	// Leave undoes an attempt, whatever became of it: a place in the queue is given up, a lock is released to the
-	// next. An attempt that is nowhere is no error.
-	Leave(ctx context.Context, session, name, attempt string) (Handoff, error)
+	// Leave undoes an attempt, whatever became of it: a place in the queue is given up, a lock is released, and what
+	// that makes room for is handed on as in Release. An attempt that is nowhere is no error.
+	Leave(ctx context.Context, session, name, attempt string) ([]Handoff, error)
 
 	// Reclaim takes the lock from the holder that a State named, if that holder's session is dead or over its time,
 	// or its fixed lease is over, and hands it on. It expires the session first where that is due. Where the
 	// holder is another by now, or alive, it does nothing and reports false. ErrBusy where a guarded transaction of the
-	// holder is open. Without a holder it hands on a name that is free although others wait for it (ReleaseTx). self is
-	// the session that asks: a grant to it needs no notification.
-	Reclaim(ctx context.Context, self, name string, holder Holder) (next Handoff, taken bool, err error)
+	// holder is open. A holder with token 0 is a place in the queue (State.Head). Without a holder it hands on what is
+	// State.Ready. self is the session that asks: a grant to it needs no notification.
+	Reclaim(ctx context.Context, self, name string, holder Holder) (next []Handoff, taken bool, err error)
+
+	// Break is Reclaim from a holder that lives: the same order of locks, and ErrBusy where a guarded transaction of the
+	// holder is open. The old holder is told, and the event is recorded in the same transaction.
+	Break(ctx context.Context, self, name string, holder Holder, e Event) (next []Handoff, taken bool, err error)
+
+	// Downgrade makes the whole name one unit of Readers, with the same attempt and token, and hands on what that
+	// makes room for, in one transaction. To hold it so already is success. ErrNotHeld, ErrCapacity where those who wait
+	// want units of another capacity.
+	Downgrade(ctx context.Context, h Held) ([]Handoff, error)
+
+	// Upgrade makes the share of an attempt the whole name, with a new token, before all who wait, if nobody else has a
+	// share of it; false if somebody has. To have the whole name already is success. ErrNotHeld.
+	Upgrade(ctx context.Context, h Held, attempt string) (Grant, bool, error)
+
+	// Raise lifts the token of a lock that is held as a whole to at least a value, and returns what it is now. ErrNotHeld.
+	Raise(ctx context.Context, h Held, token int64) (int64, error)
+
+	// TakeAll takes locks in the order given, which is that of their names, up to the first that Take would not take,
+	// in one transaction. It returns the grants of those that it took.
+	TakeAll(ctx context.Context, rs []Request) ([]Grant, error)
+
+	// ReleaseAll releases, in one transaction, those locks that nobody waits for, and returns the others, also those
+	// that are not held so: Release tells.
+	ReleaseAll(ctx context.Context, held []Held) (rest []Held, err error)
 
 	// Look reads the state of names as the session sees it, in no order; a name without a row is left out.
 	Look(ctx context.Context, session string, names []string) ([]State, error)
@@ -103,6 +133,11 @@ type Backend interface {
 	// Overdue lists up to limit locks whose fixed lease is over, with their holders.
 	Overdue(ctx context.Context, limit int) ([]State, error)
 
+	// Waits lists who waits for whom, as far as it concerns the attempts: their own places in queues; of each name that
+	// is waited for in the list, those who hold it; of each owner (session, host and thread) who holds one, the places in
+	// queues. Dead sessions are left out. One statement, so that it is one snapshot.
+	Waits(ctx context.Context, attempts []string) ([]Wait, error)
+
 	// Purge deletes up to limit lock rows that nobody has used for longer than idle, walking the names upwards from
 	// after, and returns how many it deleted and where to go on; "" at the end. Rows in use are passed over.
 	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
@@ -124,4 +159,4 @@ type Upkeep interface {
 }
 
 // SchemaVersion is the version of dblock's tables that this build works with.
-const SchemaVersion = 1
+const SchemaVersion = 2

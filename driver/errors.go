@@ -14,6 +14,7 @@ var (
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
 	ErrBusy        = errors.New("an open transaction of the application is in the way")
 	ErrNotHeld     = errors.New("not held by this session and token")
+	ErrCapacity    = errors.New("the name is shared with another number of units")
 	ErrUnsupported = errors.New("not supported by this engine")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 )

@@ -1,6 +1,12 @@
 package driver
 
-import "time"
+import (
+	"math"
+	"time"
+)
+
+// Readers is the capacity of a name that is read and written: a reader takes one unit of it, a writer all.
+const Readers = math.MaxInt32
 
 // Session is one live client. Everything it holds dies with it.
 type Session struct {
@@ -21,6 +27,9 @@ type Request struct {
 	Attempt  string        // unguessable, at most 32 ASCII letters and digits
 	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
 	Metadata string        // JSON object, "" for none
+	MinHold  time.Duration // from the grant on, nobody else gets the name before this is over; exclusive requests only
+	Units    int           // 0: the whole name, alone; else so many units of it, shared
+	Of       int           // with Units: how many there are
 	Wait     bool          // false: the caller wants an answer at once, ErrBusy where an open transaction is in the way
 }
 
@@ -45,6 +54,7 @@ type Held struct {
 	Name    string
 	Session string
 	Token   int64
+	Shared  bool // it is a share, and not the whole name
 }
 
 // Handoff says to whom a lock went. The zero value: to nobody.
@@ -63,10 +73,23 @@ type Hint struct {
 
 // State is a name as one session sees it.
 type State struct {
-	Name    string
-	Holder  Holder   // the zero value: free
-	Waiters int      // places in the queue
-	Queued  []string // the session's own attempts among them
+	Name     string
+	Holder   Holder        // of several that share the name, the one whose time is over first; the zero value: nobody
+	Sharing  int           // how many holders share the name
+	Used     int           // units that they have of it
+	Capacity int           // how many units there are, while somebody shares the name or waits; 0: nobody has said
+	Waiters  int           // places in the queue
+	Queued   []string      // the session's own attempts among them
+	Granted  []Own         // what the session itself has of the name
+	Head     Holder        // the first in the queue, where Sharing > 0: if it is dead, those behind it wait for nobody
+	Rest     time.Duration // how long nobody gets the name for the sake of MinHold; ≤ 0: over
+	Ready    bool          // the first in the queue could have the name, and nobody has handed it on: Reclaim does
+}
+
+// Own is a grant to one of the session's own attempts.
+type Own struct {
+	Attempt string
+	Grant   Grant
 }
 
 // Holder is who holds a name.
@@ -75,6 +98,7 @@ type Holder struct {
 	Host    string
 	Thread  string
 	Attempt string
+	Units   int           // 0: it has the whole name
 	Grant   Grant         // its token; what is left of its fixed lease (never 0 where there is one: -1ns when over)
 	Since   time.Time     // by the database's clock
 	Left    time.Duration // how long it can go on without a sign of life: until session or fixed lease end; ≤ 0: over
@@ -95,5 +119,6 @@ func (h Holder) WithFixedLease(left time.Duration) Holder {
 type Claim struct {
 	Name    string
 	Attempt string
-	Token   int64 // 0: queued
+	Token   int64  // 0: queued
+	Asked   string // held, and somebody has asked for it: why, as Ask was told
 }

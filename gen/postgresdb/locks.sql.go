@@ -20,7 +20,7 @@ WITH held AS (
                  OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
             OR $3::text = '' AND l.session_id IS NULL AND l.waiters > 0)
 ), next AS (
-    SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at FROM dblock_waiters w
+    SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold FROM dblock_waiters w
      WHERE w.name = (SELECT held.name FROM held)
        AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
                       AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))

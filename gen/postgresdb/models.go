@@ -8,24 +8,62 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+type DblockEvent struct {
+	ID        int64
+	At        int64
+	Name      string
+	Kind      string
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	Detail    string
+	Metadata  string
+}
+
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
 }
 
+type DblockIncarnation struct {
+	One        int32
+	Since      int64
+	TokenFloor int64
+}
+
 type DblockLock struct {
-	Name       string
-	SessionID  pgtype.Text
-	Host       string
-	Thread     string
-	Holds      int32
-	Attempt    string
-	Token      int64
-	AcquiredAt int64
-	ExpiresAt  pgtype.Int8
-	Waiters    int32
-	NextTicket int64
-	Metadata   string
+	Name        string
+	SessionID   pgtype.Text
+	Host        string
+	Thread      string
+	Holds       int32
+	Attempt     string
+	Token       int64
+	AcquiredAt  int64
+	ExpiresAt   pgtype.Int8
+	Waiters     int32
+	NextTicket  int64
+	Metadata    string
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
+	Asked       string
+}
+
+type DblockRun struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   pgtype.Int8
+	Failed    bool
+	Detail    string
+	Tries     int32
+	SlotEnds  int64
 }
 
 type DblockSchema struct {
@@ -41,6 +79,21 @@ type DblockSession struct {
 	Dead      bool
 }
 
+type DblockShare struct {
+	Name       string
+	Token      int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Holds      int32
+	Attempt    string
+	Units      int32
+	AcquiredAt int64
+	ExpiresAt  pgtype.Int8
+	Metadata   string
+	Asked      string
+}
+
 type DblockWaiter struct {
 	Name       string
 	Ticket     int64
@@ -51,4 +104,12 @@ type DblockWaiter struct {
 	Lease      int64
 	Metadata   string
 	EnqueuedAt int64
+	Units      int32
+	MinHold    int64
+}
+
+type DblockWatcher struct {
+	Name      string
+	Watch     string
+	SessionID string
 }

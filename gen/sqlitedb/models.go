@@ -12,25 +12,63 @@ type DblockClock struct {
 	NowUs int64
 }
 
+type DblockEvent struct {
+	ID        int64
+	At        int64
+	Name      string
+	Kind      string
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	Detail    string
+	Metadata  string
+}
+
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
 	Grants    int64
 }
 
+type DblockIncarnation struct {
+	One        int64
+	Since      int64
+	TokenFloor int64
+}
+
 type DblockLock struct {
-	Name       string
-	SessionID  sql.NullString
-	Host       string
-	Thread     string
-	Holds      int64
-	Attempt    string
-	Token      int64
-	AcquiredAt int64
-	ExpiresAt  sql.NullInt64
-	Waiters    int64
-	NextTicket int64
-	Metadata   string
+	Name        string
+	SessionID   sql.NullString
+	Host        string
+	Thread      string
+	Holds       int64
+	Attempt     string
+	Token       int64
+	AcquiredAt  int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int64
+	NextTicket  int64
+	Metadata    string
+	SharedUnits int64
+	Capacity    int64
+	RestsUntil  int64
+	Asked       string
+}
+
+type DblockRun struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
 }
 
 type DblockSchema struct {
@@ -46,6 +84,21 @@ type DblockSession struct {
 	Dead      bool
 }
 
+type DblockShare struct {
+	Name       string
+	Token      int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Holds      int64
+	Attempt    string
+	Units      int64
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      string
+}
+
 type DblockWaiter struct {
 	Name       string
 	Ticket     int64
@@ -56,4 +109,12 @@ type DblockWaiter struct {
 	Lease      int64
 	Metadata   string
 	EnqueuedAt int64
+	Units      int64
+	MinHold    int64
+}
+
+type DblockWatcher struct {
+	Name      string
+	Watch     string
+	SessionID string
 }

@@ -1,0 +1,79 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Records is what a database keeps beside the locks: what happened to names, and the runs of jobs in their slots.
+type Records interface {
+	// Record writes events, with the database's time.
+	Record(ctx context.Context, events []Event) error
+
+	// Announce writes an event if the lock is held, under the lock of the name's row, and then wakes all who watch the
+	// name, as Stir does. ErrNotHeld.
+	Announce(ctx context.Context, h Held, e Event) error
+
+	// Events lists up to limit events in the order of their ids, after one, of a name ("": of all), and of the kinds (none: of
+	// all).
+	Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]Event, error)
+
+	// Ask marks every lock that is held of the name with a reason, wakes the holders' sessions, and records the event,
+	// in one transaction. It returns how many holders there are; without one it records nothing.
+	Ask(ctx context.Context, name, reason string, e Event) (holders int, err error)
+
+	// BeginRun claims the slot of the database's clock (time divided by interval, rounded down) of a name. It reports
+	// false, with the run that there is, where somebody has claimed it: unless, with retry, that run has failed or its session is
+	// dead. Then the claim passes on, and Tries goes up.
+	BeginRun(ctx context.Context, r Run, interval time.Duration, retry bool) (Run, bool, error)
+
+	// EndRun writes the outcome of a run, if the token that claimed it still has it; ErrNotHeld if not.
+	EndRun(ctx context.Context, r Run) error
+
+	// Runs lists up to limit runs of a name, the latest first, before a slot (0: from the latest).
+	Runs(ctx context.Context, name string, before int64, limit int) ([]Run, error)
+
+	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than keep.
+	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+
+	// Incarnation is for how long the database has had the data that it has, as far as it is known: since it was first
+	// asked, or last renewed; and a token that no lock of it may stay below. With renew it begins anew, with that token.
+	Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error)
+}
+
+// Event is something that happened to a name.
+type Event struct {
+	ID       int64 // rising; not without gaps
+	At       time.Time
+	Name     string
+	Kind     string // at most 32 ASCII letters
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	Detail   string
+	Metadata string // JSON object, "" for none
+}
+
+// Run is one run of a job in its slot.
+type Run struct {
+	Name     string
+	Slot     int64
+	Token    int64 // of the lock under which it runs
+	Session  string
+	Host     string
+	Thread   string
+	Began    time.Time
+	Ended    time.Time // zero: it has not
+	Failed   bool
+	Detail   string // why it failed
+	Tries    int
+	SlotEnds time.Time
+}
+
+// Incarnation is a database's memory. See package quorum.
+type Incarnation struct {
+	Age   time.Duration
+	Floor int64
+	Fresh bool // it did not exist before this call
+}
