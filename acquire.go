@@ -31,9 +31,9 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 	o := ownerOf(ctx, c, c.config.host, config.owner)
 	var h *hold
 	if err = c.allow(config); err == nil && c.keeper != nil {
-		h, err = c.acquireNative(ctx, name, o, config.shared, wait)
+		h, err = c.acquireNative(ctx, name, o, config.shared(), wait)
 	} else if err == nil {
-		h, err = c.obtain(ctx, driver.Request{Name: name, Lease: config.lease, Metadata: metadata, Wait: wait}, o, wait)
+		h, err = c.obtain(ctx, config.request(name, metadata, wait), o, wait)
 	}
 	if err != nil {
 		return nil, &LockError{op, name, err}
@@ -41,17 +41,26 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 	return &Lock[TX]{client: c, hold: h}, nil
 }
 
+// request is what is asked of the engine.
+func (c *lockConfig) request(name, metadata string, wait bool) driver.Request {
+	return driver.Request{
+		Name: name, Lease: c.lease, Metadata: metadata, MinHold: c.minHold, Units: c.units, Of: c.of, Wait: wait,
+	}
+}
+
 // obtain tries until it holds the name, or until trying again is of no use.
 func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
-	gate := gateKey{r.Name, o}
-	if !c.gates.enter(ctx, gate, wait) {
-		return nil, notAcquired(driver.State{}, ctx.Err())
+	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
+		gate := gateKey{r.Name, o}
+		if !c.gates.enter(ctx, gate, wait) {
+			return nil, notAcquired(driver.State{}, ctx.Err())
+		}
+		defer c.gates.leave(gate)
 	}
-	defer c.gates.leave(gate)
 	r.Host, r.Thread = o.host, o.thread
 	var away time.Duration // since when the database cannot be reached
 	for tries := 1; ; tries++ {
-		if h, entered, err := c.enter(ctx, r.Name, o); err != nil && !errors.Is(err, ErrLost) {
+		if h, entered, err := c.enter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
 			return nil, err
 		} else if entered {
 			return h, nil
@@ -174,7 +183,7 @@ func (c *Client[TX]) send(ctx context.Context, l *life, r driver.Request, o owne
 			return got, err
 		}
 	}
-	if o.explicit {
+	if o.explicit && r.Units == 0 {
 		got := receipt{asked: c.config.clock()}
 		var back bool
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
@@ -210,31 +219,63 @@ func (c *Client[TX]) take(ctx context.Context, r driver.Request) (got receipt, t
 	return got, taken, err
 }
 
-// peek looks at a name before it touches it: to find a lock held costs no write. A holder over its time makes way.
+// peek looks at a name before it touches it: to find a lock held costs no write. Those who are over their time make way.
 func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (receipt, error) {
 	var state driver.State
-	for range 2 {
+	for fails := 0; fails < 2; {
 		var err error
 		if state, err = c.look(ctx, l, r.Name); err != nil {
 			return receipt{}, err
 		}
-		switch h := state.Holder; {
-		case h.Session != "" && h.Left <= 0:
-			freed, err := c.reclaim(ctx, l, state)
+		if gone := overdue(state); gone != nil && !free(state, r) {
+			freed, err := c.reclaim(ctx, l, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return receipt{}, err
 			}
 			if !freed {
 				return receipt{}, notAcquired(state, err)
 			}
-		case h.Session != "" || state.Waiters > 0:
+			continue // there may be more of them
+		}
+		switch {
+		case collides(state, r):
+			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", ErrCapacity, state.Capacity, r.Of)
+		case !free(state, r):
 			return receipt{}, notAcquired(state, nil)
 		}
 		if got, taken, err := c.take(ctx, r); taken || err != nil {
 			return got, err
 		}
+		fails++
 	}
 	return receipt{}, notAcquired(state, nil)
+}
+
+// free reports whether Take would find room for a request.
+func free(s driver.State, r driver.Request) bool {
+	whole := s.Holder.Session == "" || s.Sharing > 0
+	switch {
+	case !whole || s.Waiters > 0 || s.Rest > 0:
+		return false
+	case r.Units == 0:
+		return s.Sharing == 0
+	}
+	return s.Sharing == 0 || s.Capacity == r.Of && s.Used+r.Units <= r.Of
+}
+
+// collides reports whether a request wants units of another number than there are.
+func collides(s driver.State, r driver.Request) bool {
+	return r.Units > 0 && s.Capacity > 0 && s.Capacity != r.Of && (s.Sharing > 0 || s.Waiters > 0)
+}
+
+// overdue is who has the name and is over his time, if anybody.
+func overdue(s driver.State) *driver.Holder {
+	for _, h := range []driver.Holder{s.Holder, s.Head} {
+		if h.Session != "" && h.Left <= 0 {
+			return &h
+		}
+	}
+	return nil
 }
 
 func (c *Client[TX]) look(ctx context.Context, l *life, name string) (state driver.State, err error) {
@@ -248,13 +289,16 @@ func (c *Client[TX]) look(ctx context.Context, l *life, name string) (state driv
 	return state, err
 }
 
-// reclaim takes a name from a holder that is over its time, and reports whether nobody has it now.
-func (c *Client[TX]) reclaim(ctx context.Context, l *life, state driver.State) (freed bool, err error) {
+// reclaim takes a name from a holder that is over its time, and reports whether somebody who waits has got nothing by it.
+func (c *Client[TX]) reclaim(ctx context.Context, l *life, name string, holder driver.Holder) (freed bool, err error) {
 	err = c.statement(ctx, func(ctx context.Context) error {
 		asked := c.config.clock()
-		next, taken, err := c.engine.Reclaim(ctx, l.ID, state.Name, state.Holder)
+		next, taken, err := c.engine.Reclaim(ctx, l.ID, name, holder)
 		l.hub.Hand(next, asked)
-		freed = taken && next.Session == ""
+		freed = taken && len(next) == 0
+		if taken && holder.Grant.Token != 0 {
+			c.recordExpired(name, holder)
+		}
 		return err
 	})
 	return freed, err
@@ -283,12 +327,17 @@ func (c *Client[TX]) queue(ctx context.Context, l *life, r driver.Request) (rece
 		return got, errAgain
 	}
 	l.hub.Queued(w)
+	suspicion := l.deadlock.Watch(r.Attempt)
+	defer l.deadlock.Forget(suspicion)
 	select {
 	case answer := <-w.C:
 		if !answer.Granted {
 			return got, errAgain
 		}
 		return receipt{grant: answer.Grant, asked: answer.Asked}, nil
+	case cycle := <-suspicion.C:
+		got.left = something
+		return got, deadlocked(cycle)
 	case <-l.Context().Done():
 		return got, errSessionOver
 	case <-ctx.Done():

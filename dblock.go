@@ -36,16 +36,16 @@ type Client[TX any] struct {
 	down       chan struct{}  // closed when nothing runs any more
 	failure    error          // why not all could be given back; to be read once down is closed
 	opening    chan struct{}  // a token: one goroutine at a time opens a session
+	history    *history       // what WithEvents has still to write
 
 	mu        sync.Mutex // protects what follows
 	closed    bool
 	life      *life           // the latest session; nil before the first
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
-	holds     map[string]*hold
-	overdue   map[string]bool   // attempts whose fixed lease is over here, and that the database may still have
-	lent      map[string]bool   // attempts of leases that stand behind a transaction's lock
-	contended map[string]bool   // names that others waited for when last seen
-	native    map[gateKey]*hold // of an engine without tables, where a name may have several holders
+	books     books
+	overdue   map[string]bool // attempts whose fixed lease is over here, and that the database may still have
+	lent      map[string]bool // attempts of leases that stand behind a transaction's lock
+	contended map[string]bool // names that others waited for when last seen
 }
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts nothing: the first lock
@@ -64,8 +64,8 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	c := &Client[TX]{
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
-		attempts: map[string]bool{}, holds: map[string]*hold{}, contended: map[string]bool{},
-		overdue: map[string]bool{}, lent: map[string]bool{}, native: map[gateKey]*hold{},
+		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
+		overdue: map[string]bool{}, lent: map[string]bool{}, history: newHistory(),
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log)
@@ -91,7 +91,8 @@ func validate[TX any](engine driver.Engine[TX]) error {
 // ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in the queue is
 // given up, and so is a lock that was granted in the same moment. ErrInvalidName, ErrInvalidOption before any I/O.
 // ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt of this client,
-// or for longer than one TTL; while it waits, Lock survives restarts and failovers.
+// or for longer than one TTL; while it waits, Lock survives restarts and failovers. ErrDeadlock when those who wait for each
+// other wait in a circle, and this is the one who began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "lock", name, options, true)
 }
@@ -177,7 +178,7 @@ func (c *Client[TX]) shutDown() {
 	defer c.abort()
 	c.stop(ErrClosed)
 	c.mu.Lock()
-	holds := slices.AppendSeq(slices.Collect(maps.Values(c.holds)), maps.Values(c.native))
+	holds := slices.Collect(maps.Values(c.books.holds))
 	c.mu.Unlock()
 	failures := make([]error, len(holds))
 	hands := make(chan struct{}, closingHands)
@@ -192,6 +193,7 @@ func (c *Client[TX]) shutDown() {
 	given.Wait()
 	c.failure = errors.Join(failures...)
 	c.calls.Wait()
+	c.writeHistory(c.tidying)
 	if c.life != nil {
 		c.failure = errors.Join(c.failure, c.endLife(c.life))
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
 // The errors of this package, to be found with errors.Is. What is returned names the lock, and keeps the cause beside
@@ -23,6 +24,13 @@ var (
 
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
+
+	// ErrDeadlock: this one waited for somebody who, through others perhaps, waited for this one, and had begun to wait
+	// last. The error is a *DeadlockError, which names all of them. The others go on waiting: unlock what they wait for.
+	ErrDeadlock = errors.New("deadlock")
+
+	// ErrCapacity: the name is in use as a semaphore of another size, or by readers. See Permits.
+	ErrCapacity = driver.ErrCapacity
 
 	// ErrClosed: the client was closed. Close gives back what it held.
 	ErrClosed = errors.New("the client is closed")
@@ -110,3 +118,44 @@ func notAcquired(state driver.State, cause error) error {
 
 // lost is ErrLost with its reason.
 func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
+
+// DeadlockError is a circle of owners who wait for each other. It matches ErrDeadlock.
+type DeadlockError struct {
+	Cycle []DeadlockLink // the first is the one who gave up; the last waits for the first
+}
+
+// DeadlockLink is one part of a circle: who waits for what that another holds.
+type DeadlockLink struct {
+	Host, Thread         string // who waits
+	Name                 string // for what
+	Units                int    // how many units of it; 0: the whole name
+	HeldHost, HeldThread string // who holds it, and waits for the next
+}
+
+// Error names the whole circle.
+func (e *DeadlockError) Error() string {
+	text := ErrDeadlock.Error()
+	for i, l := range e.Cycle {
+		what := "waits for"
+		if l.Units > 0 {
+			what = fmt.Sprintf("waits for %d of", l.Units)
+		}
+		sep := ";"
+		if i == 0 {
+			sep = ":"
+		}
+		text += fmt.Sprintf("%s %s thread %s %s %q, held by %s thread %s", sep, l.Host, l.Thread, what, l.Name, l.HeldHost, l.HeldThread)
+	}
+	return text
+}
+
+// Unwrap makes errors.Is find ErrDeadlock.
+func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
+
+func deadlocked(cycle deadlock.Cycle) error {
+	e := &DeadlockError{Cycle: make([]DeadlockLink, len(cycle))}
+	for i, l := range cycle {
+		e.Cycle[i] = DeadlockLink(l)
+	}
+	return e
+}

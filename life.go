@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/wait"
 	"github.com/dblock-go/dblock/reaper"
@@ -18,7 +19,8 @@ import (
 // life is one session of a client, and the waiting room that belongs to it.
 type life struct {
 	*session.Session
-	hub *wait.Hub
+	hub      *wait.Hub
+	deadlock *deadlock.Detector
 }
 
 // begin counts a call in, so that Close waits for it; it MUST be followed by calls.Done.
@@ -58,8 +60,10 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	}
 	l := &life{Session: s, hub: wait.New(s.Context(), c.engine, s.ID, wait.Config{
 		Clock: c.config.clock, Log: c.config.log, Safety: c.config.ttl / 3, Limit: c.config.ttl,
-		Stray: func(attempt string) { c.verify(attempt) },
+		Stray:     func(attempt string) { c.verify(attempt) },
+		Reclaimed: c.recordExpired,
 	})}
+	l.deadlock = deadlock.New(s.Context(), c.engine, deadlock.Config{After: c.config.deadlock, Limit: c.config.ttl, Log: c.config.log})
 	c.mu.Lock()
 	first := c.life == nil
 	c.life = l
@@ -68,7 +72,11 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 		<-s.Context().Done()
 		s.Stop(nil)
 		l.hub.Wait()
+		l.deadlock.Wait()
 	})
+	if first && c.config.events {
+		c.lives.Go(c.keepHistory)
+	}
 	if first && c.config.reap {
 		c.lives.Go(func() {
 			_ = reaper.Run(c.background, c.engine, append([]reaper.Option{reaper.Logger(c.config.log)}, c.config.reaper...)...)
@@ -119,7 +127,7 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 		defer c.unclaim(attempt)
 		for tries := 1; l.Context().Err() == nil && c.tidying.Err() == nil; tries++ {
 			asked := c.config.clock()
-			var next driver.Handoff
+			var next []driver.Handoff
 			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
 				next, err = c.engine.Leave(ctx, l.ID, name, attempt)
 				return err
@@ -177,6 +185,9 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 		if !c.attempts[claim.Attempt] {
 			unclaimed = append(unclaimed, claim)
 		}
+		if h := c.books.holds[claim.Attempt]; h != nil {
+			h.ask(claim.Asked)
+		}
 	}
 	if closed || life == nil || life.Session != s {
 		c.mu.Unlock()
@@ -201,20 +212,21 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 func (c *Client[TX]) holdsOf(s *session.Session) map[string]*hold {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	holds := make(map[string]*hold, len(c.holds))
-	for _, h := range c.holds {
-		if h.life.Session == s {
-			holds[h.attempt] = h
+	holds := make(map[string]*hold, len(c.books.holds))
+	for attempt, h := range c.books.holds {
+		if h.life != nil && h.life.Session == s {
+			holds[attempt] = h
 		}
 	}
 	return holds
 }
 
-// verify follows a hint about an attempt that nobody waits with: if it holds a lock, that may be lost.
+// verify follows a hint about an attempt that nobody waits with, or about none in particular (""): if it holds a lock,
+// that may be lost, or somebody asks for it.
 func (c *Client[TX]) verify(attempt string) {
 	c.mu.Lock()
 	life := c.life
-	ours := c.attempts[attempt] // held, or about to be
+	ours := c.attempts[attempt] || attempt == "" && len(c.books.holds) > 0 // held, or about to be
 	c.mu.Unlock()
 	if ours {
 		life.Check()

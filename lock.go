@@ -25,29 +25,47 @@ type Lock[TX any] struct {
 	outcome  error // what Unlock said
 }
 
-// hold is a name that this client holds, entered once or several times by the same owner.
+// hold is a name that this client holds, or a share of it, entered once or several times by the same owner.
 type hold struct {
 	life      *life
 	name      string
 	attempt   string
-	token     int64
 	owner     owner
+	standing  atomic.Pointer[standing]
 	contended bool // others were waiting when it was granted
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
 	unwatch   func()            // stops the watch over session and lease
 	native    driver.Possession // of an engine without tables; then life is nil
-	shared    bool
-	fixed     bool        // it has a fixed lease
-	leaving   atomic.Bool // UnlockTx was called: it may have been released with a transaction
+	fixed     bool              // it has a fixed lease
+	end       time.Duration     // of the fixed lease, on the client's clock
+	leaving   atomic.Bool       // UnlockTx was called: it may have been released with a transaction
+	metadata  string
+	asked     chan string // why others want it
+	reason    string      // the last that was sent there
+
+	grade sync.RWMutex // Downgrade, TryUpgrade and Raise change the standing alone; who relies on it meanwhile reads
 
 	mu     sync.Mutex // protects what follows, and orders what is written of it
 	count  int
 	unsure bool // a release was sent whose outcome is not known
 }
 
+// standing is what a hold is in the database.
+type standing struct {
+	token int64
+	units int // 0: the whole name
+	of    int
+}
+
+func (s *standing) shared() bool { return s.units > 0 }
+
+// permit reports whether it is units of a semaphore, which nobody enters.
+func (s *standing) permit() bool { return s.units > 0 && s.of != driver.Readers }
+
 func (h *hold) held() driver.Held {
-	return driver.Held{Name: h.name, Session: h.life.ID, Token: h.token}
+	s := h.standing.Load()
+	return driver.Held{Name: h.name, Session: h.life.ID, Token: s.token, Shared: s.shared()}
 }
 
 // under makes a context the hold's own: the same owner enters again under it, and Unlock knows that it ends with the
@@ -62,8 +80,8 @@ func (l *Lock[TX]) Name() string { return l.hold.name }
 // Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with every grant of a name it rises, across crashes, restarts and failovers. Send
 // it along with whatever is done under the lock, and let the receiver refuse what comes with a lower one than it has
 // seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change it; coming back as the
-// same Owner in another process does.
-func (l *Lock[TX]) Token() int64 { return l.hold.token }
+// same Owner in another process does, and TryUpgrade.
+func (l *Lock[TX]) Token() int64 { return l.hold.standing.Load().token }
 
 // Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as long as this process
 // is not stopped for longer than its margin; with cause ErrNotHeld at Unlock; with ErrClosed at Close. It carries the
@@ -103,89 +121,6 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 	return err
 }
 
-// hold registers a grant, unless it came too late to be relied upon.
-func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owner, g driver.Grant, asked time.Duration) (*hold, bool) {
-	h := &hold{life: l, name: r.Name, attempt: r.Attempt, token: g.Token, owner: o, contended: g.Contended, fixed: g.Lease != 0, count: 1}
-	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
-	now := c.config.clock()
-	end := asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
-
-	c.mu.Lock()
-	if c.closed || !l.Alive() || (g.Lease != 0 && end <= now) {
-		c.mu.Unlock()
-		return nil, false
-	}
-	// With mu locked, so that neither can end the hold before it is on the books.
-	unwatchSession := context.AfterFunc(l.Context(), func() { c.lose(h, context.Cause(l.Context())) })
-	h.unwatch = func() { unwatchSession() }
-	if g.Lease != 0 {
-		unwatchLease := c.config.clock.Alarm(end, func() { c.lose(h, errLeaseOver) })
-		h.unwatch = func() { unwatchSession(); unwatchLease() }
-	}
-	if g.Contended {
-		c.note(r.Name)
-	} else {
-		delete(c.contended, r.Name)
-	}
-	before := c.holds[r.Name]
-	c.holds[r.Name] = h
-	c.mu.Unlock()
-	if before != nil { // the database took it from that one, and the client has not heard of it yet
-		c.end(before, before.gone(errors.New("the database granted the name again")))
-	}
-	return h, true
-}
-
-var errLeaseOver = errors.New("its fixed lease is over")
-
-// note remembers that others want a name. MUST be called with mu locked.
-func (c *Client[TX]) note(name string) {
-	if len(c.contended) >= 4096 { // a hint, and no more: forgetting all of it costs a statement here and there
-		clear(c.contended)
-	}
-	c.contended[name] = true
-}
-
-// drop takes a hold off the books and ends its context; false if it was off already.
-func (c *Client[TX]) drop(h *hold, cause error) bool {
-	c.mu.Lock()
-	held := c.holds[h.name] == h || c.native[gateKey{h.name, h.owner}] == h
-	if held && h.native == nil {
-		delete(c.holds, h.name)
-	} else if held {
-		delete(c.native, gateKey{h.name, h.owner})
-	}
-	c.mu.Unlock()
-	if held {
-		c.end(h, cause)
-	}
-	return held
-}
-
-// end ends the context of a hold that is off the books.
-func (c *Client[TX]) end(h *hold, cause error) {
-	h.unwatch()
-	h.cancel(cause)
-	if h.native == nil && (errors.Is(cause, ErrLost) || h.leaving.Load()) {
-		c.disown(h)
-	}
-	if errors.Is(cause, ErrLost) {
-		c.config.log.Warn("dblock: lock lost", "name", h.name, "token", h.token, "because", cause)
-	}
-}
-
-// disown forgets the attempt of a hold that is lost, so that what is left of it in the database is given back. Not where
-// it had a fixed lease: a transaction that it guards may still be open, and only who takes it over looks for that.
-func (c *Client[TX]) disown(h *hold) {
-	if !h.fixed || !h.life.Alive() {
-		c.unclaim(h.attempt)
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.overdue[h.attempt] = true
-}
-
 // lose ends a hold that was not unlocked.
 func (c *Client[TX]) lose(h *hold, reason error) {
 	c.drop(h, h.gone(reason))
@@ -201,20 +136,28 @@ func (h *hold) gone(reason error) error {
 }
 
 // enter counts one more entry of the same owner; false if there is nothing to enter any more.
-func (c *Client[TX]) enter(ctx context.Context, name string, o owner) (*hold, bool, error) {
+func (c *Client[TX]) enter(ctx context.Context, r driver.Request, o owner) (*hold, bool, error) {
 	c.mu.Lock()
-	h := c.holds[name]
+	h := c.books.owners[gateKey{r.Name, o}]
 	c.mu.Unlock()
-	if h == nil || h.owner != o {
+	if h == nil {
 		return nil, false, nil
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.count == 0 || h.ctx.Err() != nil || !h.life.Alive() {
+	s := h.standing.Load()
+	switch {
+	case h.count == 0 || h.ctx.Err() != nil || h.native == nil && !h.life.Alive():
 		return nil, false, nil
+	case s.shared() && r.Units == 0:
+		return nil, false, fmt.Errorf("%w: this owner has it shared, and would wait for itself: TryUpgrade, or unlock first", ErrUnsupported)
+	case s.shared() && r.Of != s.of:
+		return nil, false, fmt.Errorf("%w: this owner reads it", ErrCapacity)
 	}
-	if err := c.write(ctx, h, h.count+1); err != nil {
-		return nil, false, err
+	if h.native == nil { // a native lock knows of no entries
+		if err := c.write(ctx, h, h.count+1); err != nil {
+			return nil, false, err
+		}
 	}
 	h.count++
 	return h, true, nil
@@ -294,7 +237,7 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 	}
 	for {
 		asked := c.config.clock()
-		var next driver.Handoff
+		var next []driver.Handoff
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
 			next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
 			return err
@@ -303,6 +246,7 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 		case err == nil:
 			h.life.hub.Hand(next, asked)
 			c.unclaim(h.attempt)
+			c.record(h, released, "")
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			c.unclaim(h.attempt)

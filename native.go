@@ -2,6 +2,7 @@ package dblock
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 
@@ -13,10 +14,10 @@ func (c *Client[TX]) allow(config lockConfig) error {
 	switch {
 	case len(config.also) > 0:
 		return fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
-	case c.keeper == nil && config.shared:
-		return fmt.Errorf("%w: Shared on a lock in a table", ErrUnsupported)
-	case c.keeper != nil && (config.owner != nil || config.leased || config.metadata != nil):
-		return fmt.Errorf("%w: Owner, Lease and Metadata need a lock in a table", ErrUnsupported)
+	case config.each != nil:
+		return fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
+	case c.keeper != nil && (config.owner != nil || config.leased || config.metadata != nil || config.rests || config.permits):
+		return fmt.Errorf("%w: Owner, Lease, MinHold, Permits and Metadata need a lock in a table", ErrUnsupported)
 	}
 	return nil
 }
@@ -29,7 +30,11 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 		return nil, notAcquired(driver.State{}, ctx.Err())
 	}
 	defer c.gates.leave(gate)
-	if h, err := c.enterNative(gate, shared); h != nil || err != nil {
+	want := driver.Request{Name: name}
+	if shared {
+		want.Units, want.Of = 1, driver.Readers
+	}
+	if h, entered, err := c.enter(ctx, want, o); entered || err != nil {
 		return h, err
 	}
 	within, cancel := context.WithCancelCause(ctx)
@@ -46,14 +51,15 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 	case !got:
 		return nil, notAcquired(driver.State{}, nil)
 	}
-	h := &hold{name: name, owner: o, native: possession, shared: shared, count: 1}
+	h := &hold{name: name, attempt: rand.Text(), owner: o, native: possession, count: 1, asked: make(chan string, 1)}
+	h.standing.Store(&standing{0, want.Units, want.Of})
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
 	over := make(chan struct{})
 	h.unwatch = func() { close(over) } // called once, by whoever takes the hold off the books
 	c.mu.Lock()
 	closed := c.closed
 	if !closed {
-		c.native[gate] = h
+		c.books.enter(h)
 		c.lives.Go(func() {
 			select {
 			case <-possession.Lost():
@@ -66,26 +72,6 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 	if closed { // Close gives back the keeper's connection, and this with it
 		return nil, ErrClosed
 	}
-	return h, nil
-}
-
-// enterNative counts one more entry of the same owner; nil if there is nothing to enter.
-func (c *Client[TX]) enterNative(gate gateKey, shared bool) (*hold, error) {
-	c.mu.Lock()
-	h := c.native[gate]
-	c.mu.Unlock()
-	if h == nil {
-		return nil, nil
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	switch {
-	case h.count == 0 || h.ctx.Err() != nil:
-		return nil, nil
-	case h.shared && !shared: // two that do this would wait for each other
-		return nil, fmt.Errorf("%w: this owner holds it shared: unlock first", ErrUnsupported)
-	}
-	h.count++
 	return h, nil
 }
 

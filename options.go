@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -32,6 +33,8 @@ type config struct {
 	reap      bool
 	reaper    []reaper.Option
 	clock     session.Clock
+	deadlock  time.Duration // how long a waiter waits before it looks for one; 0: never
+	events    bool
 }
 
 // WithTTL sets how long the client's locks outlive its last sign of life: 1 s to 24 h. A crashed holder is succeeded
@@ -59,12 +62,22 @@ func WithReaper(options ...reaper.Option) Option {
 // still notice by themselves when a holder dies. Default: the client runs a reaper.
 func WithoutReaper() Option { return func(c *config) { c.reap = false } }
 
+// WithDeadlockCheck sets how long somebody waits before looking whether those who wait for each other wait in a circle:
+// at least 10 ms, or 0 for never. He looks again when twice as much time has gone by, and so on. One statement looks for all
+// of the client who are due. Default: 1 s.
+func WithDeadlockCheck(after time.Duration) Option { return func(c *config) { c.deadlock = after } }
+
+// WithEvents records what happens to the client's locks, to be read by Events: granted, released, lost, and expired where
+// the client took a lock from a holder whose time was over. It is written in the background, in batches, within a
+// second; a crash loses what was not written yet. Ask, Break and Record are always recorded. Default: not.
+func WithEvents() Option { return func(c *config) { c.events = true } }
+
 func newConfig(options []Option) (config, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	c := config{ttl: defaultTTL, host: host, app: filepath.Base(os.Args[0]), log: slog.Default(), reap: true, clock: session.Boottime}
+	c := config{ttl: defaultTTL, host: host, app: filepath.Base(os.Args[0]), log: slog.Default(), reap: true, clock: session.Boottime, deadlock: time.Second}
 	for _, o := range options {
 		if o == nil {
 			return c, fmt.Errorf("dblock: %w: a nil Option", ErrInvalidOption)
@@ -73,6 +86,9 @@ func newConfig(options []Option) (config, error) {
 	}
 	if c.ttl < minTTL || c.ttl > maxTTL {
 		return c, fmt.Errorf("dblock: %w: TTL %v: want %v to %v", ErrInvalidOption, c.ttl, minTTL, maxTTL)
+	}
+	if c.deadlock != 0 && c.deadlock < 10*time.Millisecond {
+		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never", ErrInvalidOption, c.deadlock)
 	}
 	if c.log == nil {
 		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence", ErrInvalidOption)
@@ -93,9 +109,18 @@ type lockConfig struct {
 	lease    time.Duration
 	leased   bool
 	metadata map[string]string
-	shared   bool
-	also     []string // LockTx
+	units    int // 0: the whole name
+	of       int
+	shares   int // how often Shared or Permits was said
+	permits  bool
+	minHold  time.Duration
+	rests    bool
+	also     []string                // LockTx
+	each     map[string][]LockOption // LockAll
 }
+
+// shared reports whether others may have the name as well.
+func (c *lockConfig) shared() bool { return c.units > 0 }
 
 // Owner gives the lock an owner that outlives the process. The same owner enters its own lock again at once, even
 // from a new process while the old one's lock still stands: with a new token, so that the old incarnation is fenced,
@@ -119,10 +144,43 @@ func Metadata(kv map[string]string) LockOption {
 	return func(c *lockConfig) { c.metadata = kv }
 }
 
-// Shared lets any number of holders have the name at once, and nobody hold it alone meanwhile. ErrUnsupported except with
-// postgres.Advisory. Default: exclusive.
+// MinHold keeps everybody else from the name until d has passed since the grant, however early it is unlocked: for what
+// must not be done again too early (ShedLock calls it lockAtLeastFor). A name that rests is free, and TryLock says
+// ErrNotAcquired. Not with Shared and Permits. More than 0. Default: none.
+func MinHold(d time.Duration) LockOption {
+	return func(c *lockConfig) { c.minHold, c.rests = d, true }
+}
+
+// Shared makes a reader of the caller: any number of readers have the name at once, and nobody has it alone meanwhile.
+// Readers and writers (without Shared) stand in one queue, first come first served: a writer who waits holds
+// back the readers behind him, and readers who stand next to each other get in together. Every reader has a token of his own.
+//
+// An owner who has the name alone may enter it shared; one who has it shared cannot wait for it alone, which would be
+// to wait for himself: TryUpgrade. An Owner's share does not come back to it after a restart: it ends with the session.
+// With mysql.Named: ErrUnsupported. Default: exclusive.
 func Shared() LockOption {
-	return func(c *lockConfig) { c.shared = true }
+	return func(c *lockConfig) { c.units, c.of, c.shares = 1, driver.Readers, c.shares+1 }
+}
+
+// Permits takes n of the name's units: a semaphore. First come first served, so that a large request at the head of the queue
+// is not overtaken by small ones behind it. Units come back with Unlock, in any order, or when the holder's session ends.
+// A permit is not entered again: under a permit's context, too, Permits takes more units. Without Permits, Lock takes all.
+//
+// How many units there are is said by whoever comes first while the name is idle, and stays so until it is idle again,
+// which is when nobody has it or waits for it. Who comes with another number meanwhile gets ErrCapacity, at once.
+// 1 <= n <= of < 2^31 - 1. In tables only.
+func Permits(n, of int) LockOption {
+	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }
+}
+
+// For gives one of the names of LockAll options of its own, after those for all.
+func For(name string, options ...LockOption) LockOption {
+	return func(c *lockConfig) {
+		if c.each == nil {
+			c.each = map[string][]LockOption{}
+		}
+		c.each[name] = append(c.each[name], options...)
+	}
 }
 
 // Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the order of their bytes,
@@ -144,6 +202,16 @@ func lockConfigOf(name string, options []LockOption) (c lockConfig, metadata str
 	}
 	if c.leased && c.lease < minLease {
 		return c, "", fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, c.lease, minLease)
+	}
+	switch {
+	case c.shares > 1:
+		return c, "", fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
+	case c.permits && (c.units < 1 || c.units > c.of || c.of >= driver.Readers):
+		return c, "", fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, c.units, c.of)
+	case c.rests && c.minHold <= 0:
+		return c, "", fmt.Errorf("%w: MinHold %v: want more than 0", ErrInvalidOption, c.minHold)
+	case c.rests && c.shared():
+		return c, "", fmt.Errorf("%w: MinHold is for who has the name alone", ErrInvalidOption)
 	}
 	if c.owner != nil {
 		for what, text := range map[string]string{"host": c.owner.host, "thread": c.owner.thread} {

@@ -27,6 +27,8 @@ import (
 // from the client's session, of this lock or another: roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "guard", tx, func() error {
+		l.hold.grade.RLock() // that it is held as something else by now would look like a loss
+		defer l.hold.grade.RUnlock()
 		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.aside)
 	})
 }
@@ -51,6 +53,8 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 		if count > 1 {
 			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, count)
 		}
+		h.grade.RLock()
+		defer h.grade.RUnlock()
 		before := h.leaving.Swap(true) // first: from the commit on, to find it released is no loss
 		err := l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
 		if err != nil && !before {
@@ -153,8 +157,8 @@ func (c *Client[TX]) acquireTx(ctx context.Context, op string, tx TX, name strin
 	}
 	switch {
 	case err != nil:
-	case c.keeper == nil && config.shared:
-		err = fmt.Errorf("%w: Shared on a lock in a table", ErrUnsupported)
+	case c.keeper == nil && config.shared():
+		err = fmt.Errorf("%w: LockTx takes a name in a table as a whole", ErrUnsupported)
 	case c.keeper == nil && c.engine.Transactions == nil:
 		err = fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
 	default:
@@ -166,7 +170,7 @@ func (c *Client[TX]) acquireTx(ctx context.Context, op string, tx TX, name strin
 	defer c.calls.Done()
 	for _, name := range names {
 		if c.keeper != nil {
-			err = c.lockTxNative(ctx, tx, name, config.shared, wait)
+			err = c.lockTxNative(ctx, tx, name, config.shared(), wait)
 		} else {
 			err = c.lockTx(ctx, tx, name, wait)
 		}
@@ -183,8 +187,8 @@ func txNames(name string, options []LockOption) ([]string, lockConfig, error) {
 	if err != nil {
 		return nil, config, err
 	}
-	if config.owner != nil || config.leased || config.metadata != nil {
-		return nil, config, fmt.Errorf("%w: Owner, Lease and Metadata are for Lock", ErrInvalidOption)
+	if config.owner != nil || config.leased || config.metadata != nil || config.rests || config.permits || config.each != nil {
+		return nil, config, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
 	}
 	names := append([]string{name}, config.also...)
 	for _, also := range config.also {
@@ -240,7 +244,10 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool)
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
-	mine := c.attemptOf(ctx, name)
+	mine, err := c.attemptOf(ctx, name)
+	if err != nil {
+		return driver.State{}, false, err
+	}
 	own := func(attempt string) bool { return attempt != "" && (attempt == mine || c.isLent(attempt)) }
 	state, locked, err := c.engine.Transactions.LockTx(within, tx, name, own, wait, c.aside)
 	switch {
@@ -276,15 +283,20 @@ func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up 
 	}
 }
 
-// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own lease is no obstacle.
-func (c *Client[TX]) attemptOf(ctx context.Context, name string) string {
+// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own lease is no obstacle. A share
+// of its own would be one for ever.
+func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error) {
 	o, ok := ctx.Value(ownerKey{c}).(owner)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if h := c.holds[name]; ok && h != nil && h.owner == o {
-		return h.attempt
+	h := c.books.owners[gateKey{name, o}]
+	switch {
+	case !ok || h == nil:
+		return "", nil
+	case h.standing.Load().shared():
+		return "", fmt.Errorf("%w: this owner has it shared, and would wait for itself: TryUpgrade, or unlock first", ErrUnsupported)
 	}
-	return ""
+	return h.attempt, nil
 }
 
 // lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits for it.
@@ -310,7 +322,7 @@ func (c *Client[TX]) standBehind(h *hold) {
 		for wait := time.Millisecond; h.life.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
 			pause(c.background, wait)
 			asked := c.config.clock()
-			var next driver.Handoff
+			var next []driver.Handoff
 			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
 				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
 				return err
@@ -329,7 +341,7 @@ func (c *Client[TX]) standBehind(h *hold) {
 // promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is a hint like any
 // wake-up: a waiter that hears nothing does it itself.
 func (c *Client[TX]) promote(ctx context.Context, h *hold) {
-	_, err := c.reclaim(ctx, h.life, driver.State{Name: h.name})
+	_, err := c.reclaim(ctx, h.life, h.name, driver.Holder{})
 	if err != nil && !transient(err) {
 		c.config.log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
 	}

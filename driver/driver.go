@@ -103,7 +103,7 @@ type Backend interface {
 	Raise(ctx context.Context, h Held, token int64) (int64, error)
 
 	// TakeAll takes locks in the order given, which is that of their names, up to the first that Take would not take,
-	// in one transaction. It returns the grants of those that it took.
+	// in one transaction. It returns the grants of those that it took; it may stop earlier, for the sake of short transactions.
 	TakeAll(ctx context.Context, rs []Request) ([]Grant, error)
 
 	// ReleaseAll releases, in one transaction, those locks that nobody waits for, and returns the others, also those

@@ -95,6 +95,13 @@ func (s *Session) Alive() bool {
 	return s.ctx.Err() == nil && s.config.Clock() < s.deadline
 }
 
+// Deadline is until when the session may be believed in, on the clock of its Config, if no further heartbeat succeeds.
+func (s *Session) Deadline() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.deadline
+}
+
 // Check asks for a heartbeat with a reconciliation now.
 func (s *Session) Check() {
 	select {

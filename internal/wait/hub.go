@@ -33,7 +33,7 @@ const (
 // Backend is what waiting needs of an engine.
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
-	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next driver.Handoff, taken bool, err error)
+	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error)
 	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
 }
 
@@ -45,8 +45,10 @@ type Config struct {
 	Safety time.Duration
 	// Limit bounds each statement.
 	Limit time.Duration
-	// Stray is told of wake-ups for attempts that nobody waits with.
+	// Stray is told of wake-ups for attempts that nobody waits with, and of those that do not say for whom they are ("").
 	Stray func(attempt string)
+	// Reclaimed is told of what was taken from a holder whose time was over.
+	Reclaimed func(name string, holder driver.Holder)
 }
 
 // Result is how a wait ended.
@@ -62,7 +64,8 @@ type Waiter struct {
 	Attempt string
 	C       chan Result // receives once
 
-	queued bool // the database has confirmed the place in the queue
+	queued bool          // the database has confirmed the place in the queue
+	news   chan struct{} // of a watcher: something was heard of the name, or seen
 }
 
 // Hub is the waiting room of one session.
@@ -107,6 +110,11 @@ func (h *Hub) Queued(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	w.queued = true
+	h.expect(w)
+}
+
+// expect looks out for a waiter or a watcher from now on. MUST be called with mu locked.
+func (h *Hub) expect(w *Waiter) {
 	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
 		return
 	}
@@ -118,6 +126,28 @@ func (h *Hub) Queued(w *Waiter) {
 	if _, known := h.due[w.Name]; !known {
 		h.due[w.Name] = h.config.Clock() + firstLook
 		h.wakeLoop()
+	}
+}
+
+// Watch registers somebody who wants to hear of a name without waiting for it: news is sent to whenever something was
+// heard of it, or seen to have changed; several may be one.
+func (h *Hub) Watch(name, watch string) (w *Waiter, news <-chan struct{}) {
+	w = h.Add(name, watch)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	w.news = make(chan struct{}, 1)
+	h.expect(w)
+	return w, w.news
+}
+
+// tell wakes a watcher; of others it does nothing.
+func (w *Waiter) tell() {
+	if w == nil || w.news == nil {
+		return
+	}
+	select {
+	case w.news <- struct{}{}:
+	default:
 	}
 }
 
@@ -138,16 +168,15 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return s, ok
 }
 
-// Hand answers a waiter of this hub to whom a lock was handed in this process, without the way through the database.
+// Hand answers the waiters of this hub to whom a lock was handed in this process, without the way through the database.
 // asked is the clock before the statement was sent that did it.
-func (h *Hub) Hand(next driver.Handoff, asked time.Duration) {
-	if next.Session != h.session {
-		return
-	}
+func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if w := h.waiters[next.Attempt]; w != nil {
-		h.answer(w, Result{Granted: true, Grant: next.Grant, Asked: asked})
+	for _, n := range next {
+		if w := h.waiters[n.Attempt]; w != nil && n.Session == h.session {
+			h.answer(w, Result{Granted: true, Grant: n.Grant, Asked: asked})
+		}
 	}
 }
 
@@ -218,7 +247,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]
 	switch {
-	case w != nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
+	case w != nil && w.news == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
 		h.answer(w, Result{Granted: true, Grant: hint.Grant, Asked: h.config.Clock()})
 	case w != nil:
 		h.due[w.Name] = 0
@@ -226,11 +255,14 @@ func (h *Hub) heard(hint driver.Hint) {
 		for name := range h.names {
 			h.due[name] = 0
 		}
+		for _, w := range h.waiters {
+			w.tell()
+		}
 	}
+	w.tell()
 	h.mu.Unlock()
-	if w == nil && hint.Attempt != "" && h.config.Stray != nil {
+	if w == nil && h.config.Stray != nil {
 		h.config.Stray(hint.Attempt)
-		return
 	}
 	h.wakeLoop()
 }
@@ -306,10 +338,10 @@ func (h *Hub) look(names []string) {
 		return
 	}
 	for _, state := range states {
-		over := h.settle(state, before[state.Name], asked)
+		overdue := h.settle(state, before[state.Name], asked)
 		delete(before, state.Name)
-		if over {
-			h.reclaim(ctx, state)
+		for _, holder := range overdue {
+			h.reclaim(ctx, state.Name, holder)
 		}
 	}
 	for name, waiters := range before { // no row at all
@@ -337,14 +369,15 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	return queued
 }
 
-// settle answers what a state answers to those who were queued before, and reports whether its holder is over its
-// time, or it has none although others wait.
-func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (over bool) {
+// settle answers what a state answers to those who were queued before, and returns what in it is to be taken away from
+// the dead, or handed on for want of anybody who did.
+func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	holder := state.Holder
-	if w := h.waiters[holder.Attempt]; w != nil && holder.Session == h.session {
-		h.answer(w, Result{Granted: true, Grant: holder.Grant, Asked: asked})
+	for _, own := range state.Granted {
+		if w := h.waiters[own.Attempt]; w != nil {
+			h.answer(w, Result{Granted: true, Grant: own.Grant, Asked: asked})
+		}
 	}
 	queued := make(map[string]bool, len(state.Queued))
 	for _, attempt := range state.Queued {
@@ -356,37 +389,66 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 		}
 	}
 	if h.names[state.Name] == 0 {
-		return false
+		return nil
+	}
+	if seen, known := h.states[state.Name]; !known || !same(seen, state) {
+		for _, w := range h.waiters {
+			if w.Name == state.Name {
+				w.tell()
+			}
+		}
 	}
 	h.states[state.Name] = state
 	wait := h.config.Safety
 	if !h.listening {
 		wait = pollInterval
 	}
+	for _, obstacle := range []driver.Holder{state.Holder, state.Head} {
+		if obstacle.Session == "" {
+			continue
+		}
+		wait = min(wait, max(obstacle.Left, 0)+slack)
+		if obstacle.Left <= 0 {
+			overdue = append(overdue, obstacle)
+		}
+	}
+	if state.Waiters > 0 && state.Rest > 0 {
+		wait = min(wait, state.Rest+slack)
+	}
+	if state.Ready { // released with a transaction of the application's, or after a rest: whoever notices hands it on
+		overdue = append(overdue, driver.Holder{})
+		wait = min(wait, slack)
+	}
 	if h.due[state.Name] != 0 { // 0: there was another hint meanwhile
-		h.due[state.Name] = h.config.Clock() + min(wait, max(holder.Left, 0)+slack)
+		h.due[state.Name] = h.config.Clock() + wait
 	}
-	if holder.Session == "" { // released with a transaction of the application's: whoever notices hands it on
-		return state.Waiters > 0
-	}
-	return holder.Left <= 0
+	return overdue
+}
+
+// same reports whether a watcher would find the same holder, or as many.
+func same(a, b driver.State) bool {
+	return a.Holder.Session == b.Holder.Session && a.Holder.Grant.Token == b.Holder.Grant.Token &&
+		a.Sharing == b.Sharing && a.Waiters == b.Waiters
 }
 
 // reclaim takes a name from a holder whose time is over. Whoever comes first does it, for all.
-func (h *Hub) reclaim(ctx context.Context, state driver.State) {
+func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock()
-	next, taken, err := h.backend.Reclaim(ctx, h.session, state.Name, state.Holder)
+	next, taken, err := h.backend.Reclaim(ctx, h.session, name, holder)
 	switch {
 	case err == nil && taken:
 		h.Hand(next, asked)
-		h.put([]string{state.Name}, firstLook)
+		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
+			h.config.Reclaimed(name, holder)
+		}
+		h.put([]string{name}, firstLook)
 	case err == nil: // alive after all, or another was faster
-		h.put([]string{state.Name}, slack+rand.N(firstLook))
+		h.put([]string{name}, slack+rand.N(firstLook))
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
-		h.put([]string{state.Name}, busyRetry/2+rand.N(busyRetry))
+		h.put([]string{name}, busyRetry/2+rand.N(busyRetry))
 	case h.ctx.Err() == nil:
-		h.config.Log.Warn("dblock: taking over failed", "name", state.Name, "holder", state.Holder.Session, "error", err)
-		h.put([]string{state.Name}, busyRetry+rand.N(busyRetry))
+		h.config.Log.Warn("dblock: taking over failed", "name", name, "holder", holder.Session, "error", err)
+		h.put([]string{name}, busyRetry+rand.N(busyRetry))
 	}
 }
 

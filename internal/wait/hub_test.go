@@ -51,10 +51,14 @@ func (f *table) queue(name string, left time.Duration, attempts ...string) {
 
 // grant gives a name to an attempt of this session.
 func (f *table) grant(name, attempt string) {
-	f.set(func() {
-		f.states[name] = driver.State{Name: name,
-			Holder: driver.Holder{Session: me, Attempt: attempt, Grant: driver.Grant{Token: 2}, Left: time.Minute}}
-	})
+	f.set(func() { f.states[name] = held(name, attempt) })
+}
+
+// held is a name that an attempt of this session has.
+func held(name, attempt string) driver.State {
+	grant := driver.Grant{Token: 2}
+	return driver.State{Name: name, Granted: []driver.Own{{Attempt: attempt, Grant: grant}},
+		Holder: driver.Holder{Session: me, Attempt: attempt, Grant: grant, Left: time.Minute}}
 }
 
 func (f *table) Look(ctx context.Context, _ string, names []string) (states []driver.State, err error) {
@@ -73,17 +77,17 @@ func (f *table) Look(ctx context.Context, _ string, names []string) (states []dr
 	return states, nil
 }
 
-func (f *table) Reclaim(_ context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
+func (f *table) Reclaim(_ context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reclaims = append(f.reclaims, name)
 	if f.busy > 0 {
 		f.busy--
-		return driver.Handoff{}, false, driver.ErrBusy
+		return nil, false, driver.ErrBusy
 	}
 	next := driver.Handoff{Session: self, Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
-	f.states[name] = driver.State{Name: name, Holder: driver.Holder{Session: self, Attempt: next.Attempt, Grant: next.Grant, Left: time.Minute}}
-	return next, true, nil
+	f.states[name] = held(name, next.Attempt)
+	return []driver.Handoff{next}, true, nil
 }
 
 func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(driver.Hint)) error {
@@ -289,13 +293,13 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour, "a1")
 		w := h.enter("n", "a1")
-		h.Hand(driver.Handoff{Session: "other", Attempt: "a1"}, 0) // not ours
-		h.Hand(driver.Handoff{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}, 42)
+		h.Hand([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
+		h.Hand([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
 		early := h.Add("n", "a2") // answered before its own statement has returned
-		h.Hand(driver.Handoff{Session: me, Attempt: "a2"}, 0)
+		h.Hand([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)

@@ -1,0 +1,154 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Downgrade makes a reader of a writer, without a moment in between in which another writer could come in. The readers who
+// stand first in the queue come in with the same commit. The lock keeps its token, its context and its fixed lease.
+//
+// ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was entered several times.
+// ErrCapacity where somebody waits for permits of the name. After any other error it is not known which of the two the lock
+// is; call Downgrade again.
+func (l *Lock[TX]) Downgrade(ctx context.Context) error {
+	return l.regrade(ctx, "downgrade", func(s *standing) error {
+		if s.shared() {
+			return fmt.Errorf("%w: it is shared already", ErrUnsupported)
+		}
+		asked := l.client.config.clock()
+		var next []driver.Handoff
+		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
+			next, err = l.client.engine.Downgrade(ctx, l.hold.held())
+			return err
+		})
+		if err == nil {
+			l.hold.life.hub.Hand(next, asked)
+			l.stand(standing{s.token, 1, driver.Readers})
+		}
+		return err
+	})
+}
+
+// TryUpgrade makes a writer of a reader, at once and before all who wait, if nobody else has a share of the name. If
+// somebody has, it returns ErrNotAcquired at once, and the lock is what it was: so that of two readers who both want to
+// write neither waits for the other. To wait, unlock, and Lock: then others may write in between, and what was read
+// has to be read again. A writer has a new token, higher than those of all readers before it; Token returns it.
+//
+// ErrLost as Unlock. ErrUnsupported on a lock without tables, and where the lock was entered several times. After any other
+// error it is not known which of the two the lock is; call TryUpgrade again.
+func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
+	return l.regrade(ctx, "tryupgrade", func(s *standing) error {
+		if !s.shared() {
+			return nil
+		}
+		var g driver.Grant
+		var got bool
+		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
+			g, got, err = l.client.engine.Upgrade(ctx, l.hold.held(), l.hold.attempt)
+			return err
+		})
+		switch {
+		case err != nil:
+			return err
+		case !got:
+			state, _ := l.client.look(ctx, l.hold.life, l.hold.name)
+			return notAcquired(state, nil)
+		}
+		l.stand(standing{token: g.Token})
+		return nil
+	})
+}
+
+// Raise lifts the fencing token to at least the given value and returns what it is then: for who keeps one lock in
+// several databases, and must have one order of tokens over all of them (package quorum). ErrLost as Unlock. ErrUnsupported on
+// a share and on a lock without tables.
+func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err error) {
+	err = l.regrade(ctx, "raise", func(s *standing) error {
+		if s.shared() {
+			return fmt.Errorf("%w: it is shared", ErrUnsupported)
+		}
+		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
+			raised, err = l.client.engine.Raise(ctx, l.hold.held(), token)
+			return err
+		})
+		if err == nil {
+			l.stand(standing{token: raised})
+		}
+		return err
+	})
+	return raised, err
+}
+
+// regrade changes what a lock is in the database, alone, and again where a race was lost.
+func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standing) error) error {
+	h := l.hold
+	fail := func(err error) error { return &LockError{op, h.name, err} }
+	switch {
+	case ctx == nil:
+		return fail(fmt.Errorf("%w: the context is nil", ErrInvalidOption))
+	case h.native != nil:
+		return fail(fmt.Errorf("%w: the lock is not in a table", ErrUnsupported))
+	}
+	if err := l.client.begin(); err != nil {
+		return fail(err)
+	}
+	defer l.client.calls.Done()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.grade.Lock()
+	defer h.grade.Unlock()
+	for {
+		switch cause := context.Cause(h.ctx); {
+		case errors.Is(cause, ErrLost):
+			return fail(errors.Unwrap(cause))
+		case cause != nil:
+			return fail(cause)
+		case h.count > 1:
+			return fail(fmt.Errorf("%w: the lock was entered %d times, by code that relies on what it is", ErrUnsupported, h.count))
+		}
+		err := change(h.standing.Load())
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, driver.ErrNotHeld):
+			l.client.lose(h, err)
+			return fail(lost(err))
+		case !transient(err) || ctx.Err() != nil || !h.life.Alive():
+			return fail(err)
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// stand notes what the hold is now.
+func (l *Lock[TX]) stand(s standing) {
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	l.hold.standing.Store(&s)
+	if l.client.books.holds[l.hold.attempt] == l.hold {
+		l.client.books.sort(l.hold)
+	}
+}
+
+// Until is when the lock ends if its client does not reach the database any more from now on, by this machine's clock: every
+// heartbeat moves it, except where a fixed lease ends before. The zero time for a lock without tables, and for one that is not
+// held any more.
+func (l *Lock[TX]) Until() time.Time {
+	h := l.hold
+	if h.native != nil || h.ctx.Err() != nil {
+		return time.Time{}
+	}
+	end := h.life.Deadline()
+	if h.fixed {
+		end = min(end, h.end)
+	}
+	return time.Now().Add(end - l.client.config.clock())
+}
+
+// Shared reports whether others may have the name as well: the lock is a reader's, or permits.
+func (l *Lock[TX]) Shared() bool { return l.hold.standing.Load().shared() }

@@ -1,0 +1,224 @@
+package dblock
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Info is all there is to see of a name at one moment.
+type Info struct {
+	Name     string
+	Token    int64         // the highest that was granted
+	Capacity int           // the units of a semaphore; 0: it is none, or idle
+	Holders  []Party       // one who has it alone, or those who share it, in the order of their tokens
+	Waiters  []Party       // in the order in which they are served
+	Rests    time.Duration // how long nobody gets it for the sake of MinHold
+}
+
+// Party is one who holds a name, or waits for it.
+type Party struct {
+	Host, Thread string // the owner
+	App          string // of its client
+	PID          int
+	Token        int64     // 0: it waits
+	Shared       bool      // it wants or has the name together with others
+	Permits      int       // units that it wants or has of a semaphore; 0: it is none
+	Holds        int       // how often the owner has entered
+	Since        time.Time // when it was granted, or joined the queue, by the database's clock
+	Until        time.Time // when it ends if its client gives no sign of life any more, by this machine's clock
+	Metadata     map[string]string
+	Asked        string // why somebody asked it to let go
+}
+
+// Filter chooses names. The zero value: all that somebody holds or waits for.
+type Filter struct {
+	Prefix string        // of the name, byte for byte
+	Host   string        // of one who holds it
+	Older  time.Duration // somebody has held it for at least so long
+	Idle   bool          // also names that nobody holds or waits for, as long as the reaper has left them
+}
+
+// Inspect tells who holds a name and who waits for it. A name that nobody ever used is a name that nobody holds.
+// ErrUnsupported on an engine without tables.
+func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
+	if err := checkText(name); err != nil {
+		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
+	}
+	infos, err := c.describe(ctx, "inspect", []string{name})
+	if err != nil || len(infos) == 0 {
+		return Info{Name: name}, err
+	}
+	return infos[0], nil
+}
+
+// List tells the same of many names, in the order of their bytes, a page at a time: each as it was when its page was read. The
+// iteration ends after the first error.
+func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for after := ""; ; {
+			var page []string
+			err := c.inquire(ctx, "list", f.Prefix, func(ctx context.Context) (err error) {
+				page, err = c.engine.Names(ctx, driver.Filter(f), after, eventPage)
+				return err
+			})
+			var infos []Info
+			if err == nil && len(page) > 0 {
+				infos, err = c.describe(ctx, "list", page)
+			}
+			if err != nil {
+				yield(Info{}, err)
+				return
+			}
+			for _, info := range infos {
+				if !yield(info, nil) {
+					return
+				}
+			}
+			if len(page) < eventPage {
+				return
+			}
+			after = page[len(page)-1]
+		}
+	}
+}
+
+// Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, until ctx ends: that is
+// the error of the last. It is woken where a lock's Record was called, and when the holder's time is over; for other changes it looks
+// a few times in each TTL. Of several changes in quick succession it may show the last only.
+func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for first := true; ; first = false {
+			err := c.watch(ctx, name, yield)
+			switch {
+			case err == nil:
+				return
+			case ctx != nil && ctx.Err() == nil && !first && transient(err):
+				pause(ctx, 100*time.Millisecond)
+			case ctx != nil && ctx.Err() == nil && first && transient(err) && c.known():
+				pause(ctx, 100*time.Millisecond)
+			default:
+				yield(Info{}, &LockError{"watch", name, err})
+				return
+			}
+		}
+	}
+}
+
+// watch does so for as long as one session lives; nil: yield wants no more.
+func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, error) bool) error {
+	var l *life
+	var news <-chan struct{}
+	id := rand.Text()
+	err := c.inquire(ctx, "watch", name, func(ctx context.Context) (err error) {
+		if l, err = c.living(ctx); err != nil {
+			return err
+		}
+		return c.engine.Watch(ctx, l.ID, name, id)
+	})
+	if err != nil {
+		return err
+	}
+	w, news := l.hub.Watch(name, id)
+	defer func() {
+		l.hub.Remove(w)
+		c.calls.Go(func() { // a row too many wakes somebody for nothing, and goes with the session
+			_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.Unwatch(ctx, name, id) })
+		})
+	}()
+	var last string
+	for {
+		info, err := c.Inspect(ctx, name)
+		if err != nil {
+			return err
+		}
+		if seen := fingerprint(info); seen != last {
+			last = seen
+			if !yield(info, nil) {
+				return nil
+			}
+		}
+		select {
+		case <-news:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.background.Done():
+			return ErrClosed
+		case <-l.Context().Done():
+			return driver.Fail(ErrUnavailable, errSessionOver)
+		}
+	}
+}
+
+// fingerprint is equal where nothing has changed but the time that is left.
+func fingerprint(i Info) string {
+	text := fmt.Sprint(i.Token, i.Capacity)
+	for _, party := range append(i.Holders, i.Waiters...) {
+		party.Until = time.Time{}
+		text += fmt.Sprint(party)
+	}
+	return text
+}
+
+func (c *Client[TX]) describe(ctx context.Context, op string, names []string) (infos []Info, err error) {
+	var details []driver.Detail
+	err = c.inquire(ctx, op, names[0], func(ctx context.Context) (err error) {
+		details, err = c.engine.Describe(ctx, names)
+		return err
+	})
+	now := time.Now()
+	for _, d := range details {
+		info := Info{Name: d.Name, Token: d.Token, Rests: max(d.Rest, 0)}
+		if d.Capacity != driver.Readers {
+			info.Capacity = d.Capacity
+		}
+		for _, p := range d.Holders {
+			info.Holders = append(info.Holders, partyOf(p, info.Capacity, now))
+		}
+		for _, p := range d.Waiters {
+			info.Waiters = append(info.Waiters, partyOf(p, info.Capacity, now))
+		}
+		infos = append(infos, info)
+	}
+	return infos, err
+}
+
+func partyOf(p driver.Party, capacity int, now time.Time) Party {
+	party := Party{
+		Host: p.Host, Thread: p.Thread, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0, Holds: p.Holds,
+		Since: p.Since, Until: now.Add(p.Left), Metadata: metadataOf(p.Metadata), Asked: p.Asked,
+	}
+	if capacity > 0 {
+		party.Permits = p.Units
+	}
+	return party
+}
+
+// inquire runs a statement that no lock depends on, and again where a race was lost.
+func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context) error) error {
+	fail := func(err error) error { return &LockError{op, name, err} }
+	switch {
+	case ctx == nil:
+		return fail(fmt.Errorf("%w: the context is nil", ErrInvalidOption))
+	case c.keeper != nil:
+		return fail(fmt.Errorf("%w: it needs locks in tables", ErrUnsupported))
+	}
+	if err := c.begin(); err != nil {
+		return fail(err)
+	}
+	defer c.calls.Done()
+	for tries := 1; ; tries++ {
+		err := c.statement(ctx, f)
+		switch {
+		case err == nil:
+			return nil
+		case !transient(err) || ctx.Err() != nil || tries >= 5:
+			return fail(err)
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
+}

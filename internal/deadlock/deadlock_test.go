@@ -1,0 +1,109 @@
+package deadlock
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// world builds a list of waits by words.
+type world struct {
+	waits []driver.Wait
+	clock time.Time
+}
+
+func (w *world) add(who, name string, holds bool, units, capacity, need int) *world {
+	w.clock = w.clock.Add(time.Second)
+	w.waits = append(w.waits, driver.Wait{
+		Name: name, Session: "s" + who, Host: "h", Thread: who, Attempt: fmt.Sprintf("%s/%s/%v", who, name, holds),
+		Holds: holds, Units: units, Capacity: capacity, Need: need, Since: w.clock,
+	})
+	return w
+}
+
+func (w *world) has(who, name string) *world   { return w.add(who, name, true, 0, 0, 0) }
+func (w *world) wants(who, name string) *world { return w.add(who, name, false, 0, 0, 0) }
+func (w *world) reads(who, name string) *world { return w.add(who, name, true, 1, driver.Readers, 0) }
+func (w *world) wantsToRead(who, name string) *world {
+	return w.add(who, name, false, 1, driver.Readers, 1)
+}
+func (w *world) permits(who, name string, n, of int) *world {
+	return w.add(who, name, true, n, of, 0)
+}
+func (w *world) wantsPermits(who, name string, n, of, need int) *world {
+	return w.add(who, name, false, n, of, need)
+}
+
+func TestWhoGivesUp(t *testing.T) {
+	for _, c := range []struct {
+		about  string
+		world  *world
+		victim string // its attempt; "": nobody
+	}{
+		{"one waits", new(world).has("a", "x").wants("b", "x"), ""},
+		{"two wait for each other: the younger", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
+		{"the other way round", new(world).has("a", "x").has("b", "y").wants("b", "x").wants("a", "y"), "a/y/false"},
+		{"three", new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y"), "a/y/false"},
+		{"one who waits behind a circle is no part of it", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").wants("c", "x"), "b/x/false"},
+		{"one in the circle who holds what nobody wants", new(world).has("a", "x").has("a", "w").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
+		{"a chain that ends", new(world).has("a", "x").has("b", "y").has("c", "z").wants("a", "y").wants("b", "z"), ""},
+		{"two readers and a writer each", new(world).reads("a", "x").reads("b", "x").wants("a", "x").wants("b", "x"), "b/x/false"},
+		{"a reader that waits for a writer that waits for him", new(world).reads("a", "x").has("b", "y").wants("b", "x").wantsToRead("a", "y"), "a/y/false"},
+		{"a reader behind a writer whom another reader keeps waiting", new(world).reads("a", "x").wants("b", "x").wantsToRead("c", "x"), ""},
+		{"a semaphore whose other holder will go", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), ""},
+		{"a semaphore whose holders all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
+		{"there would be room but for a larger request before it", new(world).permits("a", "s", 1, 3).has("b", "y").wantsPermits("d", "s", 3, 3, 3).wants("a", "y").wantsPermits("b", "s", 1, 3, 3), "b/s/false"},
+		{"there is room", new(world).permits("a", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 3, 1), ""},
+		{"more permits than are left beside its own", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), "a/s/false"},
+		{"two circles through one: one is enough at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
+		{"two circles apart: one each", new(world).has("a", "x").wants("a", "x"), "a/x/false"},
+	} {
+		t.Run(c.about, func(t *testing.T) {
+			var attempts []string
+			for _, w := range c.world.waits {
+				if !w.Holds {
+					attempts = append(attempts, w.Attempt)
+				}
+			}
+			found := Find(c.world.waits, attempts)
+			if c.victim == "" && len(found) > 0 || c.victim != "" && (len(found) != 1 || found[c.victim] == nil) {
+				t.Errorf("%v give up, want %q", found, c.victim)
+			}
+		})
+	}
+}
+
+func TestTheCircleIsToldInOrder(t *testing.T) {
+	w := new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y")
+	got := Find(w.waits, []string{"a/y/false"})["a/y/false"]
+	want := Cycle{{"h", "a", "y", 0, "h", "b"}, {"h", "b", "z", 0, "h", "c"}, {"h", "c", "x", 0, "h", "a"}}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestRings is what the classical case comes to, however long.
+func TestRings(t *testing.T) {
+	for n := 2; n <= 20; n++ {
+		w := &world{}
+		for i := range n {
+			w.has(fmt.Sprint(i), fmt.Sprint("n", i))
+		}
+		var attempts []string
+		for i := range n {
+			w.wants(fmt.Sprint(i), fmt.Sprint("n", (i+1)%n))
+			attempts = append(attempts, w.waits[len(w.waits)-1].Attempt)
+		}
+		found := Find(w.waits, attempts)
+		if len(found) != 1 || len(found[attempts[n-1]]) != n {
+			t.Errorf("ring of %d: %v", n, found)
+		}
+		for i, mine := range attempts[:n-1] { // each one by itself says the same
+			if len(Find(w.waits, []string{mine})) > 0 {
+				t.Errorf("ring of %d: %d gives up as well", n, i)
+			}
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package deadlock
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// script answers questions in turn; the last answer stays.
+type script struct {
+	mu      sync.Mutex
+	asked   []time.Time
+	about   [][]string
+	answers []answer
+}
+
+type answer struct {
+	waits []driver.Wait
+	err   error
+}
+
+func (s *script) Waits(_ context.Context, attempts []string) ([]driver.Wait, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.asked, s.about = append(s.asked, time.Now()), append(s.about, attempts)
+	a := s.answers[0]
+	if len(s.answers) > 1 {
+		s.answers = s.answers[1:]
+	}
+	return a.waits, a.err
+}
+
+func start(t *testing.T, s *script) *Detector {
+	ctx, cancel := context.WithCancel(context.Background())
+	d := New(ctx, s, Config{After: time.Second, Limit: time.Second, Log: slog.New(slog.DiscardHandler)})
+	t.Cleanup(func() { cancel(); d.Wait() })
+	return d
+}
+
+func circle() []driver.Wait {
+	return new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").waits
+}
+
+const victim, other = "b/x/false", "a/y/false"
+
+func TestTheYoungestIsToldAfterTheIntervalAndTheOthersAreNot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{waits: circle()}}}
+		d := start(t, s)
+		began := time.Now()
+		o, v := d.Watch(other), d.Watch(victim)
+		cycle := <-v.C
+		if took := time.Since(began); len(cycle) != 2 || took < time.Second || took > 2*time.Second {
+			t.Errorf("%v after %v", cycle, took)
+		}
+		select {
+		case c := <-o.C:
+			t.Errorf("the other is told too: %v", c)
+		case <-time.After(time.Minute):
+		}
+	})
+}
+
+func TestACircleThatIsGoneWhenLookedAtAgainIsNone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{waits: circle()}, {}}}
+		v := start(t, s).Watch(victim)
+		select {
+		case c := <-v.C:
+			t.Errorf("told: %v", c)
+		case <-time.After(time.Minute):
+		}
+	})
+}
+
+func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{}}}
+		d := start(t, s)
+		for _, a := range []string{"a", "b", "c", "d"} {
+			d.Watch(a)
+		}
+		time.Sleep(time.Minute)
+		if n := len(s.asked); n != 5 || len(s.about[0]) != 4 { // after 1, 3, 7, 15 and 31 s
+			t.Errorf("%d questions, the first about %v", n, s.about[0])
+		}
+	})
+}
+
+func TestAQuestionThatFailedIsAskedAgainAfterTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{err: errors.New("away")}, {waits: circle()}}}
+		began := time.Now()
+		<-start(t, s).Watch(victim).C
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+func TestWhoWaitsNoMoreIsNotAskedAbout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{}}}
+		d := start(t, s)
+		d.Forget(d.Watch("a"))
+		time.Sleep(time.Minute)
+		if len(s.asked) > 0 {
+			t.Errorf("%d questions", len(s.asked))
+		}
+	})
+}
+
+func TestWithoutAnIntervalNothingRuns(t *testing.T) {
+	d := New(context.Background(), nil, Config{})
+	if w := d.Watch("a"); w.C != nil {
+		t.Error("it waits for an answer")
+	}
+	d.Wait()
+}

@@ -1,0 +1,167 @@
+package dblock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// minInterval is the shortest slot of OncePer.
+const minInterval = 100 * time.Millisecond
+
+// Run is one run of a job in its slot.
+type Run struct {
+	Name     string
+	Slot     int64     // the database's time divided by the interval, rounded down
+	SlotEnds time.Time // by the database's clock
+	Token    int64     // of the lock under which it ran
+	Host     string    // of who ran it
+	Thread   string
+	Began    time.Time // by the database's clock
+	Ended    time.Time // the zero time: it runs still, or its process died
+	Err      string    // why it failed; "": it did not, or has not ended
+	Tries    int       // how often it was begun
+}
+
+// RunOption configures OncePer.
+type RunOption func(*runConfig)
+
+type runConfig struct{ retry bool }
+
+// RetryFailed lets a slot be run again whose run has failed, or whose process died. Default: a slot is run once, come what
+// may.
+func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
+
+// OncePer runs fn if nobody has done so in this slot, over all processes: a slot is as long as interval, on the database's
+// clock, and begins where that, in microseconds since 1970, is a multiple of it. Call it from every process as often as you
+// like (a ticker, cron): ran tells whether it was this call. At most one call runs a slot, however short fn is and
+// however far the processes' clocks are apart. Runs of a name do not overlap either: while one goes on, in whatever slot, others
+// are not begun. The first slot after that is run when somebody calls next; those that have gone by are not made up for.
+//
+// fn runs under a lock of the name, "once/" before it: its context ends, with cause ErrLost, when that is lost. What it returns
+// becomes the run's outcome, which is kept (Runs) for as long as the reaper's History says. If the process dies, the slot counts
+// as run, unless RetryFailed is given.
+//
+// The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did not run, it is nil if somebody
+// else has run the slot or is running, and otherwise as of TryLock. interval: at least 100 ms. ErrUnsupported without tables.
+func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {
+	fail := func(err error) (bool, error) { return false, &LockError{"onceper", name, err} }
+	var config runConfig
+	for _, o := range options {
+		if o == nil {
+			return fail(fmt.Errorf("%w: a nil RunOption", ErrInvalidOption))
+		}
+		o(&config)
+	}
+	switch {
+	case fn == nil:
+		return fail(fmt.Errorf("%w: fn is nil", ErrInvalidOption))
+	case interval < minInterval:
+		return fail(fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, interval, minInterval))
+	case c.keeper != nil:
+		return fail(fmt.Errorf("%w: it needs locks in tables", ErrUnsupported))
+	}
+	l, err := c.lockRun(ctx, name)
+	if l == nil || err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
+	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.life.ID, Host: l.hold.owner.host, Thread: l.hold.owner.thread}
+	var ours bool
+	err = c.inquire(ctx, "onceper", name, func(ctx context.Context) (err error) {
+		run, ours, err = c.engine.BeginRun(ctx, run, interval, config.retry)
+		return err
+	})
+	if err != nil || !ours {
+		return false, err
+	}
+	return true, c.run(ctx, l, run, fn)
+}
+
+// lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to look whether the slot has
+// been run is waited for: by then it may be the next slot.
+func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error) {
+	for tries := 1; ; tries++ {
+		l, err := c.TryLock(ctx, onceName(name))
+		var taken *NotAcquiredError
+		if !errors.As(err, &taken) {
+			return l, err
+		}
+		for run, err := range c.Runs(ctx, name) {
+			if err != nil || run.Token == taken.Token {
+				return nil, err
+			}
+			break
+		}
+		if tries > 100 || ctx.Err() != nil { // many look, and one of them will run it
+			return nil, ctx.Err()
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// run runs fn and writes what came of it, also when it panics.
+func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn func(ctx context.Context, l *Lock[TX]) error) (err error) {
+	inner, cancel := context.WithCancelCause(l.hold.under(ctx, c))
+	defer cancel(context.Canceled)
+	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
+	run.Failed, run.Detail = true, "it panicked"
+	defer func() {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+		failure := c.inquire(within, "onceper", run.Name, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
+		if errors.Is(failure, ErrNotHeld) { // another has taken the slot over, which RetryFailed allows after a loss
+			failure = &LockError{"onceper", run.Name, lost(errors.New("another runs the slot"))}
+		}
+		err = errors.Join(err, failure)
+	}()
+	err = fn(inner, l)
+	run.Failed, run.Detail = err != nil, ""
+	if err != nil {
+		run.Detail = fmt.Sprintf("%.1000s", err)
+	}
+	return err
+}
+
+// Runs lists the runs of a job, the latest first. The iteration ends after the first error.
+func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
+	return func(yield func(Run, error) bool) {
+		for before := int64(0); ; {
+			var page []driver.Run
+			err := c.inquire(ctx, "runs", name, func(ctx context.Context) (err error) {
+				page, err = c.engine.Runs(ctx, name, before, eventPage)
+				return err
+			})
+			if err != nil {
+				yield(Run{}, err)
+				return
+			}
+			for _, r := range page {
+				before = r.Slot
+				if !yield(runOf(r), nil) {
+					return
+				}
+			}
+			if len(page) < eventPage {
+				return
+			}
+		}
+	}
+}
+
+func runOf(r driver.Run) Run {
+	run := Run{
+		Name: r.Name, Slot: r.Slot, SlotEnds: r.SlotEnds, Token: r.Token, Host: r.Host, Thread: r.Thread, Began: r.Began,
+		Ended: r.Ended, Tries: r.Tries,
+	}
+	if r.Failed {
+		run.Err = r.Detail
+	}
+	return run
+}
+
+func onceName(name string) string { return "once/" + name }
