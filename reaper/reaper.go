@@ -1,5 +1,6 @@
 // Package reaper clears up after clients that died: it expires their sessions, hands their locks to the next waiter,
-// takes their places out of the queues, ends fixed leases that are over, and deletes what nobody has used for long.
+// takes their places out of the queues, ends fixed leases that are over, and deletes what nobody has used for long: idle
+// names, dead sessions, and the history of events and runs.
 //
 // A client runs one by itself; Run and Sweep run one alone, in a cron job or an operator's tool. Any number may run at
 // once. Each step is a transaction of its own that first locks what it decides about and looks again, so that reapers
@@ -26,11 +27,12 @@ const purgeEvery = 12
 // Report is what a sweep did.
 type Report struct {
 	Expired   int // sessions that were declared dead, or found so with something still to their name
-	HandedOn  int // locks that went to the next waiter
-	Freed     int // locks for which nobody waited
+	HandedOn  int // grants to those who waited for what the dead had: one lock may go to several readers
+	Freed     int // locks and shares that went to nobody
 	Dismissed int // places in queues of dead sessions
 	Purged    int // lock rows idle for longer than the retention
 	Forgotten int // dead sessions deleted
+	Deleted   int // events and runs older than the history
 	Postponed int // takeovers that a guarded transaction held up, or that another transaction was in the middle of
 }
 
@@ -39,18 +41,18 @@ func (r Report) Zero() bool { return r == Report{} }
 
 // String lists what was done, in words.
 func (r Report) String() string {
-	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d postponed",
-		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Postponed)
+	return fmt.Sprintf("%d sessions expired, %d locks handed on, %d freed, %d waiters dismissed, %d rows purged, %d sessions forgotten, %d records deleted, %d postponed",
+		r.Expired, r.HandedOn, r.Freed, r.Dismissed, r.Purged, r.Forgotten, r.Deleted, r.Postponed)
 }
 
 // Option configures a reaper.
 type Option func(*config)
 
 type config struct {
-	interval, retention time.Duration
-	batch               int
-	report              func(Report)
-	log                 *slog.Logger
+	interval, retention, history time.Duration
+	batch                        int
+	report                       func(Report)
+	log                          *slog.Logger
 }
 
 // Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do not march in step.
@@ -60,6 +62,9 @@ func Interval(d time.Duration) Option { return func(c *config) { c.interval = d 
 // Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise across a purge as
 // long as the database's clock is not set back by more than this. Default: 24 h.
 func Retention(d time.Duration) Option { return func(c *config) { c.retention = d } }
+
+// History sets for how long events are kept, and runs of jobs after they and their slots have ended. Default: 30 days.
+func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.
 func Batch(n int) Option { return func(c *config) { c.batch = n } }
@@ -71,7 +76,7 @@ func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func configOf(options []Option) (config, error) {
-	c := config{interval: 15 * time.Second, retention: 24 * time.Hour, batch: 500, log: slog.Default()}
+	c := config{interval: 15 * time.Second, retention: 24 * time.Hour, history: 30 * 24 * time.Hour, batch: 500, log: slog.Default()}
 	for _, o := range options {
 		if o == nil {
 			return c, errors.New("dblock: reaper: a nil Option")
@@ -83,6 +88,8 @@ func configOf(options []Option) (config, error) {
 		return c, fmt.Errorf("dblock: reaper: Interval %v: want at least 10ms", c.interval)
 	case c.retention < 0:
 		return c, fmt.Errorf("dblock: reaper: Retention %v: want 0 or more", c.retention)
+	case c.history < 0:
+		return c, fmt.Errorf("dblock: reaper: History %v: want 0 or more", c.history)
 	case c.batch < 1:
 		return c, fmt.Errorf("dblock: reaper: Batch %d: want at least 1", c.batch)
 	case c.log == nil:
@@ -145,6 +152,6 @@ func (r Report) plus(o Report) Report {
 	return Report{
 		Expired: r.Expired + o.Expired, HandedOn: r.HandedOn + o.HandedOn, Freed: r.Freed + o.Freed,
 		Dismissed: r.Dismissed + o.Dismissed, Purged: r.Purged + o.Purged, Forgotten: r.Forgotten + o.Forgotten,
-		Postponed: r.Postponed + o.Postponed,
+		Deleted: r.Deleted + o.Deleted, Postponed: r.Postponed + o.Postponed,
 	}
 }

@@ -22,7 +22,7 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	s.report = Report{}
 	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch))
 	if purge {
-		err = errors.Join(err, s.purge(ctx, batch))
+		err = errors.Join(err, s.purge(ctx, batch), s.records(ctx, batch))
 	}
 	return s.report, err
 }
@@ -60,8 +60,10 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 	}
 	for _, c := range claims {
 		if c.Token == 0 {
-			if _, err = s.engine.Leave(ctx, session, c.Name, c.Attempt); err == nil {
+			var next []driver.Handoff
+			if next, err = s.engine.Leave(ctx, session, c.Name, c.Attempt); err == nil {
 				s.report.Dismissed++
+				s.report.HandedOn += len(next) // those behind it fit where it did not
 			}
 		} else {
 			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
@@ -91,8 +93,8 @@ func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder
 	switch {
 	case err != nil || !taken:
 		return err
-	case next.Session != "":
-		s.report.HandedOn++
+	case len(next) > 0:
+		s.report.HandedOn += len(next)
 	default:
 		s.report.Freed++
 	}
@@ -111,6 +113,23 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 	}
 	s.report.Forgotten = forgotten
 	return nil
+}
+
+// records deletes all that is too old, and not one batch of it: more may be written between two sweeps.
+func (s *sweeper) records(ctx context.Context, batch int) error {
+	for {
+		deleted, err := s.engine.PurgeRecords(ctx, s.history, batch)
+		switch {
+		case s.postponed(err):
+			return nil
+		case err != nil:
+			return fmt.Errorf("deleting old events and runs: %w", err)
+		}
+		s.report.Deleted += deleted
+		if deleted < batch {
+			return nil
+		}
+	}
 }
 
 // postponed notes work that somebody else is in the middle of.

@@ -159,8 +159,8 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 			return nil, err
 		}
 		token = 0
-		if next.Session == session {
-			token = next.Grant.Token
+		if len(next) > 0 && next[0].Session == session {
+			token = next[0].Grant.Token
 		}
 		turns = append(turns, t)
 	}

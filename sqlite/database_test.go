@@ -57,9 +57,9 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 			s := f.session()
 			held := f.take("n", s)
 			other := open(t, f.path, "")
-			params := sqlitedb.IsHeldParams{Name: "n", Session: s, Token: held.Token}
+			params := sqlitedb.AttemptOfParams{Name: "n", Session: s, Token: held.Token}
 			err := f.db.write(t.Context(), func(ctx context.Context, q *sqlitedb.Queries) error {
-				if _, held, err := found(q.IsHeld(ctx, params)); err != nil || !held {
+				if _, held, err := found(q.AttemptOf(ctx, params)); err != nil || !held {
 					return fmt.Errorf("held: %v, %w", held, err)
 				}
 				short, cancel := brief(t)
@@ -67,7 +67,7 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 				if _, err := other.Release(short, held, false); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("another released in between: %v", err)
 				}
-				return q.SetFree(ctx, "n")
+				return q.EmptyQueue(ctx, "n")
 			})
 			if err != nil {
 				t.Fatal(err)

@@ -36,7 +36,7 @@ func interpret(err error) error {
 		return err
 	}
 	// ErrTxDone: the caller's transaction has ended. The database has nothing to do with that.
-	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrRetry, sql.ErrTxDone} {
+	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, sql.ErrTxDone} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -133,12 +133,13 @@ func integer(v reflect.Value) (int, bool) {
 // mistake in a statement.
 func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	const objects = `SELECT count(*) FROM sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
-		'dblock_sessions', 'dblock_heartbeats', 'dblock_locks', 'dblock_waiters')`
+		'dblock_sessions', 'dblock_heartbeats', 'dblock_living', 'dblock_locks', 'dblock_shares', 'dblock_waiters',
+		'dblock_events', 'dblock_runs', 'dblock_watchers', 'dblock_incarnation')`
 	var n int
 	if conn.QueryRowContext(ctx, objects).Scan(&n) != nil {
 		return true // it cannot be told: the error stays as it came
 	}
-	if n < 6 {
+	if n < 12 {
 		return false
 	}
 	version, err := sqlitedb.New(conn).SchemaVersion(ctx)

@@ -126,11 +126,11 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
-	f.exec("UPDATE dblock_schema SET version = 2")
+	f.exec("UPDATE dblock_schema SET version = ?", driver.SchemaVersion+1)
 	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("another version: %v", err)
 	}
-	version(2)
+	version(driver.SchemaVersion + 1)
 	f.exec("DROP TABLE dblock_locks")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a table dropped: %v", err)

@@ -12,10 +12,12 @@ import (
 
 // A listener looks for grants from other processes every lookInterval while its session waits for anything, and sooner
 // when it has just found one: whoever hands a lock to and fro does so at a higher rate. With no place in any queue
-// there is nothing to be granted, only something to be lost to an owner that re-enters: it rests.
+// there is nothing to be granted, only something to be lost to an owner that re-enters, or to be asked for: it rests, and
+// for less long where it holds something. A name that it watches counts as one that it waits for.
 const (
 	lookInterval = 10 * time.Millisecond
 	lookAgain    = time.Millisecond
+	holdInterval = 100 * time.Millisecond
 	restInterval = time.Second
 )
 
@@ -135,7 +137,7 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		number, waiting, err := e.grants(ctx, session)
+		number, pausing, err := e.grants(ctx, session)
 		if err != nil {
 			return err
 		}
@@ -147,9 +149,9 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		} else if !waiting {
+		} else if pausing > lookInterval {
 			// A place taken after the look was read is roused for after its commit, and so after this.
-			rest, cancel := context.WithTimeout(ctx, restInterval)
+			rest, cancel := context.WithTimeout(ctx, pausing)
 			select {
 			case <-queued:
 			case <-rest.Done():
@@ -159,16 +161,22 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 	}
 }
 
-// grants is how many grants the session must have heard of, -1 where it is dead, and whether it waits for more.
-func (e *engine) grants(ctx context.Context, session string) (number int64, waiting bool, err error) {
+// grants is how many grants the session must have heard of, -1 where it is dead, and how soon there may be more.
+func (e *engine) grants(ctx context.Context, session string) (number int64, pause time.Duration, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		row, alive, err := found(q.Grants(ctx, session))
-		if number, waiting = row.Grants, row.Waiting; !alive {
+		number, pause = row.Grants, restInterval
+		switch {
+		case !alive:
 			number = -1
+		case row.Waiting:
+			pause = lookInterval
+		case row.Holding:
+			pause = holdInterval
 		}
 		return err
 	})
-	return number, waiting, err
+	return number, pause, err
 }
 
 // tally tells which grants a bell has announced before they were seen in the database.

@@ -202,7 +202,7 @@ func TestLeaveUndoesAnAttemptWhateverBecameOfIt(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return next
+		return f.only(next)
 	}
 	if next := leave(a, "nowhere"); next != (driver.Handoff{}) {
 		t.Fatalf("an attempt that is nowhere handed over to %+v", next)
@@ -333,7 +333,7 @@ func TestAFixedLeaseEndsWithTheSessionAlive(t *testing.T) {
 		t.Fatalf("%+v, %v", overdue, err)
 	}
 	next, taken, err := f.Reclaim(t.Context(), a, "n", overdue[0].Holder)
-	if err != nil || !taken || next.Attempt != attempt {
+	if err != nil || !taken || f.only(next).Attempt != attempt {
 		t.Fatalf("%+v, %v, %v", next, taken, err)
 	}
 	f.heartbeat(a, true)

@@ -155,7 +155,20 @@ func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return next
+	return f.only(next)
+}
+
+// only is the one hand-off that there was, or the zero value.
+func (f *fixture) only(next []driver.Handoff) driver.Handoff {
+	f.t.Helper()
+	switch len(next) {
+	case 0:
+		return driver.Handoff{}
+	case 1:
+		return next[0]
+	}
+	f.t.Fatalf("handed on to several: %+v", next)
+	return driver.Handoff{}
 }
 
 // look is the state of one name that must have a row.

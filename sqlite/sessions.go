@@ -39,6 +39,9 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 		if err := q.DropHeartbeat(ctx, session); err != nil {
 			return err
 		}
+		if err := q.DropWatchers(ctx, session); err != nil {
+			return err
+		}
 		return q.ForgetSession(ctx, session)
 	})
 }
@@ -95,7 +98,7 @@ func (e *engine) claims(ctx context.Context, session string, limit int) ([]drive
 		rows, err := q.Claims(ctx, sqlitedb.ClaimsParams{Session: session, Most: int64(limit)})
 		claims = nil
 		for _, row := range rows {
-			claims = append(claims, driver.Claim{Name: row.Name, Attempt: row.Attempt, Token: row.Token})
+			claims = append(claims, driver.Claim{Name: row.Name, Attempt: row.Attempt, Token: row.Token, Asked: row.Asked})
 		}
 		return err
 	})
@@ -117,7 +120,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 		states = nil
 		for _, row := range rows {
 			states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-				Session: row.SessionID.String, Grant: driver.Grant{Token: row.Token, Lease: -1},
+				Session: row.Session, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
 			}})
 		}
 		return err
@@ -155,6 +158,9 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	var forgotten int64
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		if err := q.DropDeadWatchers(ctx); err != nil {
+			return err
+		}
 		forgotten, err = q.ForgetSessions(ctx, sqlitedb.ForgetSessionsParams{Idle: idle.Microseconds(), Most: int64(limit)})
 		return err
 	})

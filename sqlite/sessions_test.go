@@ -83,7 +83,7 @@ func TestReclaimTakesFromTheDeadOnly(t *testing.T) {
 		if err != nil || taken != want {
 			t.Fatalf("reclaim from %+v: %+v, %v, %v", holder, next, taken, err)
 		}
-		return next
+		return f.only(next)
 	}
 	reclaim(holder, false)
 	reclaim(driver.Holder{}, false)

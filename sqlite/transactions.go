@@ -30,13 +30,21 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ dr
 	if err := lockDatabase(ctx, tx); err != nil {
 		return err
 	}
-	_, held, err := found(sqlitedb.New(tx).IsGuarded(context.WithoutCancel(ctx), sqlitedb.IsGuardedParams{
-		Name: h.Name, Session: h.Session, Token: h.Token,
-	}))
+	held, err := guarded(context.WithoutCancel(ctx), sqlitedb.New(tx), h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld
 	}
 	return interpret(err)
+}
+
+func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool, err error) {
+	p := sqlitedb.IsGuardedParams{Name: h.Name, Session: h.Session, Token: h.Token}
+	if h.Shared {
+		_, held, err = found(q.IsShareGuarded(ctx, sqlitedb.IsShareGuardedParams(p)))
+	} else {
+		_, held, err = found(q.IsGuarded(ctx, p))
+	}
+	return held, err
 }
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit: so a grant to the same
@@ -49,10 +57,8 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	p, err := pass(quiet, sqlitedb.New(tx), "", sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
-	if err == nil && !p.held {
-		err = driver.ErrNotHeld
-	}
+	release := transition{q: sqlitedb.New(tx)}
+	err := release.release(quiet, h)
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = errors.Join(err, undone)
@@ -100,9 +106,10 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 	return state, false, nil
 }
 
-// unleased: nobody else's lease is in the way.
+// unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it is of the whole name.
 func unleased(state driver.State, own func(attempt string) bool) bool {
-	return (state.Holder.Session == "" && state.Waiters == 0) || own(state.Holder.Attempt)
+	return (state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0) ||
+		(state.Holder.Units == 0 && own(state.Holder.Attempt))
 }
 
 // lookAside looks on another connection of the pool. The zero value where there is none, or where it cannot look now.

@@ -14,7 +14,7 @@ UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?1
 RETURNING grants
 `
 
-// In the transaction that gives the session a lock. No row: the session is dead.
+// In the transaction that does something of which the session must hear. No row: the session is dead.
 func (q *Queries) CountGrant(ctx context.Context, session string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, countGrant, session)
 	var grants int64
@@ -35,20 +35,25 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 }
 
 const grants = `-- name: Grants :one
-SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id) AS BOOLEAN) AS waiting
+SELECT h.grants,
+       CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
+         OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting,
+       CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = h.session_id)
+         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = h.session_id) AS BOOLEAN) AS holding
   FROM dblock_heartbeats h WHERE h.session_id = ?1
 `
 
 type GrantsRow struct {
 	Grants  int64
 	Waiting bool
+	Holding bool
 }
 
-// What a listener looks at. No row: the session is dead.
+// What a listener looks at: whether there is news, and how soon there may be more. No row: the session is dead.
 func (q *Queries) Grants(ctx context.Context, session string) (GrantsRow, error) {
 	row := q.db.QueryRowContext(ctx, grants, session)
 	var i GrantsRow
-	err := row.Scan(&i.Grants, &i.Waiting)
+	err := row.Scan(&i.Grants, &i.Waiting, &i.Holding)
 	return i, err
 }
 

@@ -10,8 +10,42 @@ import (
 	"database/sql"
 )
 
-const countOff = `-- name: CountOff :exec
+const attemptOf = `-- name: AttemptOf :one
+SELECT l.attempt FROM dblock_locks l
+ WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
+UNION ALL
+SELECT p.attempt FROM dblock_shares p
+ WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
+`
+
+type AttemptOfParams struct {
+	Name    string
+	Session string
+	Token   int64
+}
+
+// The attempt that holds the name so, as a whole or a share of it.
+func (q *Queries) AttemptOf(ctx context.Context, arg AttemptOfParams) (string, error) {
+	row := q.db.QueryRowContext(ctx, attemptOf, arg.Name, arg.Session, arg.Token)
+	var attempt string
+	err := row.Scan(&attempt)
+	return attempt, err
+}
+
+const capacityOf = `-- name: CapacityOf :one
+SELECT capacity FROM dblock_locks WHERE name = ?1
+`
+
+func (q *Queries) CapacityOf(ctx context.Context, name string) (int64, error) {
+	row := q.db.QueryRowContext(ctx, capacityOf, name)
+	var capacity int64
+	err := row.Scan(&capacity)
+	return capacity, err
+}
+
+const countOff = `-- name: CountOff :one
 UPDATE dblock_locks SET waiters = waiters - CAST(?1 AS INTEGER) WHERE name = ?2
+RETURNING session_id, shared_units, capacity, waiters, rests_until
 `
 
 type CountOffParams struct {
@@ -19,8 +53,35 @@ type CountOffParams struct {
 	Name string
 }
 
-func (q *Queries) CountOff(ctx context.Context, arg CountOffParams) error {
-	_, err := q.db.ExecContext(ctx, countOff, arg.Gone, arg.Name)
+type CountOffRow struct {
+	SessionID   sql.NullString
+	SharedUnits int64
+	Capacity    int64
+	Waiters     int64
+	RestsUntil  int64
+}
+
+// Counts off places that were given up.
+func (q *Queries) CountOff(ctx context.Context, arg CountOffParams) (CountOffRow, error) {
+	row := q.db.QueryRowContext(ctx, countOff, arg.Gone, arg.Name)
+	var i CountOffRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.Waiters,
+		&i.RestsUntil,
+	)
+	return i, err
+}
+
+const emptyQueue = `-- name: EmptyQueue :exec
+UPDATE dblock_locks SET waiters = 0 WHERE name = ?1
+`
+
+// After DropWaiters: nobody is left.
+func (q *Queries) EmptyQueue(ctx context.Context, name string) error {
+	_, err := q.db.ExecContext(ctx, emptyQueue, name)
 	return err
 }
 
@@ -30,8 +91,10 @@ UPDATE dblock_locks SET
        token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(?5 AS INTEGER) > 0
                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) END, metadata = ?6,
-       waiters = waiters - CAST(?7 AS INTEGER)
- WHERE name = ?8
+       rests_until = CASE WHEN CAST(?7 AS INTEGER) > 0
+                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?7 AS INTEGER) ELSE 0 END, asked = '',
+       waiters = waiters - CAST(?8 AS INTEGER)
+ WHERE name = ?9
 RETURNING token, waiters
 `
 
@@ -42,6 +105,7 @@ type GrantParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	MinHold  int64
 	Gone     int64
 	Name     string
 }
@@ -51,7 +115,7 @@ type GrantRow struct {
 	Waiters int64
 }
 
-// After IsHeld, FirstWaiter and DropWaiters.
+// After FirstWaiter and DropWaiters, of a name that is free.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) (GrantRow, error) {
 	row := q.db.QueryRowContext(ctx, grant,
 		arg.Session,
@@ -60,6 +124,7 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) (GrantRow, error) 
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.MinHold,
 		arg.Gone,
 		arg.Name,
 	)
@@ -91,118 +156,32 @@ func (q *Queries) HolderOf(ctx context.Context, arg HolderOfParams) (HolderOfRow
 	return i, err
 }
 
-const isHeld = `-- name: IsHeld :one
-SELECT l.token FROM dblock_locks l
- WHERE l.name = ?1
-   AND (l.session_id = CAST(?2 AS TEXT) AND (l.token = ?3 OR l.attempt = ?4)
-        AND (NOT CAST(?5 AS BOOLEAN) OR l.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-             OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
-        OR CAST(?2 AS TEXT) = '' AND l.session_id IS NULL AND l.waiters > 0)
+const now = `-- name: Now :one
+SELECT c.now_us FROM dblock_clock c
 `
 
-type IsHeldParams struct {
-	Name    string
-	Session string
-	Token   int64
-	Attempt string
-	Reclaim bool
-}
-
-// Whether the lock is held so: by session and token, or by session and attempt; to be reclaimed, its holder must also
-// be dead, or over its fixed lease; without a session, it must be nobody's although others wait.
-func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, isHeld,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Attempt,
-		arg.Reclaim,
-	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
-}
-
-const look = `-- name: Look :many
-SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS queued
-  FROM dblock_locks l
- CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = l.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = CAST(?1 AS TEXT)
- WHERE l.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
-`
-
-type LookParams struct {
-	Session string
-	Names   string
-}
-
-type LookRow struct {
-	Name             string
-	SessionID        sql.NullString
-	Host             string
-	Thread           string
-	Attempt          string
-	Token            int64
-	AcquiredAt       int64
-	Waiters          int64
-	ExpiresAt        sql.NullInt64
-	NowUs            int64
-	Dead             sql.NullBool
-	SessionExpiresAt sql.NullInt64
-	Queued           sql.NullString
-}
-
-// One row for each name and each place that the session has in its queue. The names come as a JSON array.
-func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
-	rows, err := q.db.QueryContext(ctx, look, arg.Session, arg.Names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LookRow
-	for rows.Next() {
-		var i LookRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.SessionID,
-			&i.Host,
-			&i.Thread,
-			&i.Attempt,
-			&i.Token,
-			&i.AcquiredAt,
-			&i.Waiters,
-			&i.ExpiresAt,
-			&i.NowUs,
-			&i.Dead,
-			&i.SessionExpiresAt,
-			&i.Queued,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+func (q *Queries) Now(ctx context.Context) (int64, error) {
+	row := q.db.QueryRowContext(ctx, now)
+	var now_us int64
+	err := row.Scan(&now_us)
+	return now_us, err
 }
 
 const overdue = `-- name: Overdue :many
-SELECT l.name, l.session_id, l.token FROM dblock_locks l
+SELECT l.name, CAST(l.session_id AS TEXT) AS session, l.token, 0 AS units, l.expires_at FROM dblock_locks l
  WHERE l.expires_at <= (SELECT c.now_us FROM dblock_clock c) AND l.session_id IS NOT NULL
- ORDER BY l.expires_at LIMIT ?1
+UNION ALL
+SELECT p.name, p.session_id AS session, p.token, p.units, p.expires_at FROM dblock_shares p
+ WHERE p.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+ ORDER BY 5 LIMIT ?1
 `
 
 type OverdueRow struct {
 	Name      string
-	SessionID sql.NullString
+	Session   string
 	Token     int64
+	Units     int64
+	ExpiresAt sql.NullInt64
 }
 
 func (q *Queries) Overdue(ctx context.Context, most int64) ([]OverdueRow, error) {
@@ -214,7 +193,13 @@ func (q *Queries) Overdue(ctx context.Context, most int64) ([]OverdueRow, error)
 	var items []OverdueRow
 	for rows.Next() {
 		var i OverdueRow
-		if err := rows.Scan(&i.Name, &i.SessionID, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Session,
+			&i.Token,
+			&i.Units,
+			&i.ExpiresAt,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -230,7 +215,8 @@ func (q *Queries) Overdue(ctx context.Context, most int64) ([]OverdueRow, error)
 
 const purgeIdle = `-- name: PurgeIdle :execrows
 DELETE FROM dblock_locks
- WHERE name > ?1 AND name <= ?2 AND session_id IS NULL AND waiters = 0
+ WHERE name > ?1 AND name <= ?2 AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until < (SELECT c.now_us FROM dblock_clock c)
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(?3 AS INTEGER)
    AND token < (SELECT c.now_us FROM dblock_clock c)
 `
@@ -252,9 +238,9 @@ func (q *Queries) PurgeIdle(ctx context.Context, arg PurgeIdleParams) (int64, er
 }
 
 const purgePage = `-- name: PurgePage :many
-SELECT p.name, CAST(p.session_id IS NULL AND p.waiters = 0
-            AND p.acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(?1 AS INTEGER) AS BOOLEAN) AS idle
-  FROM dblock_locks p WHERE p.name > ?2 ORDER BY p.name LIMIT ?3
+SELECT p.name, CAST(p.session_id IS NULL AND p.waiters = 0 AND p.shared_units = 0 AND p.rests_until < c.now_us
+            AND p.acquired_at < c.now_us - CAST(?1 AS INTEGER) AS BOOLEAN) AS idle
+  FROM dblock_locks p CROSS JOIN dblock_clock c WHERE p.name > ?2 ORDER BY p.name LIMIT ?3
 `
 
 type PurgePageParams struct {
@@ -292,13 +278,41 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 	return items, nil
 }
 
+const raise = `-- name: Raise :one
+UPDATE dblock_locks SET token = max(token, CAST(?1 AS INTEGER))
+ WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND token = ?4
+RETURNING token
+`
+
+type RaiseParams struct {
+	Floor   int64
+	Name    string
+	Session string
+	Token   int64
+}
+
+func (q *Queries) Raise(ctx context.Context, arg RaiseParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, raise,
+		arg.Floor,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+	)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const reenter = `-- name: Reenter :one
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), holds = 1, attempt = ?2,
        token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(?3 AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?3 AS INTEGER) END, metadata = ?4
- WHERE name = ?5
+                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?3 AS INTEGER) END, metadata = ?4,
+       rests_until = CASE WHEN CAST(?5 AS INTEGER) > 0
+                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) ELSE rests_until END,
+       asked = ''
+ WHERE name = ?6
 RETURNING token, waiters
 `
 
@@ -307,6 +321,7 @@ type ReenterParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	MinHold  int64
 	Name     string
 }
 
@@ -322,6 +337,7 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.MinHold,
 		arg.Name,
 	)
 	var i ReenterRow
@@ -332,7 +348,7 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = ''
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND token = ?3 AND waiters = 0
 `
 
@@ -350,17 +366,29 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64
 	return result.RowsAffected()
 }
 
-const setFree = `-- name: SetFree :exec
-UPDATE dblock_locks SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', waiters = 0
- WHERE name = ?1
+const roomOf = `-- name: RoomOf :one
+SELECT session_id, shared_units, capacity, waiters, rests_until FROM dblock_locks WHERE name = ?1
 `
 
-// After IsHeld and DropWaiters: nobody is left who could get it.
-func (q *Queries) SetFree(ctx context.Context, name string) error {
-	_, err := q.db.ExecContext(ctx, setFree, name)
-	return err
+type RoomOfRow struct {
+	SessionID   sql.NullString
+	SharedUnits int64
+	Capacity    int64
+	Waiters     int64
+	RestsUntil  int64
+}
+
+func (q *Queries) RoomOf(ctx context.Context, name string) (RoomOfRow, error) {
+	row := q.db.QueryRowContext(ctx, roomOf, name)
+	var i RoomOfRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.Waiters,
+		&i.RestsUntil,
+	)
+	return i, err
 }
 
 const setHolds = `-- name: SetHolds :execrows
@@ -388,16 +416,18 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 }
 
 const takeLock = `-- name: TakeLock :one
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
+INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), CAST(?3 AS TEXT), CAST(?4 AS TEXT), 1, CAST(?5 AS TEXT),
        c.now_us, c.now_us, CASE WHEN CAST(?6 AS INTEGER) > 0 THEN c.now_us + CAST(?6 AS INTEGER) END,
-       CAST(?7 AS TEXT)
+       CAST(?7 AS TEXT), CASE WHEN CAST(?8 AS INTEGER) > 0 THEN c.now_us + CAST(?8 AS INTEGER) ELSE 0 END
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = max(dblock_locks.token + 1, excluded.acquired_at),
-       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata
- WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0
+       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata,
+       rests_until = excluded.rests_until, asked = ''
+ WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+   AND dblock_locks.rests_until <= excluded.acquired_at
 RETURNING token
 `
 
@@ -409,6 +439,7 @@ type TakeLockParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	MinHold  int64
 }
 
 // The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
@@ -421,6 +452,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.MinHold,
 	)
 	var token int64
 	err := row.Scan(&token)
@@ -432,8 +464,11 @@ UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = 1, attempt = ?4,
        token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(?5 AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) END, metadata = ?6
- WHERE name = ?7 AND session_id IS NULL AND waiters = 0
+                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) END, metadata = ?6,
+       rests_until = CASE WHEN CAST(?7 AS INTEGER) > 0
+                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?7 AS INTEGER) ELSE 0 END, asked = ''
+ WHERE name = ?8 AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
 RETURNING token
 `
 
@@ -444,6 +479,7 @@ type TakeLockedParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	MinHold  int64
 	Name     string
 }
 
@@ -456,6 +492,7 @@ func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, 
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.MinHold,
 		arg.Name,
 	)
 	var token int64
@@ -464,13 +501,75 @@ func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, 
 }
 
 const takeTicket = `-- name: TakeTicket :one
-UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = ?1
+UPDATE dblock_locks SET
+       waiters = waiters + 1, next_ticket = next_ticket + 1,
+       capacity = CASE WHEN CAST(?1 AS INTEGER) > 0 THEN CAST(?2 AS INTEGER)
+                       WHEN shared_units = 0 AND waiters = 0 THEN 0
+                       ELSE capacity END
+ WHERE name = ?3
+   AND (CAST(?1 AS INTEGER) = 0 OR shared_units = 0 AND waiters = 0 OR capacity IN (0, CAST(?2 AS INTEGER)))
 RETURNING next_ticket - 1 AS ticket
 `
 
-func (q *Queries) TakeTicket(ctx context.Context, name string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, takeTicket, name)
+type TakeTicketParams struct {
+	Units    int64
+	Capacity int64
+	Name     string
+}
+
+// Joins the end of the queue. The capacity of a name that nobody shares or waits for is of no account any more: who
+// shares sets it, who wants the whole name wipes it out, so that it cannot count again. No row: another capacity
+// counts, or there is none.
+func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, takeTicket, arg.Units, arg.Capacity, arg.Name)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
+}
+
+const vacate = `-- name: Vacate :one
+UPDATE dblock_locks SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
+ WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
+   AND (NOT CAST(?5 AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
+        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_locks.session_id AND s.dead))
+RETURNING session_id, shared_units, capacity, waiters, rests_until
+`
+
+type VacateParams struct {
+	Name    string
+	Session string
+	Token   int64
+	Attempt string
+	Reclaim bool
+}
+
+type VacateRow struct {
+	SessionID   sql.NullString
+	SharedUnits int64
+	Capacity    int64
+	Waiters     int64
+	RestsUntil  int64
+}
+
+// Takes the lock from one who holds it so: by session and token, or by session and attempt; to be reclaimed, its holder
+// must also be dead, or over its fixed lease. What is returned is the room that others find.
+func (q *Queries) Vacate(ctx context.Context, arg VacateParams) (VacateRow, error) {
+	row := q.db.QueryRowContext(ctx, vacate,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+		arg.Attempt,
+		arg.Reclaim,
+	)
+	var i VacateRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.Waiters,
+		&i.RestsUntil,
+	)
+	return i, err
 }

@@ -37,6 +37,10 @@ type DblockIncarnation struct {
 	TokenFloor int64
 }
 
+type DblockLiving struct {
+	ID string
+}
+
 type DblockLock struct {
 	Name        string
 	SessionID   sql.NullString

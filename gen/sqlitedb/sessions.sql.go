@@ -22,9 +22,11 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, 0 AS token FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
+SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(?2 AS TEXT)
+UNION ALL
+SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
 LIMIT ?1
 `
 
@@ -37,6 +39,7 @@ type ClaimsRow struct {
 	Name    string
 	Attempt string
 	Token   int64
+	Asked   string
 }
 
 // All that a session holds, and its places in queues (token 0), some at a time: a negative number is all of them.
@@ -49,7 +52,12 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	var items []ClaimsRow
 	for rows.Next() {
 		var i ClaimsRow
-		if err := rows.Scan(&i.Name, &i.Attempt, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -93,6 +101,7 @@ SELECT due.id FROM (
     UNION ALL
     SELECT s.id, s.started_at AS since FROM dblock_sessions s
      WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
                     OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
 ) AS due ORDER BY due.since LIMIT ?1
 `
@@ -124,6 +133,7 @@ const forgetSession = `-- name: ForgetSession :exec
 DELETE FROM dblock_sessions
  WHERE id = ?1 AND dead
    AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
+   AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = dblock_sessions.id)
    AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id)
 `
 
@@ -137,6 +147,7 @@ DELETE FROM dblock_sessions WHERE id IN (
     SELECT s.id FROM dblock_sessions s
      WHERE s.dead AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(?1 AS INTEGER)
        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
        AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
      LIMIT ?2)
 `

@@ -30,6 +30,26 @@ func (q *Queries) IsGuarded(ctx context.Context, arg IsGuardedParams) (int64, er
 	return token, err
 }
 
+const isShareGuarded = `-- name: IsShareGuarded :one
+SELECT p.token FROM dblock_shares p
+ WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
+   AND (p.expires_at IS NULL OR p.expires_at > (SELECT c.now_us FROM dblock_clock c))
+   AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = p.session_id AND NOT s.dead)
+`
+
+type IsShareGuardedParams struct {
+	Name    string
+	Session string
+	Token   int64
+}
+
+func (q *Queries) IsShareGuarded(ctx context.Context, arg IsShareGuardedParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, isShareGuarded, arg.Name, arg.Session, arg.Token)
+	var token int64
+	err := row.Scan(&token)
+	return token, err
+}
+
 const lockDatabase = `-- name: LockDatabase :exec
 
 UPDATE dblock_sessions SET dead = dead WHERE id = ''

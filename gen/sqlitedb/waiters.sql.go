@@ -18,7 +18,7 @@ type DropWaitersParams struct {
 	Ticket int64
 }
 
-// Up to and with the one that gets the lock: those before it are dead.
+// Up to and with a ticket: of the one that is granted, before which all are dead.
 func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, dropWaiters, arg.Name, arg.Ticket)
 	if err != nil {
@@ -28,11 +28,8 @@ func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) (int64
 }
 
 const firstWaiter = `-- name: FirstWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata FROM dblock_waiters w
- WHERE w.name = ?1
-   AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = w.session_id AND NOT s.dead)
-   AND EXISTS (SELECT 1 FROM dblock_heartbeats h
-                WHERE h.session_id = w.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold FROM dblock_waiters w
+ WHERE w.name = ?1 AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
  ORDER BY w.ticket LIMIT 1
 `
 
@@ -44,6 +41,8 @@ type FirstWaiterRow struct {
 	Attempt   string
 	Lease     int64
 	Metadata  string
+	Units     int64
+	MinHold   int64
 }
 
 // The first waiter whose session lives.
@@ -58,14 +57,17 @@ func (q *Queries) FirstWaiter(ctx context.Context, name string) (FirstWaiterRow,
 		&i.Attempt,
 		&i.Lease,
 		&i.Metadata,
+		&i.Units,
+		&i.MinHold,
 	)
 	return i, err
 }
 
 const joinQueue = `-- name: JoinQueue :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
-       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us
+       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us, CAST(?9 AS INTEGER),
+       CAST(?10 AS INTEGER)
   FROM dblock_clock c
 `
 
@@ -78,6 +80,8 @@ type JoinQueueParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	Units    int64
+	MinHold  int64
 }
 
 // After TakeTicket.
@@ -91,21 +95,24 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) error {
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.Units,
+		arg.MinHold,
 	)
 	return err
 }
 
 const leaveQueue = `-- name: LeaveQueue :execrows
-DELETE FROM dblock_waiters WHERE name = ?1 AND attempt = ?2
+DELETE FROM dblock_waiters WHERE name = ?1 AND attempt = ?2 AND session_id = ?3
 `
 
 type LeaveQueueParams struct {
 	Name    string
 	Attempt string
+	Session string
 }
 
 func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, leaveQueue, arg.Name, arg.Attempt)
+	result, err := q.db.ExecContext(ctx, leaveQueue, arg.Name, arg.Attempt, arg.Session)
 	if err != nil {
 		return 0, err
 	}

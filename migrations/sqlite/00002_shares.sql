@@ -29,8 +29,14 @@ CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at
 -- units 0: the whole name.
 ALTER TABLE dblock_waiters ADD COLUMN units integer NOT NULL DEFAULT 0;
 ALTER TABLE dblock_waiters ADD COLUMN min_hold bigint NOT NULL DEFAULT 0;
--- Who waits for whom goes from owners to what they wait for.
+-- Who waits for whom goes from owners to what they wait for. It serves those who ask by session alone as well.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
+DROP INDEX dblock_waiters_session;
+
+-- The sessions that something can be granted to.
+CREATE VIEW dblock_living AS
+SELECT s.id FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id
+ WHERE NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c);
 
 -- The history.
 CREATE TABLE dblock_events (
@@ -90,6 +96,8 @@ DROP TABLE dblock_watchers;
 DROP TABLE dblock_runs;
 DROP TABLE dblock_events;
 DROP TABLE dblock_shares;
+DROP VIEW dblock_living;
+CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id);
 DROP INDEX dblock_waiters_owner;
 ALTER TABLE dblock_waiters DROP COLUMN units;
 ALTER TABLE dblock_waiters DROP COLUMN min_hold;

@@ -13,12 +13,16 @@ DELETE FROM dblock_heartbeats
  WHERE session_id = @session
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_heartbeats.session_id AND s.dead);
 
--- In the transaction that gives the session a lock. No row: the session is dead.
+-- In the transaction that does something of which the session must hear. No row: the session is dead.
 -- name: CountGrant :one
 UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = @session
 RETURNING grants;
 
--- What a listener looks at. No row: the session is dead.
+-- What a listener looks at: whether there is news, and how soon there may be more. No row: the session is dead.
 -- name: Grants :one
-SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id) AS BOOLEAN) AS waiting
+SELECT h.grants,
+       CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
+         OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting,
+       CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = h.session_id)
+         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = h.session_id) AS BOOLEAN) AS holding
   FROM dblock_heartbeats h WHERE h.session_id = @session;

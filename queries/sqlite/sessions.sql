@@ -26,6 +26,7 @@ SELECT dead FROM dblock_sessions WHERE id = @id;
 DELETE FROM dblock_sessions
  WHERE id = @id AND dead
    AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = dblock_sessions.id)
+   AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = dblock_sessions.id)
    AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = dblock_sessions.id);
 
 -- name: ForgetSessions :execrows
@@ -33,6 +34,7 @@ DELETE FROM dblock_sessions WHERE id IN (
     SELECT s.id FROM dblock_sessions s
      WHERE s.dead AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS INTEGER)
        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
        AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
      LIMIT @most);
 
@@ -43,14 +45,17 @@ SELECT due.id FROM (
     UNION ALL
     SELECT s.id, s.started_at AS since FROM dblock_sessions s
      WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
                     OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
 ) AS due ORDER BY due.since LIMIT @most;
 
 -- All that a session holds, and its places in queues (token 0), some at a time: a negative number is all of them.
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, 0 AS token FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(sqlc.arg(session) AS TEXT)
+UNION ALL
+SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
 LIMIT @most;
 
 -- name: SchemaVersion :one

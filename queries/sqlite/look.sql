@@ -1,0 +1,39 @@
+-- What a session sees of names: a row for each name (kind 0), for each share of it (1), for each place of the session's
+-- in its queue (2) and for the first place of all (3). The names come as a JSON array.
+-- name: Look :many
+SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
+       l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
+       l.waiters, l.capacity, l.shared_units, l.rests_until
+  FROM dblock_locks l
+ CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = l.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
+ WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+UNION ALL
+SELECT p.name, 1 AS kind, p.session_id AS session, p.host, p.thread, p.attempt, p.units, p.token,
+       p.acquired_at AS since, p.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+  FROM dblock_shares p
+ CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = p.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = p.session_id
+ WHERE p.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+UNION ALL
+SELECT w.name, 2 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units, 0 AS token,
+       w.enqueued_at AS since, NULL AS expires_at, 0 AS now_us, NULL AS dead, NULL AS session_expires_at,
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+  FROM dblock_waiters w
+ WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
+   AND w.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+UNION ALL
+SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units, 0 AS token,
+       w.enqueued_at AS since, NULL AS expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+  FROM dblock_locks l
+ CROSS JOIN dblock_waiters w
+ CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
+ WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+   AND l.session_id IS NULL AND l.waiters > 0
+   AND w.name = l.name AND w.ticket = (SELECT min(x.ticket) FROM dblock_waiters x WHERE x.name = l.name);

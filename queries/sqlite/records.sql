@@ -1,0 +1,76 @@
+-- name: AddEvent :exec
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT c.now_us, CAST(@name AS TEXT), CAST(@kind AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT),
+       CAST(@host AS TEXT), CAST(@thread AS TEXT), CAST(@detail AS TEXT), CAST(@metadata AS TEXT)
+  FROM dblock_clock c;
+
+-- The kinds come as a JSON array; an empty one is all.
+-- name: Events :many
+SELECT v.* FROM dblock_events v
+ WHERE v.id > @after
+   AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
+ ORDER BY v.id LIMIT @most;
+
+-- name: EventsOf :many
+SELECT v.* FROM dblock_events v
+ WHERE v.name = @name AND v.id > @after
+   AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
+ ORDER BY v.id LIMIT @most;
+
+-- name: AskHolder :one
+UPDATE dblock_locks SET asked = @reason WHERE name = @name AND session_id IS NOT NULL
+RETURNING CAST(session_id AS TEXT) AS session, attempt;
+
+-- name: AskSharers :many
+UPDATE dblock_shares SET asked = @reason WHERE name = @name
+RETURNING session_id AS session, attempt;
+
+-- A run that has not ended has failed if its session is no more.
+-- name: RunAt :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot;
+
+-- After RunAt: the slot is free, or its run has failed.
+-- name: ClaimRun :exec
+INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
+VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @slot_ends)
+ON CONFLICT (name, slot) DO UPDATE SET
+       token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
+       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = dblock_runs.tries + 1;
+
+-- name: EndRun :execrows
+UPDATE dblock_runs SET ended_at = (SELECT c.now_us FROM dblock_clock c), failed = @failed, detail = @detail
+ WHERE name = @name AND slot = @slot AND token = @token;
+
+-- name: Runs :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r WHERE r.name = @name AND r.slot < @before
+ ORDER BY r.slot DESC LIMIT @most;
+
+-- name: PurgeEvents :execrows
+DELETE FROM dblock_events WHERE id IN (
+    SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS INTEGER)
+     ORDER BY v.at LIMIT @most);
+
+-- Both the run and its slot must be over: a slot without its row would be run again.
+-- name: PurgeRuns :execrows
+DELETE FROM dblock_runs WHERE (name, slot) IN (
+    SELECT r.name, r.slot FROM dblock_runs r CROSS JOIN dblock_clock c
+     WHERE r.slot_ends < c.now_us - CAST(sqlc.arg(keep) AS INTEGER)
+       AND (r.ended_at < c.now_us - CAST(sqlc.arg(keep) AS INTEGER)
+            OR r.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id))
+     ORDER BY r.slot_ends LIMIT @most);
+
+-- name: Incarnation :one
+SELECT CAST(c.now_us - i.since AS INTEGER) AS age, i.token_floor FROM dblock_incarnation i CROSS JOIN dblock_clock c;
+
+-- name: Incarnate :exec
+INSERT INTO dblock_incarnation (one, since, token_floor)
+SELECT 1, c.now_us, CAST(sqlc.arg(floor) AS INTEGER) FROM dblock_clock c WHERE true
+ON CONFLICT (one) DO UPDATE SET since = excluded.since, token_floor = max(dblock_incarnation.token_floor, excluded.token_floor);

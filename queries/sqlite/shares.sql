@@ -1,0 +1,91 @@
+-- The acquire of units of a name that has room for them: of its row the units and a token. AddShare is the other half.
+-- name: TakeUnits :one
+INSERT INTO dblock_locks (name, token, acquired_at, shared_units, capacity)
+SELECT CAST(@name AS TEXT), c.now_us, c.now_us, CAST(@units AS INTEGER), CAST(sqlc.arg(capacity) AS INTEGER)
+  FROM dblock_clock c WHERE true
+ON CONFLICT (name) DO UPDATE SET
+       token = max(dblock_locks.token + 1, excluded.acquired_at), acquired_at = excluded.acquired_at,
+       shared_units = dblock_locks.shared_units + excluded.shared_units, capacity = excluded.capacity
+ WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.rests_until <= excluded.acquired_at
+   AND (dblock_locks.shared_units = 0 OR dblock_locks.capacity = excluded.capacity
+        AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
+RETURNING token;
+
+-- The same for a name that must have a row.
+-- name: TakeUnitsLocked :one
+UPDATE dblock_locks SET
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       shared_units = shared_units + CAST(@units AS INTEGER), capacity = CAST(sqlc.arg(capacity) AS INTEGER)
+ WHERE name = @name AND session_id IS NULL AND waiters = 0 AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
+   AND (shared_units = 0 OR capacity = CAST(sqlc.arg(capacity) AS INTEGER) AND shared_units + CAST(@units AS INTEGER) <= capacity)
+RETURNING token;
+
+-- After FirstWaiter and DropWaiters, of a name that has room for the units.
+-- name: GrantUnits :one
+UPDATE dblock_locks SET
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       shared_units = shared_units + CAST(@units AS INTEGER), waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER)
+ WHERE name = @name
+RETURNING token, waiters;
+
+-- name: AddShare :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+SELECT CAST(@name AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT),
+       CAST(@attempt AS TEXT), CAST(@units AS INTEGER), c.now_us,
+       CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END, CAST(@metadata AS TEXT)
+  FROM dblock_clock c;
+
+-- Takes a share from one who holds it so, as Vacate does the whole name. ReturnUnits is the other half.
+-- name: DropShare :one
+DELETE FROM dblock_shares
+ WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
+   AND (NOT CAST(@reclaim AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
+        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_shares.session_id AND s.dead))
+RETURNING units;
+
+-- The share of a name that nobody waits for.
+-- name: DropIdleShare :one
+DELETE FROM dblock_shares
+ WHERE dblock_shares.name = @name AND dblock_shares.token = @token AND dblock_shares.session_id = CAST(@session AS TEXT)
+   AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = dblock_shares.name AND l.waiters = 0)
+RETURNING units;
+
+-- name: ReturnUnits :one
+UPDATE dblock_locks SET
+       shared_units = shared_units - CAST(@units AS INTEGER),
+       acquired_at = CASE WHEN shared_units = CAST(@units AS INTEGER) THEN (SELECT c.now_us FROM dblock_clock c) ELSE acquired_at END
+ WHERE name = @name
+RETURNING session_id, shared_units, capacity, waiters, rests_until;
+
+-- name: SetShareHolds :execrows
+UPDATE dblock_shares SET holds = @holds WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token;
+
+-- Copies the whole name, held so, into a share of one unit. ToUnits is the other half.
+-- name: ToShare :execrows
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+  FROM dblock_locks l
+ WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.token = CAST(@token AS INTEGER);
+
+-- name: ToUnits :one
+UPDATE dblock_locks SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', expires_at = NULL, metadata = '', asked = '',
+       shared_units = 1, capacity = CAST(sqlc.arg(capacity) AS INTEGER)
+ WHERE name = @name AND (waiters = 0 OR capacity IN (0, CAST(sqlc.arg(capacity) AS INTEGER)))
+RETURNING session_id, shared_units, capacity, waiters, rests_until;
+
+-- name: ShareOf :one
+SELECT p.* FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = CAST(@session AS TEXT);
+
+-- After ShareOf: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
+-- name: ToLock :execrows
+UPDATE dblock_locks SET
+       session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = @holds, attempt = @attempt,
+       expires_at = @expires_at, metadata = @metadata, shared_units = 0, asked = '',
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c)
+ WHERE name = @name AND session_id IS NULL AND shared_units = CAST(@units AS INTEGER);
+
+-- What an attempt has of a name as a whole, and how much is left of its fixed lease.
+-- name: Possessed :one
+SELECT l.token, l.waiters, l.expires_at, c.now_us FROM dblock_locks l CROSS JOIN dblock_clock c
+ WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.attempt = @attempt;

@@ -1,0 +1,26 @@
+-- Who waits for whom, from the places of some attempts on: who holds the names of the places, where these owners wait
+-- themselves, and so on. The attempts come as a JSON array. The need of a place is that of all who are before it.
+-- name: Waits :many
+WITH RECURSIVE reached AS (
+    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, w.enqueued_at AS since
+      FROM dblock_waiters w
+     WHERE w.attempt IN (SELECT value FROM json_each(CAST(sqlc.arg(attempts) AS TEXT)))
+       AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
+    UNION
+    SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, l.acquired_at
+      FROM reached r JOIN dblock_locks l ON l.name = r.name
+     WHERE NOT r.holds AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = l.session_id)
+    UNION
+    SELECT p.name, p.session_id, p.host, p.thread, p.attempt, true, 0, p.units, p.acquired_at
+      FROM reached r JOIN dblock_shares p ON p.name = r.name
+     WHERE NOT r.holds AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = p.session_id)
+    UNION
+    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, w.enqueued_at
+      FROM reached r JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
+     WHERE r.holds
+)
+SELECT r.name, r.session_id, r.host, r.thread, r.attempt, CAST(r.holds AS BOOLEAN) AS holds, r.units, r.since, l.capacity,
+       CAST(COALESCE((SELECT CASE WHEN min(w.units) = 0 THEN 0 ELSE max(w.units) END FROM dblock_waiters w
+                       WHERE NOT r.holds AND w.name = r.name AND w.ticket <= r.ticket
+                         AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)), 0) AS INTEGER) AS need
+  FROM reached r JOIN dblock_locks l ON l.name = r.name;

@@ -1,0 +1,271 @@
+package sqlite
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+// transition is a transaction that hands names on, and what others must hear of it once it has committed.
+type transition struct {
+	q    *sqlitedb.Queries
+	self string // the session that asks needs not hear of a grant to itself
+	next []driver.Handoff
+	told []notice
+}
+
+// notice is news for a session: the nth.
+type notice struct {
+	session, attempt string
+	nth              int64
+}
+
+// change runs fn as one transaction, maybe more than once, and rings whom it concerns after the commit.
+func (e *engine) change(ctx context.Context, patience time.Duration, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
+	var t *transition
+	err := e.db.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
+		t = &transition{q: q, self: self}
+		return fn(ctx, t)
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range t.told {
+		ring(n.session, n.attempt, n.nth)
+	}
+	return t.next, nil
+}
+
+// tell lets a session know that something became of an attempt, or of what it watches. The dead are not told.
+func (t *transition) tell(ctx context.Context, session, attempt string) error {
+	nth, alive, err := found(t.q.CountGrant(ctx, session))
+	if alive {
+		t.told = append(t.told, notice{session, attempt, nth})
+	}
+	return err
+}
+
+// room is what others find of a name.
+type room = sqlitedb.RoomOfRow
+
+// claim says how a name must be held for it to be taken away: by session and token, or by session and attempt; with
+// Reclaim, also by one who is dead or over the time of a fixed lease.
+type claim = sqlitedb.VacateParams
+
+func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	return e.change(ctx, 0, h.Session, func(ctx context.Context, t *transition) error {
+		if !contended && !h.Shared {
+			n, err := t.q.ReleaseIdle(ctx, sqlitedb.ReleaseIdleParams{Name: h.Name, Session: h.Session, Token: h.Token})
+			if err != nil || n > 0 {
+				return err
+			}
+		}
+		return t.release(ctx, h)
+	})
+}
+
+func (t *transition) release(ctx context.Context, h driver.Held) error {
+	from := t.vacate
+	if h.Shared {
+		from = t.dropShare
+	}
+	r, held, err := from(ctx, claim{Name: h.Name, Session: h.Session, Token: h.Token})
+	switch {
+	case err != nil:
+		return err
+	case !held:
+		return driver.ErrNotHeld
+	}
+	_, err = t.handOn(ctx, h.Name, r)
+	return err
+}
+
+func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
+	return e.change(ctx, 0, session, func(ctx context.Context, t *transition) error {
+		if left, err := t.leave(ctx, session, name, attempt); err != nil || left {
+			return err
+		}
+		_, err := t.takeAway(ctx, claim{Name: name, Session: session, Attempt: attempt})
+		return err
+	})
+}
+
+func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error) {
+	next, err = e.change(ctx, 0, self, func(ctx context.Context, t *transition) (err error) {
+		taken, err = t.reclaim(ctx, name, holder)
+		return err
+	})
+	return next, taken && err == nil, err
+}
+
+func (t *transition) reclaim(ctx context.Context, name string, holder driver.Holder) (bool, error) {
+	if holder.Session == "" { // released by a transaction or an operator, or its rest is over
+		r, there, err := found(t.q.RoomOf(ctx, name))
+		if err != nil || !there {
+			return false, err
+		}
+		return t.handOn(ctx, name, r)
+	}
+	dead, err := expire(ctx, t.q, holder.Session)
+	switch {
+	case err != nil:
+		return false, err
+	case holder.Grant.Token > 0:
+		return t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true})
+	case dead:
+		return t.leave(ctx, holder.Session, name, holder.Attempt)
+	}
+	return false, nil
+}
+
+func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, ev driver.Event) (next []driver.Handoff, taken bool, err error) {
+	next, err = e.change(ctx, 0, self, func(ctx context.Context, t *transition) (err error) {
+		attempt := holder.Attempt
+		if holder.Grant.Token == 0 {
+			taken, err = t.leave(ctx, holder.Session, name, attempt)
+		} else if attempt, taken, err = found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{
+			Name: name, Session: holder.Session, Token: holder.Grant.Token,
+		})); taken {
+			taken, err = t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token})
+		}
+		if err != nil || !taken {
+			return err
+		}
+		if err := t.tell(ctx, holder.Session, attempt); err != nil {
+			return err
+		}
+		return addEvent(ctx, t.q, ev)
+	})
+	return next, taken && err == nil, err
+}
+
+// takeAway takes a name, or a share of it, from one who holds it as told, and hands it on. It reports false where nobody
+// holds it so.
+func (t *transition) takeAway(ctx context.Context, from claim) (bool, error) {
+	r, held, err := t.vacate(ctx, from)
+	if err == nil && !held {
+		r, held, err = t.dropShare(ctx, from)
+	}
+	if err != nil || !held {
+		return false, err
+	}
+	_, err = t.handOn(ctx, from.Name, r)
+	return true, err
+}
+
+// vacate takes the whole name away.
+func (t *transition) vacate(ctx context.Context, from claim) (room, bool, error) {
+	row, held, err := found(t.q.Vacate(ctx, from))
+	return room(row), held, err
+}
+
+// dropShare takes a share away.
+func (t *transition) dropShare(ctx context.Context, from claim) (room, bool, error) {
+	units, held, err := found(t.q.DropShare(ctx, sqlitedb.DropShareParams(from)))
+	if err != nil || !held {
+		return room{}, false, err
+	}
+	row, _, err := found(t.q.ReturnUnits(ctx, sqlitedb.ReturnUnitsParams{Name: from.Name, Units: units}))
+	return room(row), true, err
+}
+
+// leave gives up a place in the queue, and hands on: those behind it may fit where it did not.
+func (t *transition) leave(ctx context.Context, session, name, attempt string) (bool, error) {
+	gone, err := t.q.LeaveQueue(ctx, sqlitedb.LeaveQueueParams{Name: name, Attempt: attempt, Session: session})
+	if err != nil || gone == 0 {
+		return false, err
+	}
+	row, _, err := found(t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone}))
+	if err != nil {
+		return false, err
+	}
+	_, err = t.handOn(ctx, name, room(row))
+	return true, err
+}
+
+// handOn gives what is free of a name to the first in the queue, as far as they fit, and reports whether that changed
+// anything. The dead among them, and before the first who does not fit, lose their places. Nobody is passed over.
+func (t *transition) handOn(ctx context.Context, name string, r room) (changed bool, err error) {
+	if r.SessionID.Valid || r.Waiters == 0 {
+		return false, nil
+	}
+	if r.RestsUntil > 0 {
+		if now, err := t.q.Now(ctx); err != nil || r.RestsUntil > now {
+			return false, err
+		}
+	}
+	handed := len(t.next)
+	for r.Waiters > 0 {
+		w, there, err := found(t.q.FirstWaiter(ctx, name))
+		if err != nil {
+			return false, err
+		}
+		if !there {
+			w.Ticket = math.MaxInt64
+		}
+		fit := there && fits(w.Units, r.SharedUnits, r.Capacity)
+		upTo := w.Ticket
+		if there && !fit {
+			upTo--
+		}
+		gone, err := t.q.DropWaiters(ctx, sqlitedb.DropWaitersParams{Name: name, Ticket: upTo})
+		if err != nil {
+			return false, err
+		}
+		changed = changed || gone > 0
+		switch {
+		case !there:
+			r.Waiters = 0
+			err = t.q.EmptyQueue(ctx, name) // whatever was counted
+			changed = true
+		case !fit && gone > 0:
+			_, err = t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
+			r.Waiters -= gone
+		case fit:
+			r.Waiters, err = t.grant(ctx, name, w, gone)
+			r.SharedUnits += w.Units
+		}
+		if err != nil {
+			return false, err
+		}
+		if !fit || w.Units == 0 {
+			break
+		}
+	}
+	for i := range t.next[handed:] {
+		t.next[handed+i].Grant.Contended = r.Waiters > 0
+	}
+	return changed, nil
+}
+
+// fits: nobody has the whole name, and others leave room for so many units; 0 are all.
+func fits(units, used, capacity int64) bool {
+	return used == 0 || units > 0 && used+units <= capacity
+}
+
+// grant gives a name, or units of it, to a waiter who fits, and returns how many wait now.
+func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone int64) (int64, error) {
+	var row sqlitedb.GrantRow
+	var err error
+	if w.Units == 0 {
+		row, err = t.q.Grant(ctx, sqlitedb.GrantParams{
+			Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
+			Lease: w.Lease, Metadata: w.Metadata, MinHold: w.MinHold, Gone: gone,
+		})
+	} else {
+		row, err = t.grantUnits(ctx, name, w, gone)
+	}
+	if err != nil {
+		return 0, err
+	}
+	t.next = append(t.next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
+		Token: row.Token, Lease: microseconds(w.Lease),
+	}})
+	if w.SessionID == t.self {
+		return row.Waiters, nil
+	}
+	return row.Waiters, t.tell(ctx, w.SessionID, w.Attempt)
+}

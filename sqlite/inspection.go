@@ -1,0 +1,129 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+	list, err := jsonOf(names)
+	if err != nil {
+		return nil, err
+	}
+	var details []driver.Detail
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Describe(ctx, list)
+		details = nil
+		for _, row := range rows {
+			describe(&details, row)
+		}
+		return err
+	})
+	return details, err
+}
+
+// describe adds a row to the name that it is about, which is the last: a name's own row comes first.
+func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
+	if row.Kind == aName {
+		d := driver.Detail{Name: row.Name, Token: row.Token, Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
+		if row.SharedUnits > 0 || row.Waiters > 0 {
+			d.Capacity = int(row.Capacity)
+		}
+		*details = append(*details, d)
+		if row.Session == "" {
+			return
+		}
+	}
+	last := len(*details) - 1
+	if last < 0 || (*details)[last].Name != row.Name {
+		return // what an operator left behind of a name without a row
+	}
+	p := driver.Party{
+		Holder: holder(sqlitedb.LookRow{
+			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: row.Units,
+			Token: row.Token, Since: row.Since, ExpiresAt: row.ExpiresAt,
+			NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
+		}),
+		Holds: int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+	}
+	d := &(*details)[last]
+	if row.Kind == aPlace {
+		d.Waiters = append(d.Waiters, p)
+		for i := range d.Holders {
+			d.Holders[i].Grant.Contended = true
+		}
+		return
+	}
+	d.Holders = append(d.Holders, p)
+}
+
+func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit int) ([]string, error) {
+	lowest := f.Prefix
+	if after >= lowest {
+		lowest = after + "\x00" // there is no name in between
+	}
+	var names []string
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		names, err = q.Names(ctx, sqlitedb.NamesParams{
+			Lowest: lowest, Above: above(f.Prefix), Host: f.Host, Older: f.Older.Microseconds(), Idle: f.Idle,
+			Most: int64(limit),
+		})
+		return err
+	})
+	return names, err
+}
+
+// above is the lowest of all that come after whatever begins with the prefix; "" where nothing does.
+func above(prefix string) string {
+	limit := []byte(prefix)
+	for len(limit) > 0 && limit[len(limit)-1] == 0xff {
+		limit = limit[:len(limit)-1]
+	}
+	if len(limit) == 0 {
+		return ""
+	}
+	limit[len(limit)-1]++
+	return string(limit)
+}
+
+func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		return q.Watch(ctx, sqlitedb.WatchParams{Name: name, Watch: watch, Session: session})
+	})
+	rouse(session) // after an error too: the commit may have been made
+	return err
+}
+
+func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
+	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		return q.Unwatch(ctx, sqlitedb.UnwatchParams{Name: name, Watch: watch})
+	})
+}
+
+// Stir writes nothing where nobody watches.
+func (e *engine) Stir(ctx context.Context, name string) error {
+	var watched bool
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		watchers, err := q.Watchers(ctx, name)
+		watched = len(watchers) > 0
+		return err
+	})
+	if err != nil || !watched {
+		return err
+	}
+	_, err = e.change(ctx, 0, "", func(ctx context.Context, t *transition) error { return t.stir(ctx, name) })
+	return err
+}
+
+// stir tells those who watch a name.
+func (t *transition) stir(ctx context.Context, name string) error {
+	watchers, err := t.q.Watchers(ctx, name)
+	for _, w := range watchers {
+		if err == nil {
+			err = t.tell(ctx, w.SessionID, w.Watch)
+		}
+	}
+	return err
+}

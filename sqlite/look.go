@@ -1,0 +1,123 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+// What a row of Look and of Describe is about.
+const (
+	aName = iota
+	aShare
+	aPlace
+	theHead
+)
+
+func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	var states []driver.State
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		states, err = look(ctx, q, session, names)
+		return err
+	})
+	return states, err
+}
+
+func look(ctx context.Context, q *sqlitedb.Queries, session string, names []string) ([]driver.State, error) {
+	list, err := jsonOf(names)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := q.Look(ctx, sqlitedb.LookParams{Session: session, Names: list})
+	if err != nil {
+		return nil, err
+	}
+	states := make([]driver.State, 0, len(names))
+	index := make(map[string]int, len(names)) // where in states a name stands
+	for _, row := range rows {
+		i, seen := index[row.Name]
+		if !seen {
+			i, index[row.Name] = len(states), len(states)
+			states = append(states, driver.State{Name: row.Name})
+		}
+		see(&states[i], row, session)
+	}
+	for i := range states {
+		conclude(&states[i])
+	}
+	return states, nil
+}
+
+// see adds one row to what is known of its name. The rows come in no order.
+func see(s *driver.State, row sqlitedb.LookRow, session string) {
+	switch row.Kind {
+	case aName:
+		s.Waiters, s.Used = int(row.Waiters), int(row.SharedUnits)
+		s.Rest = max(0, microseconds(row.RestsUntil-row.NowUs))
+		if s.Waiters > 0 || s.Used > 0 {
+			s.Capacity = int(row.Capacity)
+		}
+		if row.Session == "" {
+			return
+		}
+		s.Holder = holder(row)
+	case aShare:
+		s.Sharing++
+		if h := holder(row); s.Holder.Session == "" || h.Left < s.Holder.Left {
+			s.Holder = h
+		}
+	case aPlace:
+		s.Queued = append(s.Queued, row.Attempt)
+		return
+	case theHead:
+		s.Head = holder(row)
+		return
+	}
+	if row.Session == session {
+		s.Granted = append(s.Granted, driver.Own{Attempt: row.Attempt, Grant: holder(row).Grant})
+	}
+}
+
+// conclude draws from all rows of a name what none of them tells alone.
+func conclude(s *driver.State) {
+	contended := s.Waiters > 0
+	s.Holder.Grant.Contended = contended && s.Holder.Session != ""
+	for i := range s.Granted {
+		s.Granted[i].Grant.Contended = contended
+	}
+	free := s.Holder.Session == "" || s.Sharing > 0
+	// Where there are waiters but none at the head, the number is wrong, and Reclaim puts that right.
+	s.Ready = free && contended && s.Rest == 0 &&
+		(s.Head.Session == "" || fits(int64(s.Head.Units), int64(s.Used), int64(s.Capacity)))
+	if s.Sharing == 0 {
+		s.Head = driver.Holder{}
+	}
+}
+
+// holder is also one who waits: with no token.
+func holder(row sqlitedb.LookRow) driver.Holder {
+	h := driver.Holder{
+		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
+		Grant: driver.Grant{Token: row.Token},
+		Since: time.UnixMicro(row.Since), Left: microseconds(-row.NowUs),
+	}
+	if row.Dead.Valid && !row.Dead.Bool && row.SessionExpiresAt.Valid {
+		h.Left = microseconds(row.SessionExpiresAt.Int64 - row.NowUs)
+	}
+	if row.ExpiresAt.Valid {
+		h = h.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.NowUs))
+	}
+	return h
+}
+
+// jsonOf is how a list goes into a statement.
+func jsonOf(list []string) (string, error) {
+	if list == nil {
+		return "[]", nil
+	}
+	text, err := json.Marshal(list)
+	return string(text), err
+}

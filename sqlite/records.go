@@ -1,0 +1,231 @@
+package sqlite
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+)
+
+func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		for _, ev := range events {
+			if err := addEvent(ctx, q, ev); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+func addEvent(ctx context.Context, q *sqlitedb.Queries, ev driver.Event) error {
+	return q.AddEvent(ctx, sqlitedb.AddEventParams{
+		Name: ev.Name, Kind: ev.Kind, Token: ev.Token, Session: ev.Session, Host: ev.Host, Thread: ev.Thread,
+		Detail: ev.Detail, Metadata: ev.Metadata,
+	})
+}
+
+func (e *engine) Announce(ctx context.Context, h driver.Held, ev driver.Event) error {
+	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
+		_, held, err := found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{Name: h.Name, Session: h.Session, Token: h.Token}))
+		switch {
+		case err != nil:
+			return err
+		case !held:
+			return driver.ErrNotHeld
+		}
+		if err := addEvent(ctx, t.q, ev); err != nil {
+			return err
+		}
+		return t.stir(ctx, h.Name)
+	})
+	return err
+}
+
+func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
+	list, err := jsonOf(kinds)
+	if err != nil {
+		return nil, err
+	}
+	var events []driver.Event
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		var rows []sqlitedb.DblockEvent
+		var err error
+		if name == "" {
+			rows, err = q.Events(ctx, sqlitedb.EventsParams{After: after, Kinds: list, Most: int64(limit)})
+		} else {
+			rows, err = q.EventsOf(ctx, sqlitedb.EventsOfParams{Name: name, After: after, Kinds: list, Most: int64(limit)})
+		}
+		events = nil
+		for _, row := range rows {
+			events = append(events, driver.Event{
+				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token,
+				Session: row.SessionID, Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
+			})
+		}
+		return err
+	})
+	return events, err
+}
+
+// Ask tells holders of the same session too: it is the client that knows which of its locks is meant.
+func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) (int, error) {
+	var holders int
+	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
+		asked, err := t.q.AskSharers(ctx, sqlitedb.AskSharersParams{Name: name, Reason: reason})
+		if err != nil {
+			return err
+		}
+		whole, there, err := found(t.q.AskHolder(ctx, sqlitedb.AskHolderParams{Name: name, Reason: reason}))
+		if err != nil {
+			return err
+		}
+		if there {
+			asked = append(asked, sqlitedb.AskSharersRow(whole))
+		}
+		if holders = len(asked); holders == 0 {
+			return nil
+		}
+		for _, h := range asked {
+			if err := t.tell(ctx, h.SessionID, h.Attempt); err != nil {
+				return err
+			}
+		}
+		return addEvent(ctx, t.q, ev)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return holders, nil
+}
+
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
+	long := max(1, interval.Microseconds())
+	var run driver.Run
+	var ours bool
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		now, err := q.Now(ctx)
+		if err != nil {
+			return err
+		}
+		at := sqlitedb.RunAtParams{Name: r.Name, Slot: now / long}
+		row, there, err := found(q.RunAt(ctx, at))
+		if err != nil {
+			return err
+		}
+		if there && (row.Token == r.Token || !retry || !row.Failed) {
+			run, ours = runOf(row), row.Token == r.Token
+			return nil
+		}
+		err = q.ClaimRun(ctx, sqlitedb.ClaimRunParams{
+			Name: r.Name, Slot: at.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+			BeganAt: now, SlotEnds: (at.Slot + 1) * long,
+		})
+		if err != nil {
+			return err
+		}
+		row, err = q.RunAt(ctx, at)
+		run, ours = runOf(row), true
+		return err
+	})
+	if err != nil {
+		return driver.Run{}, false, err
+	}
+	return run, ours, nil
+}
+
+func runOf(row sqlitedb.RunAtRow) driver.Run {
+	r := driver.Run{
+		Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
+		Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),
+		SlotEnds: time.UnixMicro(row.SlotEnds),
+	}
+	if row.EndedAt.Valid {
+		r.Ended = time.UnixMicro(row.EndedAt.Int64)
+	}
+	return r
+}
+
+func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
+	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		n, err := q.EndRun(ctx, sqlitedb.EndRunParams{
+			Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+		})
+		if err == nil && n == 0 {
+			return driver.ErrNotHeld
+		}
+		return err
+	})
+}
+
+func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) ([]driver.Run, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	var runs []driver.Run
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: before, Most: int64(limit)})
+		runs = nil
+		for _, row := range rows {
+			runs = append(runs, runOf(sqlitedb.RunAtRow(row)))
+		}
+		return err
+	})
+	return runs, err
+}
+
+func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	var deleted int64
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		events, err := q.PurgeEvents(ctx, sqlitedb.PurgeEventsParams{Keep: keep.Microseconds(), Most: int64(limit)})
+		if err != nil {
+			return err
+		}
+		runs, err := q.PurgeRuns(ctx, sqlitedb.PurgeRunsParams{Keep: keep.Microseconds(), Most: int64(limit)})
+		deleted = events + runs
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(deleted), nil
+}
+
+// Incarnation writes only where there is nothing to read, or something to renew: it is asked with every lock of a quorum.
+func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
+	var row sqlitedb.IncarnationRow
+	there := false
+	if !renew {
+		err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+			row, there, err = found(q.Incarnation(ctx))
+			return err
+		})
+		if err != nil {
+			return driver.Incarnation{}, err
+		}
+	}
+	fresh := false
+	if !there {
+		err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+			row, there, err = found(q.Incarnation(ctx))
+			if err != nil || there && !renew {
+				return err
+			}
+			fresh = !there
+			if err := q.Incarnate(ctx, floor); err != nil {
+				return err
+			}
+			row, err = q.Incarnation(ctx)
+			return err
+		})
+		if err != nil {
+			return driver.Incarnation{}, err
+		}
+	}
+	return driver.Incarnation{Age: microseconds(row.Age), Floor: row.TokenFloor, Fresh: fresh}, nil
+}
