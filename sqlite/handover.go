@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"math"
 	"time"
 
@@ -51,8 +52,7 @@ func (t *transition) tell(ctx context.Context, session, attempt string) error {
 // room is what others find of a name.
 type room = sqlitedb.RoomOfRow
 
-// claim says how a name must be held for it to be taken away: by session and token, or by session and attempt; with
-// Reclaim, also by one who is dead or over the time of a fixed lease.
+// claim says how a name must be held for it to be taken away: by session and token, or by session and attempt.
 type claim = sqlitedb.VacateParams
 
 func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
@@ -113,12 +113,17 @@ func (t *transition) reclaim(ctx context.Context, name string, holder driver.Hol
 	switch {
 	case err != nil:
 		return false, err
-	case holder.Grant.Token > 0:
-		return t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true})
-	case dead:
+	case holder.Grant.Token == 0 && dead:
 		return t.leave(ctx, holder.Session, name, holder.Attempt)
+	case holder.Grant.Token == 0:
+		return false, nil
 	}
-	return false, nil
+	if _, due, err := found(t.q.IsDue(ctx, sqlitedb.IsDueParams{
+		Name: name, Session: holder.Session, Token: holder.Grant.Token,
+	})); err != nil || !due {
+		return false, err
+	}
+	return t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token})
 }
 
 func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, ev driver.Event) (next []driver.Handoff, taken bool, err error) {
@@ -192,10 +197,9 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	if r.SessionID.Valid || r.Waiters == 0 {
 		return false, nil
 	}
-	if r.RestsUntil > 0 {
-		if now, err := t.q.Now(ctx); err != nil || r.RestsUntil > now {
-			return false, err
-		}
+	now, err := t.q.Now(ctx)
+	if err != nil || r.RestsUntil > now {
+		return false, err
 	}
 	handed := len(t.next)
 	for r.Waiters > 0 {
@@ -225,7 +229,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 			_, err = t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
 			r.Waiters -= gone
 		case fit:
-			r.Waiters, err = t.grant(ctx, name, w, gone)
+			r.Waiters, err = t.grant(ctx, name, w, gone, now)
 			r.SharedUnits += w.Units
 		}
 		if err != nil {
@@ -247,16 +251,20 @@ func fits(units, used, capacity int64) bool {
 }
 
 // grant gives a name, or units of it, to a waiter who fits, and returns how many wait now.
-func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone int64) (int64, error) {
+func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int64, error) {
 	var row sqlitedb.GrantRow
 	var err error
 	if w.Units == 0 {
-		row, err = t.q.Grant(ctx, sqlitedb.GrantParams{
-			Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-			Lease: w.Lease, Metadata: w.Metadata, MinHold: w.MinHold, Gone: gone,
-		})
+		p := sqlitedb.GrantParams{
+			Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
+			ExpiresAt: sql.NullInt64{Int64: now + w.Lease, Valid: w.Lease > 0}, Now: now, Gone: gone,
+		}
+		if w.MinHold > 0 {
+			p.RestsUntil = now + w.MinHold
+		}
+		row, err = t.q.Grant(ctx, p)
 	} else {
-		row, err = t.grantUnits(ctx, name, w, gone)
+		row, err = t.grantUnits(ctx, name, w, gone, now)
 	}
 	if err != nil {
 		return 0, err

@@ -137,7 +137,7 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 		if err := sleep(ctx, pause); err != nil {
 			return err
 		}
-		number, pausing, err := e.grants(ctx, session)
+		number, waiting, err := e.grants(ctx, session)
 		if err != nil {
 			return err
 		}
@@ -149,34 +149,44 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-		} else if pausing > lookInterval {
+		} else if !waiting {
+			rest, err := e.rest(ctx, session)
+			if err != nil {
+				return err
+			}
 			// A place taken after the look was read is roused for after its commit, and so after this.
-			rest, cancel := context.WithTimeout(ctx, pausing)
+			resting, cancel := context.WithTimeout(ctx, rest)
 			select {
 			case <-queued:
-			case <-rest.Done():
+			case <-resting.Done():
 			}
 			cancel()
 		}
 	}
 }
 
-// grants is how many grants the session must have heard of, -1 where it is dead, and how soon there may be more.
-func (e *engine) grants(ctx context.Context, session string) (number int64, pause time.Duration, err error) {
+// grants is how many grants the session must have heard of, -1 where it is dead, and whether it waits for more.
+func (e *engine) grants(ctx context.Context, session string) (number int64, waiting bool, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		row, alive, err := found(q.Grants(ctx, session))
-		number, pause = row.Grants, restInterval
-		switch {
-		case !alive:
+		if number, waiting = row.Grants, row.Waiting; !alive {
 			number = -1
-		case row.Waiting:
-			pause = lookInterval
-		case row.Holding:
+		}
+		return err
+	})
+	return number, waiting, err
+}
+
+// rest is for how long the session can do without a look, while it waits for nothing.
+func (e *engine) rest(ctx context.Context, session string) (pause time.Duration, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		holding, err := q.Holding(ctx, session)
+		if pause = restInterval; holding {
 			pause = holdInterval
 		}
 		return err
 	})
-	return number, pause, err
+	return pause, err
 }
 
 // tally tells which grants a bell has announced before they were seen in the database.

@@ -34,46 +34,32 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 
 // take is one statement for the whole name, and two for units of it.
 func take(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, bool, error) {
-	if r.Units == 0 {
-		return found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		}))
+	if r.Units > 0 {
+		return takeUnits(ctx, q, r)
 	}
-	token, taken, err := found(q.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
-		Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
+	token, taken, err := found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	}))
-	if err != nil || !taken {
-		return 0, false, err
+	if taken {
+		err = setRest(ctx, q, r)
 	}
-	return token, true, addShare(ctx, q, r, token)
+	return token, taken, err
+}
+
+func setRest(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
+	if r.MinHold <= 0 {
+		return nil
+	}
+	return q.SetRest(ctx, sqlitedb.SetRestParams{Name: r.Name, Rest: r.MinHold.Microseconds()})
 }
 
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
 	var token int64
 	var outcome driver.Outcome
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		outcome = driver.Gone
-		t, taken, err := takeLocked(ctx, q, r)
-		if err != nil || taken {
-			token, outcome = t, driver.Granted
-			return err
-		}
-		ticket, there, err := found(q.TakeTicket(ctx, sqlitedb.TakeTicketParams{
-			Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
-		}))
-		if err == nil && !there && r.Units > 0 {
-			return mismatch(ctx, q, r)
-		}
-		if err != nil || !there {
-			return err
-		}
-		outcome = driver.Queued
-		return q.JoinQueue(ctx, sqlitedb.JoinQueueParams{
-			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
-			Units: int64(r.Units), MinHold: r.MinHold.Microseconds(),
-		})
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		token, outcome, err = enqueue(ctx, q, r)
+		return err
 	})
 	rouse(r.Session) // after an error too: the commit may have been made
 	switch {
@@ -85,31 +71,37 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 	return driver.Grant{}, outcome, nil
 }
 
-// takeLocked is take of a name that must have a row.
-func takeLocked(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, bool, error) {
-	if r.Units == 0 {
-		return found(q.TakeLocked(ctx, sqlitedb.TakeLockedParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		}))
+func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, driver.Outcome, error) {
+	there, ok, err := found(q.RoomOf(ctx, r.Name))
+	if err != nil || !ok {
+		return 0, driver.Gone, err
 	}
-	token, taken, err := found(q.TakeUnitsLocked(ctx, sqlitedb.TakeUnitsLockedParams{
-		Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
-	}))
-	if err != nil || !taken {
-		return 0, false, err
+	if !there.SessionID.Valid && there.Waiters == 0 {
+		if token, taken, err := take(ctx, q, r); err != nil || taken {
+			return token, driver.Granted, err
+		}
 	}
-	return token, true, addShare(ctx, q, r, token)
-}
-
-// mismatch says why there was no ticket: nil where the name has no row.
-func mismatch(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
-	capacity, there, err := found(q.CapacityOf(ctx, r.Name))
-	if err != nil || !there {
-		return err
+	// The capacity of a name that nobody shares or waits for is of no account any more. Who wants the whole name wipes it
+	// out: it would count again because of him.
+	capacity := there.Capacity
+	if there.SharedUnits == 0 && there.Waiters == 0 {
+		capacity = 0
 	}
-	return fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
-		driver.ErrCapacity, r.Name, capacity, r.Of)
+	if of := int64(r.Of); r.Units > 0 {
+		if capacity != 0 && capacity != of {
+			return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+				driver.ErrCapacity, r.Name, capacity, of)
+		}
+		capacity = of
+	}
+	ticket, err := q.TakeTicket(ctx, sqlitedb.TakeTicketParams{Name: r.Name, Capacity: capacity})
+	if err != nil {
+		return 0, driver.Gone, err
+	}
+	return 0, driver.Queued, q.JoinQueue(ctx, sqlitedb.JoinQueueParams{
+		Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(),
+	})
 }
 
 // TakeAll stops at the first name that is not free; what it took before stays taken.
@@ -187,8 +179,11 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, b
 		}
 		row, err = t.q.Reenter(ctx, sqlitedb.ReenterParams{
 			Name: r.Name, Session: r.Session, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		})
+		if err == nil {
+			err = setRest(ctx, t.q, r)
+		}
 		if err != nil {
 			return err
 		}

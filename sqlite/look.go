@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// What a row of Look and of Describe is about.
+// What a row of LookCloser and of Describe is about.
 const (
 	aName = iota
 	aShare
@@ -37,13 +37,25 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 	}
 	states := make([]driver.State, 0, len(names))
 	index := make(map[string]int, len(names)) // where in states a name stands
+	var closer []string
 	for _, row := range rows {
 		i, seen := index[row.Name]
 		if !seen {
 			i, index[row.Name] = len(states), len(states)
 			states = append(states, driver.State{Name: row.Name})
+			see(&states[i], whole(row), session)
+			if row.SharedUnits > 0 || !row.SessionID.Valid && row.Waiters > 0 {
+				closer = append(closer, row.Name)
+			}
 		}
-		see(&states[i], row, session)
+		if row.Queued.Valid {
+			states[i].Queued = append(states[i].Queued, row.Queued.String)
+		}
+	}
+	if len(closer) > 0 {
+		if err := lookCloser(ctx, q, session, closer, func(name string) *driver.State { return &states[index[name]] }); err != nil {
+			return nil, err
+		}
 	}
 	for i := range states {
 		conclude(&states[i])
@@ -51,8 +63,37 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 	return states, nil
 }
 
+// lookCloser sees the names anew, whatever was seen of them before: only what one statement sees belongs together.
+func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names []string, state func(name string) *driver.State) error {
+	list, err := jsonOf(names)
+	if err != nil {
+		return err
+	}
+	rows, err := q.LookCloser(ctx, sqlitedb.LookCloserParams{Session: session, Names: list})
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		*state(name) = driver.State{Name: name}
+	}
+	for _, row := range rows {
+		see(state(row.Name), row, session)
+	}
+	return nil
+}
+
+// whole is the row of a name as LookCloser has it.
+func whole(row sqlitedb.LookRow) sqlitedb.LookCloserRow {
+	return sqlitedb.LookCloserRow{
+		Name: row.Name, Kind: aName, Session: row.SessionID.String, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+		Token: row.Token, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+		NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
+		Waiters: row.Waiters, Capacity: row.Capacity, SharedUnits: row.SharedUnits, RestsUntil: row.RestsUntil,
+	}
+}
+
 // see adds one row to what is known of its name. The rows come in no order.
-func see(s *driver.State, row sqlitedb.LookRow, session string) {
+func see(s *driver.State, row sqlitedb.LookCloserRow, session string) {
 	switch row.Kind {
 	case aName:
 		s.Waiters, s.Used = int(row.Waiters), int(row.SharedUnits)
@@ -98,7 +139,7 @@ func conclude(s *driver.State) {
 }
 
 // holder is also one who waits: with no token.
-func holder(row sqlitedb.LookRow) driver.Holder {
+func holder(row sqlitedb.LookCloserRow) driver.Holder {
 	h := driver.Holder{
 		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
 		Grant: driver.Grant{Token: row.Token},

@@ -8,17 +8,22 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// addShare writes the row of units that were taken.
-func addShare(ctx context.Context, q *sqlitedb.Queries, r driver.Request, token int64) error {
-	return q.AddShare(ctx, sqlitedb.AddShareParams{
+func takeUnits(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, bool, error) {
+	token, taken, err := found(q.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
+		Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
+	}))
+	if err != nil || !taken {
+		return 0, false, err
+	}
+	return token, true, q.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: r.Name, Token: token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Units: int64(r.Units), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	})
 }
 
 // grantUnits gives units to a waiter.
-func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone int64) (sqlitedb.GrantRow, error) {
-	row, err := t.q.GrantUnits(ctx, sqlitedb.GrantUnitsParams{Name: name, Units: w.Units, Gone: gone})
+func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (sqlitedb.GrantRow, error) {
+	row, err := t.q.GrantUnits(ctx, sqlitedb.GrantUnitsParams{Name: name, Units: w.Units, Gone: gone, Now: now})
 	if err != nil {
 		return sqlitedb.GrantRow{}, err
 	}

@@ -35,25 +35,21 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 }
 
 const grants = `-- name: Grants :one
-SELECT h.grants,
-       CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
-         OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting,
-       CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = h.session_id)
-         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = h.session_id) AS BOOLEAN) AS holding
+SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
+                   OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting
   FROM dblock_heartbeats h WHERE h.session_id = ?1
 `
 
 type GrantsRow struct {
 	Grants  int64
 	Waiting bool
-	Holding bool
 }
 
-// What a listener looks at: whether there is news, and how soon there may be more. No row: the session is dead.
+// What a listener looks at: whether there is news, and whether more is to be expected. No row: the session is dead.
 func (q *Queries) Grants(ctx context.Context, session string) (GrantsRow, error) {
 	row := q.db.QueryRowContext(ctx, grants, session)
 	var i GrantsRow
-	err := row.Scan(&i.Grants, &i.Waiting, &i.Holding)
+	err := row.Scan(&i.Grants, &i.Waiting)
 	return i, err
 }
 
@@ -74,6 +70,18 @@ func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const holding = `-- name: Holding :one
+SELECT CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = CAST(?1 AS TEXT))
+         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = CAST(?1 AS TEXT)) AS BOOLEAN) AS holding
+`
+
+func (q *Queries) Holding(ctx context.Context, session string) (bool, error) {
+	row := q.db.QueryRowContext(ctx, holding, session)
+	var holding bool
+	err := row.Scan(&holding)
+	return holding, err
 }
 
 const openHeartbeat = `-- name: OpenHeartbeat :exec

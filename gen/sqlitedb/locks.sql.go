@@ -32,17 +32,6 @@ func (q *Queries) AttemptOf(ctx context.Context, arg AttemptOfParams) (string, e
 	return attempt, err
 }
 
-const capacityOf = `-- name: CapacityOf :one
-SELECT capacity FROM dblock_locks WHERE name = ?1
-`
-
-func (q *Queries) CapacityOf(ctx context.Context, name string) (int64, error) {
-	row := q.db.QueryRowContext(ctx, capacityOf, name)
-	var capacity int64
-	err := row.Scan(&capacity)
-	return capacity, err
-}
-
 const countOff = `-- name: CountOff :one
 UPDATE dblock_locks SET waiters = waiters - CAST(?1 AS INTEGER) WHERE name = ?2
 RETURNING session_id, shared_units, capacity, waiters, rests_until
@@ -88,26 +77,24 @@ func (q *Queries) EmptyQueue(ctx context.Context, name string) error {
 const grant = `-- name: Grant :one
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = 1, attempt = ?4,
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = CASE WHEN CAST(?5 AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) END, metadata = ?6,
-       rests_until = CASE WHEN CAST(?7 AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?7 AS INTEGER) ELSE 0 END, asked = '',
-       waiters = waiters - CAST(?8 AS INTEGER)
- WHERE name = ?9
+       token = max(token + 1, CAST(?5 AS INTEGER)), acquired_at = CAST(?5 AS INTEGER), expires_at = ?6,
+       metadata = ?7, rests_until = CAST(?8 AS INTEGER), asked = '',
+       waiters = waiters - CAST(?9 AS INTEGER)
+ WHERE name = ?10
 RETURNING token, waiters
 `
 
 type GrantParams struct {
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	MinHold  int64
-	Gone     int64
-	Name     string
+	Session    string
+	Host       string
+	Thread     string
+	Attempt    string
+	Now        int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	RestsUntil int64
+	Gone       int64
+	Name       string
 }
 
 type GrantRow struct {
@@ -115,16 +102,17 @@ type GrantRow struct {
 	Waiters int64
 }
 
-// After FirstWaiter and DropWaiters, of a name that is free.
+// After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked.
 func (q *Queries) Grant(ctx context.Context, arg GrantParams) (GrantRow, error) {
 	row := q.db.QueryRowContext(ctx, grant,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
-		arg.Lease,
+		arg.Now,
+		arg.ExpiresAt,
 		arg.Metadata,
-		arg.MinHold,
+		arg.RestsUntil,
 		arg.Gone,
 		arg.Name,
 	)
@@ -154,6 +142,32 @@ func (q *Queries) HolderOf(ctx context.Context, arg HolderOfParams) (HolderOfRow
 	var i HolderOfRow
 	err := row.Scan(&i.Session, &i.Attempt)
 	return i, err
+}
+
+const isDue = `-- name: IsDue :one
+SELECT due.attempt FROM (
+    SELECT l.session_id AS id, l.attempt, l.expires_at FROM dblock_locks l
+     WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
+    UNION ALL
+    SELECT p.session_id AS id, p.attempt, p.expires_at FROM dblock_shares p
+     WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
+) AS due
+ WHERE due.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+    OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = due.id AND s.dead)
+`
+
+type IsDueParams struct {
+	Name    string
+	Session string
+	Token   int64
+}
+
+// Whether somebody who has a name, or a share of it, is dead or over a fixed lease.
+func (q *Queries) IsDue(ctx context.Context, arg IsDueParams) (string, error) {
+	row := q.db.QueryRowContext(ctx, isDue, arg.Name, arg.Session, arg.Token)
+	var attempt string
+	err := row.Scan(&attempt)
+	return attempt, err
 }
 
 const now = `-- name: Now :one
@@ -309,10 +323,8 @@ UPDATE dblock_locks SET
        token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(?3 AS INTEGER) > 0
                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?3 AS INTEGER) END, metadata = ?4,
-       rests_until = CASE WHEN CAST(?5 AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) ELSE rests_until END,
        asked = ''
- WHERE name = ?6
+ WHERE name = ?5
 RETURNING token, waiters
 `
 
@@ -321,7 +333,6 @@ type ReenterParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
-	MinHold  int64
 	Name     string
 }
 
@@ -337,7 +348,6 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
-		arg.MinHold,
 		arg.Name,
 	)
 	var i ReenterRow
@@ -378,6 +388,7 @@ type RoomOfRow struct {
 	RestsUntil  int64
 }
 
+// What others find of a name.
 func (q *Queries) RoomOf(ctx context.Context, name string) (RoomOfRow, error) {
 	row := q.db.QueryRowContext(ctx, roomOf, name)
 	var i RoomOfRow
@@ -415,17 +426,30 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 	return result.RowsAffected()
 }
 
+const setRest = `-- name: SetRest :exec
+UPDATE dblock_locks SET rests_until = (SELECT c.now_us FROM dblock_clock c) + CAST(?1 AS INTEGER) WHERE name = ?2
+`
+
+type SetRestParams struct {
+	Rest int64
+	Name string
+}
+
+func (q *Queries) SetRest(ctx context.Context, arg SetRestParams) error {
+	_, err := q.db.ExecContext(ctx, setRest, arg.Rest, arg.Name)
+	return err
+}
+
 const takeLock = `-- name: TakeLock :one
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
+INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), CAST(?3 AS TEXT), CAST(?4 AS TEXT), 1, CAST(?5 AS TEXT),
        c.now_us, c.now_us, CASE WHEN CAST(?6 AS INTEGER) > 0 THEN c.now_us + CAST(?6 AS INTEGER) END,
-       CAST(?7 AS TEXT), CASE WHEN CAST(?8 AS INTEGER) > 0 THEN c.now_us + CAST(?8 AS INTEGER) ELSE 0 END
+       CAST(?7 AS TEXT)
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = max(dblock_locks.token + 1, excluded.acquired_at),
-       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata,
-       rests_until = excluded.rests_until, asked = ''
+       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata, asked = ''
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
    AND dblock_locks.rests_until <= excluded.acquired_at
 RETURNING token
@@ -439,10 +463,10 @@ type TakeLockParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
-	MinHold  int64
 }
 
-// The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
+// The acquire of a free name. The token comes from the row as it is: excluded only brings the time. What
+// few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that is most of its price.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, takeLock,
 		arg.Name,
@@ -452,48 +476,6 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
-		arg.MinHold,
-	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
-}
-
-const takeLocked = `-- name: TakeLocked :one
-UPDATE dblock_locks SET
-       session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = 1, attempt = ?4,
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = CASE WHEN CAST(?5 AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?5 AS INTEGER) END, metadata = ?6,
-       rests_until = CASE WHEN CAST(?7 AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?7 AS INTEGER) ELSE 0 END, asked = ''
- WHERE name = ?8 AND session_id IS NULL AND waiters = 0 AND shared_units = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-RETURNING token
-`
-
-type TakeLockedParams struct {
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	MinHold  int64
-	Name     string
-}
-
-// The same for a name that must have a row.
-func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, takeLocked,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.MinHold,
-		arg.Name,
 	)
 	var token int64
 	err := row.Scan(&token)
@@ -501,27 +483,18 @@ func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, 
 }
 
 const takeTicket = `-- name: TakeTicket :one
-UPDATE dblock_locks SET
-       waiters = waiters + 1, next_ticket = next_ticket + 1,
-       capacity = CASE WHEN CAST(?1 AS INTEGER) > 0 THEN CAST(?2 AS INTEGER)
-                       WHEN shared_units = 0 AND waiters = 0 THEN 0
-                       ELSE capacity END
- WHERE name = ?3
-   AND (CAST(?1 AS INTEGER) = 0 OR shared_units = 0 AND waiters = 0 OR capacity IN (0, CAST(?2 AS INTEGER)))
+UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1, capacity = CAST(?1 AS INTEGER)
+ WHERE name = ?2
 RETURNING next_ticket - 1 AS ticket
 `
 
 type TakeTicketParams struct {
-	Units    int64
 	Capacity int64
 	Name     string
 }
 
-// Joins the end of the queue. The capacity of a name that nobody shares or waits for is of no account any more: who
-// shares sets it, who wants the whole name wipes it out, so that it cannot count again. No row: another capacity
-// counts, or there is none.
 func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, takeTicket, arg.Units, arg.Capacity, arg.Name)
+	row := q.db.QueryRowContext(ctx, takeTicket, arg.Capacity, arg.Name)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -532,8 +505,6 @@ UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
-   AND (NOT CAST(?5 AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_locks.session_id AND s.dead))
 RETURNING session_id, shared_units, capacity, waiters, rests_until
 `
 
@@ -542,7 +513,6 @@ type VacateParams struct {
 	Session string
 	Token   int64
 	Attempt string
-	Reclaim bool
 }
 
 type VacateRow struct {
@@ -553,15 +523,13 @@ type VacateRow struct {
 	RestsUntil  int64
 }
 
-// Takes the lock from one who holds it so: by session and token, or by session and attempt; to be reclaimed, its holder
-// must also be dead, or over its fixed lease. What is returned is the room that others find.
+// Takes the lock from one who holds it so: by session and token, or by session and attempt.
 func (q *Queries) Vacate(ctx context.Context, arg VacateParams) (VacateRow, error) {
 	row := q.db.QueryRowContext(ctx, vacate,
 		arg.Name,
 		arg.Session,
 		arg.Token,
 		arg.Attempt,
-		arg.Reclaim,
 	)
 	var i VacateRow
 	err := row.Scan(

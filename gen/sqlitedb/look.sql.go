@@ -11,6 +11,83 @@ import (
 )
 
 const look = `-- name: Look :many
+SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
+       l.shared_units, l.capacity, l.rests_until, c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS queued
+  FROM dblock_locks l
+ CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = l.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
+  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = CAST(?1 AS TEXT)
+ WHERE l.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
+`
+
+type LookParams struct {
+	Session string
+	Names   string
+}
+
+type LookRow struct {
+	Name             string
+	SessionID        sql.NullString
+	Host             string
+	Thread           string
+	Attempt          string
+	Token            int64
+	AcquiredAt       int64
+	Waiters          int64
+	ExpiresAt        sql.NullInt64
+	SharedUnits      int64
+	Capacity         int64
+	RestsUntil       int64
+	NowUs            int64
+	Dead             sql.NullBool
+	SessionExpiresAt sql.NullInt64
+	Queued           sql.NullString
+}
+
+// One row for each name and each place that the session has in its queue: all there is to see of names that nobody
+// shares and nobody has to hand on. The names come as a JSON array.
+func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
+	rows, err := q.db.QueryContext(ctx, look, arg.Session, arg.Names)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LookRow
+	for rows.Next() {
+		var i LookRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Token,
+			&i.AcquiredAt,
+			&i.Waiters,
+			&i.ExpiresAt,
+			&i.SharedUnits,
+			&i.Capacity,
+			&i.RestsUntil,
+			&i.NowUs,
+			&i.Dead,
+			&i.SessionExpiresAt,
+			&i.Queued,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const lookCloser = `-- name: LookCloser :many
 SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        l.waiters, l.capacity, l.shared_units, l.rests_until
@@ -49,12 +126,12 @@ SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, 
    AND w.name = l.name AND w.ticket = (SELECT min(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
 `
 
-type LookParams struct {
+type LookCloserParams struct {
 	Names   string
 	Session string
 }
 
-type LookRow struct {
+type LookCloserRow struct {
 	Name             string
 	Kind             int64
 	Session          string
@@ -74,17 +151,17 @@ type LookRow struct {
 	RestsUntil       int64
 }
 
-// What a session sees of names: a row for each name (kind 0), for each share of it (1), for each place of the session's
-// in its queue (2) and for the first place of all (3). The names come as a JSON array.
-func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
-	rows, err := q.db.QueryContext(ctx, look, arg.Names, arg.Session)
+// What a session sees of any names, at three times the price: a row for each name (kind 0), for each share of it (1), for
+// each place of the session's in its queue (2) and for the first place of all where nobody has the whole name (3).
+func (q *Queries) LookCloser(ctx context.Context, arg LookCloserParams) ([]LookCloserRow, error) {
+	rows, err := q.db.QueryContext(ctx, lookCloser, arg.Names, arg.Session)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LookRow
+	var items []LookCloserRow
 	for rows.Next() {
-		var i LookRow
+		var i LookCloserRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,

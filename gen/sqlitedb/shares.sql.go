@@ -69,8 +69,6 @@ func (q *Queries) DropIdleShare(ctx context.Context, arg DropIdleShareParams) (i
 const dropShare = `-- name: DropShare :one
 DELETE FROM dblock_shares
  WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
-   AND (NOT CAST(?5 AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_shares.session_id AND s.dead))
 RETURNING units
 `
 
@@ -79,7 +77,6 @@ type DropShareParams struct {
 	Session string
 	Token   int64
 	Attempt string
-	Reclaim bool
 }
 
 // Takes a share from one who holds it so, as Vacate does the whole name. ReturnUnits is the other half.
@@ -89,7 +86,6 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 		arg.Session,
 		arg.Token,
 		arg.Attempt,
-		arg.Reclaim,
 	)
 	var units int64
 	err := row.Scan(&units)
@@ -98,13 +94,14 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 
 const grantUnits = `-- name: GrantUnits :one
 UPDATE dblock_locks SET
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       shared_units = shared_units + CAST(?1 AS INTEGER), waiters = waiters - CAST(?2 AS INTEGER)
- WHERE name = ?3
+       token = max(token + 1, CAST(?1 AS INTEGER)), acquired_at = CAST(?1 AS INTEGER),
+       shared_units = shared_units + CAST(?2 AS INTEGER), waiters = waiters - CAST(?3 AS INTEGER)
+ WHERE name = ?4
 RETURNING token, waiters
 `
 
 type GrantUnitsParams struct {
+	Now   int64
 	Units int64
 	Gone  int64
 	Name  string
@@ -115,9 +112,14 @@ type GrantUnitsRow struct {
 	Waiters int64
 }
 
-// After FirstWaiter and DropWaiters, of a name that has room for the units.
+// After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
 func (q *Queries) GrantUnits(ctx context.Context, arg GrantUnitsParams) (GrantUnitsRow, error) {
-	row := q.db.QueryRowContext(ctx, grantUnits, arg.Units, arg.Gone, arg.Name)
+	row := q.db.QueryRowContext(ctx, grantUnits,
+		arg.Now,
+		arg.Units,
+		arg.Gone,
+		arg.Name,
+	)
 	var i GrantUnitsRow
 	err := row.Scan(&i.Token, &i.Waiters)
 	return i, err
@@ -264,29 +266,6 @@ type TakeUnitsParams struct {
 // The acquire of units of a name that has room for them: of its row the units and a token. AddShare is the other half.
 func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, takeUnits, arg.Name, arg.Units, arg.Capacity)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
-}
-
-const takeUnitsLocked = `-- name: TakeUnitsLocked :one
-UPDATE dblock_locks SET
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       shared_units = shared_units + CAST(?1 AS INTEGER), capacity = CAST(?2 AS INTEGER)
- WHERE name = ?3 AND session_id IS NULL AND waiters = 0 AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-   AND (shared_units = 0 OR capacity = CAST(?2 AS INTEGER) AND shared_units + CAST(?1 AS INTEGER) <= capacity)
-RETURNING token
-`
-
-type TakeUnitsLockedParams struct {
-	Units    int64
-	Capacity int64
-	Name     string
-}
-
-// The same for a name that must have a row.
-func (q *Queries) TakeUnitsLocked(ctx context.Context, arg TakeUnitsLockedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, takeUnitsLocked, arg.Units, arg.Capacity, arg.Name)
 	var token int64
 	err := row.Scan(&token)
 	return token, err

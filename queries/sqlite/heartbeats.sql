@@ -18,11 +18,12 @@ DELETE FROM dblock_heartbeats
 UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = @session
 RETURNING grants;
 
--- What a listener looks at: whether there is news, and how soon there may be more. No row: the session is dead.
+-- What a listener looks at: whether there is news, and whether more is to be expected. No row: the session is dead.
 -- name: Grants :one
-SELECT h.grants,
-       CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
-         OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting,
-       CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = h.session_id)
-         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = h.session_id) AS BOOLEAN) AS holding
+SELECT h.grants, CAST(EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = h.session_id)
+                   OR EXISTS (SELECT 1 FROM dblock_watchers o WHERE o.session_id = h.session_id) AS BOOLEAN) AS waiting
   FROM dblock_heartbeats h WHERE h.session_id = @session;
+
+-- name: Holding :one
+SELECT CAST(EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = CAST(@session AS TEXT))
+         OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = CAST(@session AS TEXT)) AS BOOLEAN) AS holding;

@@ -1,47 +1,30 @@
--- The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
+-- The acquire of a free name. The token comes from the row as it is: excluded only brings the time. What
+-- few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that is most of its price.
 -- name: TakeLock :one
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
+INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
 SELECT CAST(@name AS TEXT), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT), 1, CAST(@attempt AS TEXT),
        c.now_us, c.now_us, CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END,
-       CAST(@metadata AS TEXT), CASE WHEN CAST(@min_hold AS INTEGER) > 0 THEN c.now_us + CAST(@min_hold AS INTEGER) ELSE 0 END
+       CAST(@metadata AS TEXT)
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = max(dblock_locks.token + 1, excluded.acquired_at),
-       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata,
-       rests_until = excluded.rests_until, asked = ''
+       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata, asked = ''
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
    AND dblock_locks.rests_until <= excluded.acquired_at
 RETURNING token;
 
--- The same for a name that must have a row.
--- name: TakeLocked :one
-UPDATE dblock_locks SET
-       session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = 1, attempt = @attempt,
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = CASE WHEN CAST(@lease AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@lease AS INTEGER) END, metadata = @metadata,
-       rests_until = CASE WHEN CAST(@min_hold AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@min_hold AS INTEGER) ELSE 0 END, asked = ''
- WHERE name = @name AND session_id IS NULL AND waiters = 0 AND shared_units = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-RETURNING token;
+-- name: SetRest :exec
+UPDATE dblock_locks SET rests_until = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(rest) AS INTEGER) WHERE name = @name;
 
--- Joins the end of the queue. The capacity of a name that nobody shares or waits for is of no account any more: who
--- shares sets it, who wants the whole name wipes it out, so that it cannot count again. No row: another capacity
--- counts, or there is none.
+-- What others find of a name.
+-- name: RoomOf :one
+SELECT session_id, shared_units, capacity, waiters, rests_until FROM dblock_locks WHERE name = @name;
+
 -- name: TakeTicket :one
-UPDATE dblock_locks SET
-       waiters = waiters + 1, next_ticket = next_ticket + 1,
-       capacity = CASE WHEN CAST(@units AS INTEGER) > 0 THEN CAST(sqlc.arg(capacity) AS INTEGER)
-                       WHEN shared_units = 0 AND waiters = 0 THEN 0
-                       ELSE capacity END
+UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1, capacity = CAST(sqlc.arg(capacity) AS INTEGER)
  WHERE name = @name
-   AND (CAST(@units AS INTEGER) = 0 OR shared_units = 0 AND waiters = 0 OR capacity IN (0, CAST(sqlc.arg(capacity) AS INTEGER)))
 RETURNING next_ticket - 1 AS ticket;
-
--- name: CapacityOf :one
-SELECT capacity FROM dblock_locks WHERE name = @name;
 
 -- name: ReleaseIdle :execrows
 UPDATE dblock_locks SET
@@ -49,37 +32,40 @@ UPDATE dblock_locks SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token AND waiters = 0;
 
--- Takes the lock from one who holds it so: by session and token, or by session and attempt; to be reclaimed, its holder
--- must also be dead, or over its fixed lease. What is returned is the room that others find.
+-- Takes the lock from one who holds it so: by session and token, or by session and attempt.
 -- name: Vacate :one
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
-   AND (NOT CAST(@reclaim AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_locks.session_id AND s.dead))
 RETURNING session_id, shared_units, capacity, waiters, rests_until;
+
+-- Whether somebody who has a name, or a share of it, is dead or over a fixed lease.
+-- name: IsDue :one
+SELECT due.attempt FROM (
+    SELECT l.session_id AS id, l.attempt, l.expires_at FROM dblock_locks l
+     WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.token = @token
+    UNION ALL
+    SELECT p.session_id AS id, p.attempt, p.expires_at FROM dblock_shares p
+     WHERE p.name = @name AND p.session_id = CAST(@session AS TEXT) AND p.token = @token
+) AS due
+ WHERE due.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+    OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = due.id AND s.dead);
 
 -- Counts off places that were given up.
 -- name: CountOff :one
 UPDATE dblock_locks SET waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER) WHERE name = @name
 RETURNING session_id, shared_units, capacity, waiters, rests_until;
 
--- name: RoomOf :one
-SELECT session_id, shared_units, capacity, waiters, rests_until FROM dblock_locks WHERE name = @name;
-
 -- name: Now :one
 SELECT c.now_us FROM dblock_clock c;
 
--- After FirstWaiter and DropWaiters, of a name that is free.
+-- After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked.
 -- name: Grant :one
 UPDATE dblock_locks SET
        session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = 1, attempt = @attempt,
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = CASE WHEN CAST(@lease AS INTEGER) > 0
-                         THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@lease AS INTEGER) END, metadata = @metadata,
-       rests_until = CASE WHEN CAST(@min_hold AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@min_hold AS INTEGER) ELSE 0 END, asked = '',
+       token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER), expires_at = @expires_at,
+       metadata = @metadata, rests_until = CAST(@rests_until AS INTEGER), asked = '',
        waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER)
  WHERE name = @name
 RETURNING token, waiters;
@@ -107,8 +93,6 @@ UPDATE dblock_locks SET
        token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(@lease AS INTEGER) > 0
                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@lease AS INTEGER) END, metadata = @metadata,
-       rests_until = CASE WHEN CAST(@min_hold AS INTEGER) > 0
-                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(@min_hold AS INTEGER) ELSE rests_until END,
        asked = ''
  WHERE name = @name
 RETURNING token, waiters;

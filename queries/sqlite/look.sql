@@ -1,6 +1,18 @@
--- What a session sees of names: a row for each name (kind 0), for each share of it (1), for each place of the session's
--- in its queue (2) and for the first place of all (3). The names come as a JSON array.
+-- One row for each name and each place that the session has in its queue: all there is to see of names that nobody
+-- shares and nobody has to hand on. The names come as a JSON array.
 -- name: Look :many
+SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
+       l.shared_units, l.capacity, l.rests_until, c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS queued
+  FROM dblock_locks l
+ CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = l.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
+  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = CAST(sqlc.arg(session) AS TEXT)
+ WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)));
+
+-- What a session sees of any names, at three times the price: a row for each name (kind 0), for each share of it (1), for
+-- each place of the session's in its queue (2) and for the first place of all where nobody has the whole name (3).
+-- name: LookCloser :many
 SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        l.waiters, l.capacity, l.shared_units, l.rests_until

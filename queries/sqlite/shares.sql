@@ -11,19 +11,10 @@ ON CONFLICT (name) DO UPDATE SET
         AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
 RETURNING token;
 
--- The same for a name that must have a row.
--- name: TakeUnitsLocked :one
-UPDATE dblock_locks SET
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       shared_units = shared_units + CAST(@units AS INTEGER), capacity = CAST(sqlc.arg(capacity) AS INTEGER)
- WHERE name = @name AND session_id IS NULL AND waiters = 0 AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-   AND (shared_units = 0 OR capacity = CAST(sqlc.arg(capacity) AS INTEGER) AND shared_units + CAST(@units AS INTEGER) <= capacity)
-RETURNING token;
-
--- After FirstWaiter and DropWaiters, of a name that has room for the units.
+-- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
 -- name: GrantUnits :one
 UPDATE dblock_locks SET
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER),
        shared_units = shared_units + CAST(@units AS INTEGER), waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER)
  WHERE name = @name
 RETURNING token, waiters;
@@ -39,8 +30,6 @@ SELECT CAST(@name AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT), CAS
 -- name: DropShare :one
 DELETE FROM dblock_shares
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
-   AND (NOT CAST(@reclaim AS BOOLEAN) OR expires_at <= (SELECT c.now_us FROM dblock_clock c)
-        OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = dblock_shares.session_id AND s.dead))
 RETURNING units;
 
 -- The share of a name that nobody waits for.
