@@ -1,0 +1,58 @@
+package quorum
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// mend sees to it that nodes which do not hold the lock are asked again: a lock outlives then any number of nodes that go and
+// come back, as long as a majority is left at each moment. MUST be called with mu locked.
+func (l *Lock) mend() {
+	if !l.held || l.mender != nil {
+		return
+	}
+	for _, m := range l.members {
+		if m == nil {
+			l.mender = time.AfterFunc(2*l.c.limit+rand.N(l.c.limit), l.patch)
+			return
+		}
+	}
+}
+
+// patch asks the nodes that do not hold the lock, once.
+func (l *Lock) patch() {
+	l.mu.Lock()
+	if !l.held || !l.c.begin() {
+		l.mu.Unlock()
+		return
+	}
+	defer l.c.calls.Done()
+	var missing []int
+	for i, m := range l.members {
+		if m == nil {
+			missing = append(missing, i)
+		}
+	}
+	l.mu.Unlock()
+
+	ctx, cancel := context.WithTimeoutCause(context.Background(), l.c.limit, errLate)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	done := make(chan struct{}, len(missing))
+	for _, i := range missing {
+		l.c.calls.Go(func() {
+			defer func() { done <- struct{}{} }()
+			if m, _, err := l.c.grant(ctx, i, l.name); err == nil && l.join(i, m) && m.Token() < l.token {
+				_, _ = m.Raise(ctx, l.token) // another that knows it, if it can be had
+			}
+		})
+	}
+	for range missing {
+		<-done
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.mender = nil
+	l.mend()
+}

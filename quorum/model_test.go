@@ -1,0 +1,60 @@
+package quorum
+
+import (
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// modelSchedules is how many schedules are lived through in a normal run.
+const modelSchedules = 400
+
+func schedules(t *testing.T) int {
+	if text := os.Getenv("DBLOCK_TEST_SCHEDULES"); text != "" {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return modelSchedules
+}
+
+func TestTokensRiseAndNobodyHoldsBesideAnother(t *testing.T) {
+	first := uint64(time.Now().UnixNano())
+	var got, crashes int
+	for i := range schedules(t) {
+		w := play(t, first+uint64(i), bugs{})
+		if len(w.faults) > 0 {
+			t.Fatalf("seed %d: %v\n%s", first+uint64(i), w.faults, w.story())
+		}
+		got += w.got
+		crashes += w.crashes
+	}
+	t.Logf("%d locks, %d crashes", got, crashes)
+}
+
+// What the rules are there for: without each, the checker finds what must not be.
+func TestEachRuleIsNeeded(t *testing.T) {
+	for name, b := range map[string]bugs{
+		"the token is not told to the nodes":                  {noWriteBack: true},
+		"a node that lost its data counts at once":            {noQuarantine: true},
+		"a node that lost its data does not learn the tokens": {noHealing: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			first := uint64(time.Now().UnixNano())
+			for i := range uint64(5000) {
+				if w := play(t, first+i, b); len(w.faults) > 0 {
+					t.Logf("after %d schedules: %v", i+1, w.faults[0])
+					return
+				}
+			}
+			t.Error("nothing was found")
+		})
+	}
+}

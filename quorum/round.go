@@ -1,0 +1,235 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on after the outcome is known
+// until the last node has answered.
+type round struct {
+	c        *Client
+	lock     *Lock
+	caller   context.Context
+	asking   context.Context // of what the nodes are asked: it ends with the time limit, or when the round has failed
+	dismiss  context.CancelFunc
+	answers  chan answer
+	pending  int
+	grants   []nodeLock // by node; nil: none, or lost since
+	failures []error    // by node
+	floor    int64      // the highest floor of the nodes that granted
+	token    int64      // 0: a majority has not granted
+	counts   []bool     // by node: its grant went into the token, and it has been told the token
+	decided  bool
+	outcome  chan bool // receives once: whether the lock is held
+}
+
+// answer is what one node said, to being asked for the lock or to being told the token.
+type answer struct {
+	node  int
+	told  bool
+	lock  nodeLock
+	floor int64
+	err   error
+}
+
+// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns what each node said.
+func (c *Client) round(ctx context.Context, name string) (*Lock, []error) {
+	n := len(c.nodes)
+	r := &round{
+		c: c, lock: newLock(ctx, c, name), caller: ctx, answers: make(chan answer, 2*n), grants: make([]nodeLock, n),
+		failures: make([]error, n), counts: make([]bool, n), outcome: make(chan bool, 1),
+	}
+	// Without the caller's values: a node's client would take the caller for the owner of a lock that it has on that node alone.
+	r.asking, r.dismiss = context.WithTimeoutCause(context.Background(), c.limit, errLate)
+	unhook := context.AfterFunc(ctx, r.dismiss)
+	for i := range c.nodes {
+		r.ask(i, name)
+	}
+	c.calls.Go(r.run)
+	held := <-r.outcome
+	unhook()
+	if held {
+		return r.lock, nil
+	}
+	return nil, r.failures
+}
+
+// ask sends one node the request, and then asks it for its memory: in this order, since only what it remembers after the grant
+// says that the grant was made with it.
+func (r *round) ask(i int, name string) {
+	r.pending++
+	r.c.calls.Go(func() {
+		l, floor, err := r.c.grant(r.asking, i, name)
+		r.answers <- answer{node: i, lock: l, floor: floor, err: err}
+	})
+}
+
+// tell writes the token to a node.
+func (r *round) tell(i int) {
+	l := r.grants[i]
+	if l.Token() >= r.token {
+		r.counts[i] = l.Token() == r.token
+		return
+	}
+	r.pending++
+	r.c.calls.Go(func() {
+		_, err := l.Raise(r.asking, r.token)
+		r.answers <- answer{node: i, told: true, lock: l, err: r.excuse(err)}
+	})
+}
+
+// excuse says why a node failed, where that was not the node.
+func (r *round) excuse(err error) error { return excuse(r.asking, err) }
+
+func excuse(asking context.Context, err error) error {
+	if err == nil || asking.Err() == nil || permanent(err) {
+		return err
+	}
+	if errors.Is(context.Cause(asking), errLate) {
+		return fmt.Errorf("%w (%v)", errLate, err) // not err itself: its kind would be that somebody holds the lock
+	}
+	return errDismissed
+}
+
+// run has the answers come in until there are no more.
+func (r *round) run() {
+	defer r.dismiss()
+	for r.pending > 0 {
+		a := <-r.answers
+		r.pending--
+		switch {
+		case r.decided:
+			r.straggle(a)
+			continue
+		case a.err != nil && a.told:
+			r.failures[a.node] = a.err
+			r.c.giveBack(a.lock)
+			r.grants[a.node] = nil
+		case a.err != nil:
+			r.failures[a.node] = a.err
+		case a.told:
+			r.counts[a.node] = true
+		default:
+			r.granted(a)
+		}
+		r.judge()
+	}
+}
+
+// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher token helps to keep the lock, but
+// does not count for having it: a whole holder may have come and gone on that node since the token was fixed.
+func (r *round) granted(a answer) {
+	r.grants[a.node] = a.lock
+	r.floor = max(r.floor, a.floor)
+	if r.token != 0 {
+		r.tell(a.node)
+		return
+	}
+	var n int
+	token := r.floor + 1
+	for _, l := range r.grants {
+		if l != nil {
+			n++
+			token = max(token, l.Token())
+		}
+	}
+	if n < r.c.majority {
+		return
+	}
+	r.token = token
+	for i, l := range r.grants {
+		if l != nil {
+			r.tell(i)
+		}
+	}
+}
+
+// judge decides as soon as there is something to decide by.
+func (r *round) judge() {
+	counted, possible := 0, 0
+	for i, l := range r.grants {
+		if l != nil && l.Context().Err() != nil { // it cannot count again: its token went into ours
+			r.grants[i], r.counts[i], r.failures[i] = nil, false, errLostAgain
+			r.c.giveBack(l)
+			continue
+		}
+		if r.counts[i] {
+			counted++
+		}
+		if r.failures[i] == nil && (l == nil || r.token == 0 || l.Token() <= r.token) {
+			possible++
+		}
+	}
+	switch {
+	case counted >= r.c.majority && r.lock.begin(r.token, r.grants):
+		r.decided = true
+		r.outcome <- true
+	case counted >= r.c.majority, possible < r.c.majority:
+		r.fail()
+	}
+}
+
+// fail gives everything back, and says so when that is done or the caller cannot wait.
+func (r *round) fail() {
+	r.decided = true
+	r.dismiss()
+	var releases sync.WaitGroup
+	for _, l := range r.grants {
+		if l != nil {
+			releases.Go(func() { _ = r.c.release(l) })
+		}
+	}
+	released := make(chan struct{})
+	r.c.calls.Go(func() {
+		releases.Wait()
+		close(released)
+	})
+	r.c.calls.Go(func() {
+		select {
+		case <-released:
+		case <-r.caller.Done():
+		}
+		r.outcome <- false
+	})
+}
+
+// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where there is no lock.
+func (r *round) straggle(a answer) {
+	if a.told || a.err != nil {
+		return
+	}
+	if r.lock.join(a.node, a.lock) && a.lock.Token() < r.lock.token {
+		r.c.calls.Go(func() { _, _ = a.lock.Raise(r.asking, r.lock.token) }) // another that knows it, if it can be had
+	}
+}
+
+// grant locks one node, if it counts.
+func (c *Client) grant(ctx context.Context, i int, name string) (nodeLock, int64, error) {
+	if err := c.resting(i); err != nil {
+		return nil, 0, err
+	}
+	l, err := c.nodes[i].node.TryLock(ctx, name)
+	if err != nil {
+		return nil, 0, excuse(ctx, err)
+	}
+	floor, err := c.trust(ctx, i)
+	if err == nil && 2*time.Until(l.Until()) > c.quarantine {
+		err = fmt.Errorf("%w: the TTL of its client is more than half of WithQuarantine(%v)", dblock.ErrConfig, c.quarantine)
+	}
+	if err != nil {
+		_ = c.release(l)
+		return nil, 0, excuse(ctx, err)
+	}
+	return l, floor, nil
+}
+
+// giveBack is release without waiting for it.
+func (c *Client) giveBack(l nodeLock) {
+	c.calls.Go(func() { _ = c.release(l) })
+}
