@@ -14,8 +14,15 @@ import (
 const maxReason = 1024
 
 // Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock when it suits. A reason
-// that was not received gives way to a later one.
-func (l *Lock[TX]) Asked() <-chan string { return l.hold.asked }
+// that was not received gives way to a later one. From the first call on the client listens for that, on the connection on which
+// it hears of grants; without it, a client that does not happen to wait for anything learns with its next heartbeat, also
+// of Break.
+func (l *Lock[TX]) Asked() <-chan string {
+	if l.hold.native == nil {
+		l.hold.life.hub.Attend()
+	}
+	return l.hold.asked
+}
 
 // ask passes a reason on, once. MUST be called with the client's mutex locked.
 func (h *hold) ask(reason string) {

@@ -14,7 +14,7 @@ func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	for _, kind := range []error{driver.ErrBusy, driver.ErrNotHeld, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
+	for _, kind := range []error{driver.ErrBusy, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			return err
 		}

@@ -7,140 +7,290 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) (next driver.Handoff, err error) {
-	if !contended {
+// vacate locks a name's row, has leave take somebody off it, and hands on what that makes room for. Where leave reports
+// false nothing is changed. The sessions that get something are woken, except self, and those that leave names.
+func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error)) (next []driver.Handoff, left bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		row, there, err := e.lockRow(ctx, q, name, true)
+		if err != nil || !there {
+			return nil, err
+		}
+		var wake []string
+		if left, wake, err = leave(q, &row); err != nil || !left {
+			return nil, err
+		}
+		if next, _, err = handOver(ctx, q, name, self, row); err != nil {
+			return nil, err
+		}
+		for _, h := range next {
+			wake = append(wake, h.Session)
+		}
+		return others(self, wake...), nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return next, left, nil
+}
+
+func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	if !contended && !h.Shared {
 		released, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{
 			Name: h.Name, Session: h.Session, Token: h.Token,
 		})
 		if err != nil || released > 0 {
-			return driver.Handoff{}, interpret(err)
+			return nil, interpret(err)
 		}
 	}
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := e.lockRow(ctx, q, h.Name, true)
-		if err != nil {
-			return "", err
+	next, left, err := e.vacate(ctx, h.Name, h.Session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
+		p, there, err := findPart(ctx, q, h.Name, *row, h.Session, h.Token)
+		if err != nil || !there || h.Shared != (p.units > 0) {
+			return false, nil, err
 		}
-		if !there || row.SessionID != h.Session || row.Token != h.Token {
-			return "", driver.ErrNotHeld
-		}
-		next, err = handOver(ctx, q, h.Name, h.Session, row.Waiters)
-		return other(next.Session, h.Session), err
+		left, err := p.drop(ctx, q, row)
+		return left, nil, err
 	})
-	if err != nil {
-		return driver.Handoff{}, err
+	if err == nil && !left {
+		err = driver.ErrNotHeld
 	}
-	return next, nil
+	return next, err
 }
 
-func (e *engine) Leave(ctx context.Context, session, name, attempt string) (next driver.Handoff, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := e.lockRow(ctx, q, name, true)
-		if err != nil || !there {
-			return "", err
-		}
+func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
+	next, _, err := e.vacate(ctx, name, session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
 		if row.SessionID == session && row.Attempt == attempt {
-			next, err = handOver(ctx, q, name, session, row.Waiters)
-			return other(next.Session, session), err
+			row.SessionID = ""
+			return true, nil, nil
 		}
-		ticket, err := q.FindWaiter(ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: name})
-		if queued, err := found(err); err != nil || !queued {
-			return "", err
+		if row.SharedUnits > 0 {
+			share, err := q.FindShareOfAttempt(ctx, mysqldb.FindShareOfAttemptParams{Name: name, Attempt: attempt})
+			if there, err := found(err); err != nil {
+				return false, nil, err
+			} else if there && share.SessionID == session {
+				left, err := part{name: name, token: share.Token, units: share.Units}.drop(ctx, q, row)
+				return left, nil, err
+			}
 		}
-		if err := q.CountDown(ctx, name); err != nil {
-			return "", err
-		}
-		return "", q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: ticket})
+		left, err := leaveQueue(ctx, q, name, session, attempt, row)
+		return left, nil, err
 	})
-	if err != nil {
-		return driver.Handoff{}, err
-	}
-	return next, nil
+	return next, err
 }
 
-func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next driver.Handoff, taken bool, err error) {
+// leaveQueue gives up a place in a locked name's queue.
+func leaveQueue(ctx context.Context, q *mysqldb.Queries, name, session, attempt string, row *mysqldb.LockRowRow) (bool, error) {
+	w, err := q.FindWaiter(ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: name})
+	if queued, err := found(err); err != nil || !queued || w.SessionID != session {
+		return false, err
+	}
+	row.Waiters = max(row.Waiters-1, 0)
+	return true, q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket})
+}
+
+func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error) {
 	if holder.Session == "" {
 		return e.promote(ctx, self, name)
 	}
 	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
 		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
-			return driver.Handoff{}, false, err
+			return nil, false, err
 		}
 	}
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		row, there, err := e.lockRow(ctx, q, name, true)
-		if err != nil || !there || row.SessionID != holder.Session || row.Token != holder.Grant.Token {
-			return "", err
+	return e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
+		if holder.Grant.Token == 0 {
+			left, err := leaveQueue(ctx, q, name, holder.Session, holder.Attempt, row)
+			return left, nil, err
+		}
+		p, there, err := findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token)
+		if err != nil || !there {
+			return false, nil, err
 		}
 		dead, _, err := lockSession(ctx, q, holder.Session)
 		if err != nil {
-			return "", err
+			return false, nil, err
 		}
 		if !dead {
 			now, err := q.Clock(ctx) // after the locks: a lease is not over before its row was waited for
-			if err != nil || !row.ExpiresAt.Valid || row.ExpiresAt.Int64 > now {
-				return "", err
+			if err != nil || !p.expiresAt.Valid || p.expiresAt.Int64 > now {
+				return false, nil, err
 			}
 		}
-		taken = true
-		next, err = handOver(ctx, q, name, self, row.Waiters)
-		return other(next.Session, self), err
+		left, err := p.drop(ctx, q, row)
+		return left, nil, err
 	})
-	if err != nil {
-		return driver.Handoff{}, false, err
-	}
-	return next, taken, nil
 }
 
-// promote hands on a name that ReleaseTx left free with its queue.
-func (e *engine) promote(ctx context.Context, self, name string) (next driver.Handoff, taken bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, event driver.Event) (next []driver.Handoff, taken bool, err error) {
+	return e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
+		if holder.Grant.Token == 0 {
+			left, err = leaveQueue(ctx, q, name, holder.Session, holder.Attempt, row)
+		} else {
+			p, there, err := findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token)
+			if err != nil || !there {
+				return false, nil, err
+			}
+			if _, _, err := lockSession(ctx, q, holder.Session); err != nil {
+				return false, nil, err
+			}
+			if left, err = p.drop(ctx, q, row); err != nil {
+				return false, nil, err
+			}
+		}
+		if err != nil || !left {
+			return false, nil, err
+		}
+		return true, []string{holder.Session}, addEvent(ctx, q, event)
+	})
+}
+
+// promote hands on a name that has room for the first in its queue: ReleaseTx left it so, or it rested when it was released.
+func (e *engine) promote(ctx context.Context, self, name string) (next []driver.Handoff, taken bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there || row.SessionID != "" || row.Waiters == 0 {
-			return "", err
+			return nil, err
 		}
-		taken = true
-		next, err = handOver(ctx, q, name, self, row.Waiters)
-		return other(next.Session, self), err
+		var gone bool
+		next, gone, err = handOver(ctx, q, name, self, row)
+		taken = gone || len(next) > 0
+		var wake []string
+		for _, h := range next {
+			wake = append(wake, h.Session)
+		}
+		return others(self, wake...), err
 	})
 	if err != nil {
-		return driver.Handoff{}, false, err
+		return nil, false, err
 	}
 	return next, taken, nil
 }
 
-// handOver gives a locked name to the first waiter whose session lives, or to nobody. The dead before it leave the
-// queue. It runs after LockRow, and reads a new snapshot. self needs no notification.
-func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, waiters int32) (driver.Handoff, error) {
-	for waiters > 0 {
-		w, err := q.NextWaiter(ctx, name)
-		if there, err := found(err); err != nil {
-			return driver.Handoff{}, err
-		} else if !there {
-			break // somebody deleted rows by hand
+// batch is how many places in a queue are read at once behind one that got its share.
+const batch = 64
+
+// handOver gives a locked name, with room as its row says, to those who are first in the queue, live, and fit, and writes the
+// row. The dead before them leave the queue, which gone tells of. It runs after LockRow, and reads new snapshots. self needs
+// no notification.
+func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row mysqldb.LockRowRow) (next []driver.Handoff, gone bool, err error) {
+	if row.SessionID != "" {
+		return nil, false, q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters})
+	}
+	rests, err := resting(ctx, q, row)
+	if err != nil {
+		return nil, false, err
+	}
+	var dropped, granted []int64 // tickets
+	h := hand{ctx, q, name, self}
+	for after, limit := int64(0), int32(1); row.Waiters > 0 && !rests; limit = batch {
+		list, err := q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: name, After: after, Limit: limit})
+		if err != nil {
+			return nil, false, err
 		}
-		if err := q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket}); err != nil {
-			return driver.Handoff{}, err
+		if len(list) == 0 { // somebody deleted rows by hand
+			row.Waiters, gone = 0, true
 		}
-		waiters--
-		if w.Alive != 0 {
-			return give(ctx, q, name, self, w, waiters)
+		for _, w := range list {
+			fits := w.Units == 0 && row.SharedUnits == 0 || w.Units > 0 && room(row.SharedUnits, row.Capacity, w.Units, row.Capacity)
+			if w.Alive != 0 && !fits {
+				rests = true // those behind it wait with it
+				break
+			}
+			after = w.Ticket
+			row.Waiters--
+			dropped = append(dropped, w.Ticket)
+			switch {
+			case w.Alive == 0:
+				gone = true
+			case w.Units == 0:
+				if err := h.drop(dropped); err != nil {
+					return nil, false, err
+				}
+				whole, err := h.give(w, row.Waiters)
+				return []driver.Handoff{whole}, gone, err
+			default:
+				row.SharedUnits += w.Units
+				granted = append(granted, w.Ticket)
+				next = append(next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{Lease: microseconds(w.Lease)}})
+			}
 		}
 	}
-	return driver.Handoff{}, q.FreeLock(ctx, name)
+	if err := h.share(granted, next, row); err != nil {
+		return nil, false, err
+	}
+	return next, gone, h.drop(dropped)
 }
 
-func give(ctx context.Context, q *mysqldb.Queries, name, self string, w mysqldb.NextWaiterRow, waiters int32) (driver.Handoff, error) {
+// resting reports whether nobody gets a locked name for the sake of MinHold.
+func resting(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow) (bool, error) {
+	if row.RestsUntil == 0 || row.Waiters == 0 {
+		return false, nil
+	}
+	now, err := q.Clock(ctx)
+	return row.RestsUntil > now, err
+}
+
+// hand writes what a hand-over has decided.
+type hand struct {
+	ctx  context.Context
+	q    *mysqldb.Queries
+	name string
+	self string
+}
+
+// drop takes tickets out of the queue.
+func (h hand) drop(tickets []int64) error {
+	if len(tickets) == 1 {
+		return h.q.DropWaiter(h.ctx, mysqldb.DropWaiterParams{Name: h.name, Ticket: tickets[0]})
+	}
+	for some := range chunks(tickets) {
+		if err := h.q.DropWaiters(h.ctx, mysqldb.DropWaitersParams{Name: h.name, Tickets: some}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give gives the whole name to a waiter.
+func (h hand) give(w mysqldb.NextWaitersRow, waiters int32) (driver.Handoff, error) {
 	var handed int8
-	if w.SessionID != self {
+	if w.SessionID != h.self {
 		handed = 1
 	}
 	fixed := microseconds(w.Lease)
-	token, err := q.GiveLock(ctx, mysqldb.GiveLockParams{
-		Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-		Lease: lease(fixed), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
+	token, err := h.q.GiveLock(h.ctx, mysqldb.GiveLockParams{
+		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
+		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
 	})
 	return driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
 		Token: token, Contended: waiters > 0, Lease: fixed,
 	}}, err
+}
+
+// share writes the row of a name that nobody has as a whole, and gives those with these tickets their units, and their tokens
+// in next.
+func (h hand) share(tickets []int64, next []driver.Handoff, row mysqldb.LockRowRow) error {
+	if len(tickets) == 0 {
+		return h.q.FreeLock(h.ctx, mysqldb.FreeLockParams{
+			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters,
+		})
+	}
+	last, err := h.q.ShareLock(h.ctx, mysqldb.ShareLockParams{
+		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters, More: int64(len(tickets) - 1),
+	})
+	if err != nil {
+		return err
+	}
+	before := last - int64(len(tickets))
+	for i := range next {
+		next[i].Grant.Token = before + 1 + int64(i)
+		next[i].Grant.Contended = row.Waiters > 0
+	}
+	for len(tickets) > 0 {
+		some := tickets[:min(len(tickets), maxList)]
+		if err := h.q.HandShares(h.ctx, mysqldb.HandSharesParams{Name: h.name, Self: h.self, Before: before, Tickets: pad(some)}); err != nil {
+			return err
+		}
+		before, tickets = before+int64(len(some)), tickets[len(some):]
+	}
+	return nil
 }

@@ -31,16 +31,23 @@ const (
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
-// wakeUp ends the sleep of a session's listener. It is a hint, and errors are none of the caller's: a listener that was
-// not reached finds the grant itself before it sleeps again. It outlives ctx, as the grant that it tells of does.
+// wakeUp ends the sleep of the sessions' listeners. It is a hint, and errors are none of the caller's: a listener that was
+// not reached finds a grant itself before it sleeps again. It outlives ctx, as the grant that it tells of does.
 //
 // The connection is looked up and interrupted in one statement, so that no id grows stale on the way here. In the
 // server a moment lies between the two, which is safe: ids are not used twice while it is up, and a listener's
 // connection never goes back to its pool, so that what an id has named as a listener it never names as anything else.
-func wakeUp(ctx context.Context, conn *sql.Conn, session string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-	defer cancel()
-	_ = kill(ctx, conn, "QUERY", session)
+func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
+	woken := make(map[string]bool, len(sessions))
+	for _, session := range sessions {
+		if woken[session] {
+			continue
+		}
+		woken[session] = true
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		_ = kill(within, conn, "QUERY", session)
+		cancel()
+	}
 }
 
 // kill sends no parameters: MySQL allows none in a KILL. Ids come from tables that others write.
@@ -71,7 +78,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	if err := l.open(ctx); err != nil {
 		return interpret(err)
 	}
-	if _, err := l.news(ctx); err != nil { // what was granted before now is not waited for
+	if _, _, err := l.news(ctx); err != nil { // what was granted before now is not waited for
 		return interpret(err)
 	}
 	ready()
@@ -83,10 +90,11 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		if err != nil {
 			return interpret(err)
 		}
-		hints, err := l.news(ctx)
+		hints, late, err := l.news(ctx)
 		if err != nil {
 			return interpret(err)
 		}
+		cut = cut || late
 		for _, h := range hints {
 			wake(h)
 		}
@@ -105,7 +113,7 @@ type listener struct {
 	gate     *gate // nil: it sleeps
 	prepared *prepared
 	q        *mysqldb.Queries
-	known    map[string]string // attempts that wake was called with, and their names
+	known    map[string]grant // by attempt: what wake was called with
 }
 
 // open takes the named lock and proves that a KILL from the pool gets through: it does not where the user lacks the
@@ -220,78 +228,6 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 		case <-time.After(killInterval):
 		}
 	}
-}
-
-// news are the grants by others that wake was not called with.
-func (l *listener) news(ctx context.Context) ([]driver.Hint, error) {
-	rows, err := l.handed(ctx)
-	for wasKilled(err) {
-		rows, err = l.handed(ctx)
-	}
-	if err != nil {
-		return nil, unanswered(ctx, err)
-	}
-	known := make(map[string]string, len(rows))
-	var hints []driver.Hint
-	for _, row := range rows {
-		known[row.Attempt] = row.Name
-		if _, there := l.known[row.Attempt]; !there {
-			h := driver.Hint{Attempt: row.Attempt}
-			if !row.ExpiresAt.Valid {
-				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
-			}
-			hints = append(hints, h)
-		}
-	}
-	l.known = known
-	return hints, nil
-}
-
-func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
-	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	return l.q.Handed(ctx, l.session)
-}
-
-// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks that were handed over
-// and are held for long.
-func (l *listener) acknowledge(ctx context.Context) error {
-	if len(l.known) <= maxKnown {
-		return nil
-	}
-	within, cancel := context.WithTimeout(ctx, replyTimeout)
-	defer cancel()
-	var done []string
-	err := transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) error {
-		for part := range chunks(slices.Collect(maps.Values(l.known))) {
-			rows, err := q.LockHanded(within, mysqldb.LockHandedParams{Names: part, Session: l.session})
-			if err != nil {
-				return err
-			}
-			var names []string
-			for _, row := range rows {
-				if l.known[row.Attempt] == row.Name { // not a later grant of the same name
-					names, done = append(names, row.Name), append(done, row.Attempt)
-				}
-			}
-			for part := range chunks(names) {
-				if err := q.AcknowledgeHanded(within, part); err != nil {
-					return err
-				}
-			}
-		}
-		return nil
-	})
-	if wasKilled(err) || errors.Is(interpret(err), driver.ErrRetry) {
-		return nil // nothing was done; next time
-	}
-	if err != nil {
-		return unanswered(ctx, err)
-	}
-	for _, attempt := range done {
-		delete(l.known, attempt)
-	}
-	return nil
 }
 
 func wasKilled(err error) bool { return number(err) == killed }

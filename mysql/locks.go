@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -13,46 +14,112 @@ import (
 )
 
 // Take looks first, for a row that is locked or not free: an upsert would wait for the one, and write for the other. In
-// the moment in between somebody else's transaction may still lock the row; then the upsert does wait for it.
-func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+// the moment in between somebody else's transaction may still lock the row; then the upsert does wait for it. What is more
+// than the lock's row, or more than the upsert can say, is a transaction.
+func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
+	if r.Units > 0 || r.MinHold > 0 {
+		err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+			grant, taken, err = e.takeNext(ctx, q, r)
+			return nil, err
+		})
+		if err != nil || !taken {
+			return driver.Grant{}, false, err
+		}
+		return grant, true, nil
+	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
-	if err != nil || there && (row.SessionID != "" || row.Waiters > 0) {
+	if err != nil || there && !free(row, r) {
 		return driver.Grant{}, false, interpret(err)
 	}
-	token, err := e.queries().TakeLock(ctx, mysqldb.TakeLockParams{
+	grant, taken, err = takeWhole(ctx, e.queries(), r)
+	return grant, taken, interpret(err)
+}
+
+// takeWhole is the upsert.
+func takeWhole(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
+	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), Metadata: r.Metadata,
 	})
 	if err != nil || token == 0 {
-		return driver.Grant{}, false, interpret(err)
+		return driver.Grant{}, false, err
 	}
 	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
+// takeNext takes a name in a transaction, if it is free, and makes its row where there is none.
+func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
+	row, there, err := e.lockRow(ctx, q, r.Name, r.Wait)
+	if err == nil && !there {
+		if r.Units == 0 && r.MinHold == 0 {
+			return takeWhole(ctx, q, r)
+		}
+		if err := q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: r.Name}); err != nil {
+			return driver.Grant{}, false, err
+		}
+		row, there, err = e.lockRow(ctx, q, r.Name, r.Wait)
+	}
+	if err != nil || !there || !free(row, r) {
+		return driver.Grant{}, false, err
+	}
+	return take(ctx, q, r)
+}
+
+// take takes a locked name that is free, unless it rests.
+func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
+	if r.Units > 0 {
+		return lend(ctx, q, r)
+	}
+	token, err := q.TakeLocked(ctx, mysqldb.TakeLockedParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: r.Metadata,
+	})
+	if err != nil || token == 0 {
+		return driver.Grant{}, false, err
+	}
+	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
+}
+
+// free reports whether a name has room for a request, and nobody waits for it. Whether it rests is for the statement that
+// takes it: only there is a time.
+func free(row mysqldb.LockRowRow, r driver.Request) bool {
+	return row.Waiters == 0 && row.SessionID == "" && room(row.SharedUnits, row.Capacity, int32(r.Units), int32(r.Of))
+}
+
+// room reports whether a name that nobody has as a whole has room for a request: units 0 is the whole.
+func room(used, capacity, units, of int32) bool {
+	if units == 0 || used == 0 {
+		return used == 0 && units <= of
+	}
+	return capacity == of && units <= of-used
+}
+
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
-		if _, there, err := e.lockRow(ctx, q, r.Name, true); err != nil || !there {
-			return "", err
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		row, there, err := e.lockRow(ctx, q, r.Name, true)
+		if err != nil || !there {
+			return nil, err
 		}
-		ticket, err := q.JoinQueue(ctx, r.Name)
+		if free(row, r) {
+			var taken bool
+			if grant, taken, err = take(ctx, q, r); err != nil || taken {
+				outcome = driver.Granted
+				return nil, err
+			}
+		}
+		capacity, err := capacityWith(row, r)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
-		if ticket > 0 {
-			outcome = driver.Queued
-			return "", q.AddWaiter(ctx, mysqldb.AddWaiterParams{
-				Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-				Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
-			})
+		ticket, err := q.JoinQueue(ctx, mysqldb.JoinQueueParams{Name: r.Name, Capacity: capacity})
+		if err != nil {
+			return nil, err
 		}
-		token, err := q.TakeLocked(ctx, mysqldb.TakeLockedParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: lease(r.Lease), Metadata: r.Metadata,
+		outcome = driver.Queued
+		return nil, q.AddWaiter(ctx, mysqldb.AddWaiterParams{
+			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), MinHold: r.MinHold.Microseconds(),
 		})
-		if token > 0 {
-			grant, outcome = driver.Grant{Token: token, Lease: r.Lease}, driver.Granted
-		}
-		return "", err
 	})
 	if err != nil {
 		return driver.Grant{}, driver.Gone, err
@@ -60,22 +127,38 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 	return grant, outcome, nil
 }
 
+// capacityWith is a name's capacity when a request joins its queue. Where nobody shares the name or waits for it, the row has
+// what was left by the last who did.
+func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
+	capacity := row.Capacity
+	if row.SharedUnits == 0 && row.Waiters == 0 {
+		capacity = 0
+	}
+	switch {
+	case r.Units == 0:
+		return capacity, nil
+	case capacity == 0 || capacity == int32(r.Of):
+		return int32(r.Of), nil
+	}
+	return 0, driver.Fail(driver.ErrCapacity, fmt.Errorf("%q is shared in %d units, the request counts %d: let all who share it state the same number", r.Name, capacity, r.Of))
+}
+
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Grant, reentered bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there || row.SessionID == "" || row.Host != r.Host || row.Thread != r.Thread {
-			return "", err
+			return nil, err
 		}
 		if _, _, err := lockSession(ctx, q, row.SessionID); err != nil {
-			return "", err
+			return nil, err
 		}
 		token, err := q.GiveLock(ctx, mysqldb.GiveLockParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: lease(r.Lease), Metadata: r.Metadata, Waiters: row.Waiters,
+			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: r.Metadata, Waiters: row.Waiters,
 		})
 		grant = driver.Grant{Token: token, Contended: row.Waiters > 0, Lease: r.Lease}
 		reentered = true
-		return other(row.SessionID, r.Session), err // the old incarnation is told
+		return others(r.Session, row.SessionID), err // the old incarnation is told
 	})
 	if err != nil || !reentered {
 		return driver.Grant{}, false, err
@@ -83,14 +166,31 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Gr
 	return grant, true, nil
 }
 
-func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
-	held, err := e.queries().SetHolds(ctx, mysqldb.SetHoldsParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds),
-	})
+func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) (err error) {
+	var held int64
+	if h.Shared {
+		held, err = e.queries().SetShareHolds(ctx, mysqldb.SetShareHoldsParams{
+			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds),
+		})
+	} else {
+		held, err = e.queries().SetHolds(ctx, mysqldb.SetHoldsParams{
+			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds),
+		})
+	}
 	if err == nil && held == 0 {
 		return driver.ErrNotHeld
 	}
 	return interpret(err)
+}
+
+func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
+	raised, err := e.queries().RaiseToken(ctx, mysqldb.RaiseTokenParams{
+		Name: h.Name, Session: h.Session, Token: h.Token, Least: token,
+	})
+	if err == nil && raised == 0 {
+		return 0, driver.ErrNotHeld
+	}
+	return raised, interpret(err)
 }
 
 // lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked it asks for again
@@ -154,12 +254,9 @@ func found(err error) (bool, error) {
 	return err == nil, err
 }
 
-// other is the session that a grant concerns, unless it is the one that makes it, which knows.
-func other(session, self string) string {
-	if session == self {
-		return ""
-	}
-	return session
+// others are the sessions that a change concerns, without the one that makes it, which knows.
+func others(self string, sessions ...string) []string {
+	return slices.DeleteFunc(sessions, func(s string) bool { return s == self })
 }
 
 func lease(d time.Duration) sql.NullInt64 {

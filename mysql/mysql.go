@@ -70,9 +70,9 @@ func (e *engine) Validate() error {
 // queries run one by one on any connection, each its own transaction at the application's isolation level.
 func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 
-// transact runs work as one transaction at READ COMMITTED and commits it. Where work then names a session in wake, its
-// listener is woken, on the same connection: the pool may have no other.
-func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake string, err error)) error {
+// transact runs work as one transaction at READ COMMITTED and commits it. The listeners of the sessions that work then
+// names in wake are woken, on the same connection: the pool may have no other.
+func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	if err := e.prepared.catchUp(ctx); err != nil {
 		return interpret(err)
 	}
@@ -80,7 +80,7 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 	if err != nil {
 		return interpret(err)
 	}
-	var wake string
+	var wake []string
 	err = transactOn(ctx, conn, e.prepared, func(q *mysqldb.Queries) (err error) {
 		wake, err = work(q)
 		return err
@@ -90,7 +90,7 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 		return interpret(err)
 	}
 	defer conn.Close()
-	if err == nil && wake != "" {
+	if err == nil {
 		wakeUp(ctx, conn, wake)
 	}
 	return interpret(err)

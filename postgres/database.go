@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"encoding/json"
 	"reflect"
 
 	"github.com/dblock-go/dblock/driver"
@@ -72,6 +73,12 @@ func (s statement) into(row any, seen func()) statement {
 // found scans a row and notes that there was one.
 func (s statement) found(row any, found *bool) statement {
 	return s.into(row, func() { *found = true })
+}
+
+// list is a parameter of many values: a JSON array, which every driver can send.
+func list(values any) string {
+	text, _ := json.Marshal(values) // strings and numbers: it cannot fail
+	return string(text)
 }
 
 // upkeep is a reserved connection in the service of one session.

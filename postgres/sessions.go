@@ -85,7 +85,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	var states []driver.State
 	err := e.db.exec(ctx, query(postgresdb.Overdue, int32(limit)).into(&row, func() {
 		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.Session, Grant: driver.Grant{Token: row.Token, Lease: -1},
+			Session: row.Session, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
 		}})
 	}))
 	return states, interpret(err)

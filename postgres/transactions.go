@@ -51,21 +51,20 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	return nil
 }
 
-// ReleaseTx hands the lock on within the transaction: the next waiter holds it, and is notified, with the commit.
+// ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified, with the commit. When
+// that reaches the disk is the caller's to say.
 func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
 	var name string
-	var there, held bool
-	var row postgresdb.HandOverRow
+	var there bool
+	var d handed
 	x := t.of(tx)
-	err := t.waiting(ctx, x, true,
-		query(postgresdb.LockRow, h.Name).found(&name, &there),
-		query(postgresdb.HandOver, postgresdb.HandOverParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&row, &held),
-		restorePatience,
-	)
+	statements := append([]statement{query(postgresdb.LockRow, h.Name).found(&name, &there)},
+		d.release("", h, false)...) // the session itself must be told too: nobody else tells it
+	err := t.waiting(ctx, x, true, append(statements, restorePatience)...)
 	if err != nil {
 		return interpret(err)
 	}
-	if !held {
+	if !d.given {
 		undo(ctx, x)
 		return driver.ErrNotHeld
 	}
@@ -90,14 +89,24 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own fu
 		case !there:
 			undo(ctx, x) // purged in between: make it anew
 			continue
-		}
-		state := stateOfRow(name, row)
-		if h := state.Holder; (h.Session == "" && state.Waiters == 0) || own(h.Attempt) {
+		case row.Free || own(row.Attempt):
 			return driver.State{}, true, interpret(settle(ctx, x))
 		}
+		state, err := inTheWay(ctx, x, name)
 		undo(ctx, x)
-		return state, false, nil
+		return state, false, interpret(err)
 	}
+}
+
+// inTheWay reads who has a name, or rests it, whose row the transaction has locked.
+func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, error) {
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	var states []driver.State
+	if err := x.exec(quiet, look("", []string{name}, &states)); err != nil || len(states) == 0 {
+		return driver.State{}, err
+	}
+	return states[0], nil
 }
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it; otherwise one of the
@@ -186,12 +195,4 @@ func settle(ctx context.Context, x callersTx) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	return x.exec(quiet, release)
-}
-
-func stateOfRow(name string, row postgresdb.LockRowTxRow) driver.State {
-	return driver.State{Name: name, Waiters: int(row.Waiters), Holder: holder(postgresdb.LookRow{
-		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
-		AcquiredAt: row.AcquiredAt, Waiters: row.Waiters, ExpiresAt: row.ExpiresAt, Now: row.Now,
-		SessionExpiresAt: row.SessionExpiresAt,
-	})}
 }

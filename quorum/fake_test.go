@@ -55,7 +55,6 @@ type bugs struct {
 	noWriteBack  bool // the token is not told to the nodes
 	noQuarantine bool // a node that lost its data counts at once
 	noHealing    bool // it does not learn the tokens
-	unlocked     bool // a node's lock is not told that its node has forgotten it, so that its lease is all there is
 }
 
 func newServer(b *bugs, offset time.Duration) *server {
@@ -116,6 +115,7 @@ type process struct {
 	mu      sync.Mutex // protects what follows
 	fuse    int        // steps until it crashes; negative: it does not
 	crashed bool
+	stops   int // how often it was stopped for a while
 }
 
 // step is a moment at which the process may crash, or be stopped for a while.
@@ -130,6 +130,22 @@ func (p *process) step() error {
 		return errCrashed
 	}
 	return nil
+}
+
+func (p *process) stop() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.rng.n(50) > 0 {
+		return false
+	}
+	p.stops++
+	return true
+}
+
+func (p *process) stopped() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stops
 }
 
 func (p *process) dead() bool {
@@ -189,9 +205,9 @@ func (n *peer) call(ctx context.Context, do func() error, late func()) error {
 		}
 		done <- err
 	}()
-	var ended <-chan struct{}
-	if n.p.rng.n(50) > 0 { // now and then a process is stopped, and does not see that its time is over
-		ended = ctx.Done()
+	ended := ctx.Done()
+	if n.p.stop() { // and does not see that its time is over
+		ended = nil
 	}
 	var err error
 	select {
@@ -292,7 +308,7 @@ func (n *peer) beat(s *fakeSession) {
 	if err != nil {
 		return
 	}
-	if !known && !n.s.bugs.unlocked {
+	if !known {
 		s.end(fmt.Errorf("%w: the session is dead", dblock.ErrLost))
 	}
 	s.mu.Lock()

@@ -74,7 +74,7 @@ func (w *world) live(id int) {
 	for n := 0; time.Now().Before(w.end); n++ {
 		p, c := w.process(100*id+n, 20+w.rng.n(2000))
 		for time.Now().Before(w.end) && !p.dead() {
-			w.hold(p, c, []string{"a", "b"}[w.rng.n(2)])
+			w.hold(p, c, w.name())
 			time.Sleep(w.rng.upTo(300 * time.Millisecond))
 		}
 		if p.dead() {
@@ -93,13 +93,21 @@ func (w *world) live(id int) {
 	}
 }
 
+// name is one that many want, or one that is seldom wanted: those in between wipes are forgotten by who had them.
+func (w *world) name() string {
+	if w.rng.n(2) == 0 {
+		return "a"
+	}
+	return string(rune('b' + w.rng.n(12)))
+}
+
 func (w *world) hold(p *process, c *Client, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), w.rng.upTo(4*time.Second))
 	defer cancel()
-	began := time.Now()
+	began, stops := time.Now(), p.stopped()
 	l, err := c.Lock(ctx, name)
 	if err != nil {
-		if took := time.Since(began); took > 10*time.Second { // the stops of processes included
+		if took := time.Since(began); took > 4*time.Second+2*fakeLimit && p.stopped() == stops {
 			w.blame("Lock failed after %v: %v", took, err)
 		}
 		return

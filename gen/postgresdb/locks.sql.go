@@ -7,87 +7,7 @@ package postgresdb
 
 import (
 	"context"
-
-	"github.com/jackc/pgx/v5/pgtype"
 )
-
-const HandOver = `-- name: HandOver :one
-WITH held AS (
-    SELECT l.name FROM dblock_locks l
-     WHERE l.name = $2
-       AND (l.session_id = $3::text AND (l.token = $4 OR l.attempt = $5)
-            AND (NOT $6::boolean OR l.expires_at <= dblock_now()
-                 OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead))
-            OR $3::text = '' AND l.session_id IS NULL AND l.waiters > 0)
-), next AS (
-    SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold FROM dblock_waiters w
-     WHERE w.name = (SELECT held.name FROM held)
-       AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
-                      AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))
-     ORDER BY w.ticket LIMIT 1
-), gone AS (
-    DELETE FROM dblock_waiters w
-     WHERE w.name = (SELECT held.name FROM held)
-       AND w.ticket <= coalesce((SELECT ticket FROM next), 9223372036854775807)
-    RETURNING w.ticket
-)
-UPDATE dblock_locks l SET
-       session_id = next.session_id, host = coalesce(next.host, ''), thread = coalesce(next.thread, ''),
-       holds = CASE WHEN next.attempt IS NULL THEN 0 ELSE 1 END, attempt = coalesce(next.attempt, ''),
-       token = CASE WHEN next.attempt IS NULL THEN l.token ELSE greatest(l.token + 1, dblock_now()) END,
-       acquired_at = dblock_now(), expires_at = CASE WHEN next.lease > 0 THEN dblock_now() + next.lease END,
-       waiters = CASE WHEN next.attempt IS NULL THEN 0 ELSE l.waiters - (SELECT count(*) FROM gone)::integer END, metadata = coalesce(next.metadata, '')
-  FROM held LEFT JOIN next ON true
- WHERE l.name = held.name
-RETURNING coalesce(l.session_id, '')::text AS session, l.attempt, l.token, l.waiters,
-       coalesce(next.lease, 0)::bigint AS lease, dblock_durable() AS durable,
-       coalesce(CASE WHEN l.session_id <> $1::text THEN pg_notify('dblock_' || l.session_id,
-           concat_ws(' ', l.attempt, CASE WHEN next.lease = 0 THEN l.token END, CASE WHEN next.lease = 0 THEN l.waiters END))::text END, '')::text AS notified
-`
-
-type HandOverParams struct {
-	Self    string
-	Name    string
-	Session string
-	Token   int64
-	Attempt string
-	Reclaim bool
-}
-
-type HandOverRow struct {
-	Session  string
-	Attempt  string
-	Token    int64
-	Waiters  int32
-	Lease    int64
-	Durable  bool
-	Notified string
-}
-
-// After LockRow: gives the lock to the first waiter whose session lives (the dead have no heartbeat row), or to
-// nobody. Waiters before it are dead and leave the queue. The holder is named by session and token, or by session and attempt; with reclaim it must
-// also be dead, or over its fixed lease. No row: it is not held so.
-func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (HandOverRow, error) {
-	row := q.db.QueryRow(ctx, HandOver,
-		arg.Self,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Attempt,
-		arg.Reclaim,
-	)
-	var i HandOverRow
-	err := row.Scan(
-		&i.Session,
-		&i.Attempt,
-		&i.Token,
-		&i.Waiters,
-		&i.Lease,
-		&i.Durable,
-		&i.Notified,
-	)
-	return i, err
-}
 
 const LockRow = `-- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
@@ -101,82 +21,34 @@ func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 	return name_2, err
 }
 
-const Look = `-- name: Look :many
-SELECT l.name, coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters,
-       l.expires_at, dblock_now() AS now,
-       coalesce(CASE WHEN NOT s.dead THEN h.expires_at END, 0)::bigint AS session_expires_at,
-       coalesce(w.attempt, '')::text AS queued
-  FROM dblock_locks l
-  LEFT JOIN dblock_sessions s ON s.id = l.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = $1::text
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))
+const LockRowWithin = `-- name: LockRowWithin :one
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
+SELECT l.name FROM dblock_locks l, patience WHERE l.name = $1 FOR UPDATE OF l
 `
 
-type LookParams struct {
-	Session string
-	Names   string
+type LockRowWithinParams struct {
+	Name     string
+	Patience string
 }
 
-type LookRow struct {
-	Name             string
-	Session          string
-	Host             string
-	Thread           string
-	Attempt          string
-	Token            int64
-	AcquiredAt       int64
-	Waiters          int32
-	ExpiresAt        pgtype.Int8
-	Now              int64
-	SessionExpiresAt int64
-	Queued           string
-}
-
-// One row for each name and each place that the session has in its queue. The names come as a JSON array, which
-// every driver can send, and are made an array, which is looked up in the index whatever the planner believes.
-func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
-	rows, err := q.db.Query(ctx, Look, arg.Session, arg.Names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LookRow
-	for rows.Next() {
-		var i LookRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Session,
-			&i.Host,
-			&i.Thread,
-			&i.Attempt,
-			&i.Token,
-			&i.AcquiredAt,
-			&i.Waiters,
-			&i.ExpiresAt,
-			&i.Now,
-			&i.SessionExpiresAt,
-			&i.Queued,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
+// The same, for who waits no longer than patience: evaluated before the row is locked, since it is read to find it.
+func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
+	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.Patience)
+	var name string
+	err := row.Scan(&name)
+	return name, err
 }
 
 const Overdue = `-- name: Overdue :many
-SELECT name, session_id::text AS session, token FROM dblock_locks
- WHERE expires_at <= dblock_now() AND session_id IS NOT NULL ORDER BY expires_at LIMIT $1
+SELECT h.name, h.session_id::text AS session, h.token, h.units FROM dblock_holders h
+ WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT $1
 `
 
 type OverdueRow struct {
 	Name    string
 	Session string
 	Token   int64
+	Units   int32
 }
 
 func (q *Queries) Overdue(ctx context.Context, most int32) ([]OverdueRow, error) {
@@ -188,7 +60,12 @@ func (q *Queries) Overdue(ctx context.Context, most int32) ([]OverdueRow, error)
 	var items []OverdueRow
 	for rows.Next() {
 		var i OverdueRow
-		if err := rows.Scan(&i.Name, &i.Session, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Session,
+			&i.Token,
+			&i.Units,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -205,12 +82,12 @@ WITH page AS (
 ), idle AS (
     SELECT l.name FROM dblock_locks l
      WHERE l.name IN (SELECT page.name FROM page)
-       AND l.session_id IS NULL AND l.waiters = 0 AND l.acquired_at < dblock_now() - $3::bigint
-       AND l.token < dblock_now()
+       AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.acquired_at < dblock_now() - $3::bigint
+       AND l.rests_until < dblock_now() AND l.token < dblock_now()
        FOR UPDATE SKIP LOCKED
 ), gone AS (
     DELETE FROM dblock_locks l USING idle
-     WHERE l.name = idle.name AND l.session_id IS NULL AND l.waiters = 0
+     WHERE l.name = idle.name AND l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0
     RETURNING l.name
 )
 SELECT (SELECT count(*) FROM gone)::integer AS deleted, coalesce(max(page.name), '')::text AS last,
@@ -243,10 +120,11 @@ const Reenter = `-- name: Reenter :one
 UPDATE dblock_locks l SET
        session_id = $1::text, holds = 1, attempt = $2, token = greatest(l.token + 1, dblock_now()),
        acquired_at = dblock_now(), metadata = $3,
-       expires_at = CASE WHEN $4::bigint > 0 THEN dblock_now() + $4::bigint END
+       expires_at = CASE WHEN $4::bigint > 0 THEN dblock_now() + $4::bigint END, asked = '',
+       rests_until = CASE WHEN $5::bigint > 0 THEN dblock_now() + $5::bigint ELSE l.rests_until END
   FROM dblock_locks old
- WHERE l.name = $5 AND old.name = l.name
-   AND l.session_id IS NOT NULL AND l.host = $6 AND l.thread = $7
+ WHERE l.name = $6 AND old.name = l.name
+   AND l.session_id IS NOT NULL AND l.host = $7 AND l.thread = $8
 RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified
 `
 
@@ -255,6 +133,7 @@ type ReenterParams struct {
 	Attempt  string
 	Metadata string
 	Lease    int64
+	MinHold  int64
 	Name     string
 	Host     string
 	Thread   string
@@ -274,6 +153,7 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 		arg.Attempt,
 		arg.Metadata,
 		arg.Lease,
+		arg.MinHold,
 		arg.Name,
 		arg.Host,
 		arg.Thread,
@@ -353,17 +233,19 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 }
 
 const TakeLock = `-- name: TakeLock :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $8::text, true))
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true))
 INSERT INTO dblock_locks AS l
-       (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
+       (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
 SELECT $1::text, $2::text, $3::text, $4::text, 1, $5::text, dblock_now(), dblock_now(),
-       CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7::text
+       CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7::text,
+       CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END
   FROM patience
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
-       expires_at = CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, metadata = excluded.metadata
- WHERE l.session_id IS NULL AND l.waiters = 0
+       expires_at = CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, metadata = excluded.metadata,
+       rests_until = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END, asked = ''
+ WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
 RETURNING l.token, dblock_durable() AS durable
 `
 
@@ -375,6 +257,7 @@ type TakeLockParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	MinHold  int64
 	Patience string
 }
 
@@ -395,6 +278,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.MinHold,
 		arg.Patience,
 	)
 	var i TakeLockRow

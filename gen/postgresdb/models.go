@@ -26,6 +26,21 @@ type DblockHeartbeat struct {
 	ExpiresAt int64
 }
 
+type DblockHolder struct {
+	Name       string
+	Token      int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Holds      int32
+	Attempt    string
+	Units      int32
+	AcquiredAt int64
+	ExpiresAt  pgtype.Int8
+	Metadata   string
+	Asked      string
+}
+
 type DblockIncarnation struct {
 	One        int32
 	Since      int64

@@ -21,15 +21,16 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 }
 
 const Claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = $1::text
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $1::text
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = $1::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $1::text
 `
 
 type ClaimsRow struct {
 	Name    string
 	Attempt string
 	Token   int64
+	Asked   string
 }
 
 // All that a session holds, and its places in queues (token 0).
@@ -42,7 +43,12 @@ func (q *Queries) Claims(ctx context.Context, session string) ([]ClaimsRow, erro
 	var items []ClaimsRow
 	for rows.Next() {
 		var i ClaimsRow
-		if err := rows.Scan(&i.Name, &i.Attempt, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -80,7 +86,7 @@ const Expired = `-- name: Expired :many
   WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT $1)
 UNION
 (SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id) LIMIT $1)
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_holders l WHERE l.session_id = s.id) LIMIT $1)
 UNION
 (SELECT s.id FROM dblock_sessions s
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT $1)
@@ -107,10 +113,14 @@ func (q *Queries) Expired(ctx context.Context, most int32) ([]string, error) {
 }
 
 const ForgetSession = `-- name: ForgetSession :exec
-DELETE FROM dblock_sessions s
- WHERE s.id = $1 AND s.dead
-   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+WITH gone AS (
+    DELETE FROM dblock_sessions s
+     WHERE s.id = $1 AND s.dead
+       AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+    RETURNING s.id
+)
+DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone)
 `
 
 // A late statement may still put a lock under a session that is gone: BurySession is for that.
@@ -120,13 +130,18 @@ func (q *Queries) ForgetSession(ctx context.Context, id string) error {
 }
 
 const ForgetSessions = `-- name: ForgetSessions :many
-DELETE FROM dblock_sessions WHERE id IN (
-    SELECT s.id FROM dblock_sessions s
-     WHERE s.dead AND s.started_at < dblock_now() - $1::bigint
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
-     LIMIT $2 FOR UPDATE SKIP LOCKED)
-RETURNING id
+WITH gone AS (
+    DELETE FROM dblock_sessions WHERE dblock_sessions.id IN (
+        SELECT s.id FROM dblock_sessions s
+         WHERE s.dead AND s.started_at < dblock_now() - $1::bigint
+           AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
+           AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+         LIMIT $2 FOR UPDATE SKIP LOCKED)
+    RETURNING dblock_sessions.id
+), unwatched AS (
+    DELETE FROM dblock_watchers v WHERE v.session_id IN (SELECT gone.id FROM gone)
+)
+SELECT gone.id FROM gone
 `
 
 type ForgetSessionsParams struct {
@@ -215,9 +230,9 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 }
 
 const Orphans = `-- name: Orphans :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = $2::text
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = $2::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
 LIMIT $1
 `
 
@@ -230,6 +245,7 @@ type OrphansRow struct {
 	Name    string
 	Attempt string
 	Token   int64
+	Asked   string
 }
 
 // Claims of a dead session, some at a time.
@@ -242,7 +258,12 @@ func (q *Queries) Orphans(ctx context.Context, arg OrphansParams) ([]OrphansRow,
 	var items []OrphansRow
 	for rows.Next() {
 		var i OrphansRow
-		if err := rows.Scan(&i.Name, &i.Attempt, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

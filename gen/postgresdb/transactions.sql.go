@@ -7,8 +7,6 @@ package postgresdb
 
 import (
 	"context"
-
-	"github.com/jackc/pgx/v5/pgtype"
 )
 
 const BorrowPatience = `-- name: BorrowPatience :one
@@ -60,9 +58,9 @@ func (q *Queries) EnsureRow(ctx context.Context, name string) error {
 }
 
 const IsHeld = `-- name: IsHeld :one
-SELECT l.name FROM dblock_locks l
- WHERE l.name = $1 AND l.session_id = $2::text AND l.token = $3
-   AND (l.expires_at IS NULL OR l.expires_at > dblock_now())
+SELECT h.name FROM dblock_holders h
+ WHERE h.name = $1 AND h.session_id = $2::text AND h.token = $3
+   AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
 `
 
 type IsHeldParams struct {
@@ -83,22 +81,12 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (string, error) 
 const LockRowTx = `-- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = $1
-RETURNING coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       dblock_now() AS now,
-       coalesce((SELECT h.expires_at FROM dblock_heartbeats h WHERE h.session_id = l.session_id), 0)::bigint AS session_expires_at
+RETURNING l.attempt, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
 `
 
 type LockRowTxRow struct {
-	Session          string
-	Host             string
-	Thread           string
-	Attempt          string
-	Token            int64
-	AcquiredAt       int64
-	Waiters          int32
-	ExpiresAt        pgtype.Int8
-	Now              int64
-	SessionExpiresAt int64
+	Attempt string
+	Free    bool
 }
 
 // An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
@@ -107,18 +95,7 @@ type LockRowTxRow struct {
 func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, error) {
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow
-	err := row.Scan(
-		&i.Session,
-		&i.Host,
-		&i.Thread,
-		&i.Attempt,
-		&i.Token,
-		&i.AcquiredAt,
-		&i.Waiters,
-		&i.ExpiresAt,
-		&i.Now,
-		&i.SessionExpiresAt,
-	)
+	err := row.Scan(&i.Attempt, &i.Free)
 	return i, err
 }
 

@@ -11,12 +11,18 @@ import (
 
 const JoinQueue = `-- name: JoinQueue :one
 WITH l AS (
-    UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1
-     WHERE dblock_locks.name = $7 AND (dblock_locks.session_id IS NOT NULL OR dblock_locks.waiters > 0)
-    RETURNING dblock_locks.name, next_ticket - 1 AS ticket
+    UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
+           capacity = CASE WHEN $7::integer > 0 THEN $9::integer
+                           WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
+     WHERE q.name = $10
+       AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
+            OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
+                    ELSE q.shared_units::bigint + $7::integer > $9::integer END)
+       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $9::integer))
+    RETURNING q.name, q.next_ticket - 1 AS ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
-SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now() FROM l
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8 FROM l
 RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -27,6 +33,9 @@ type JoinQueueParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	Units    int32
+	MinHold  int64
+	Capacity int32
 	Name     string
 }
 
@@ -35,9 +44,10 @@ type JoinQueueRow struct {
 	Commits string
 }
 
-// Joins the queue of a name that somebody holds or waits for, in one statement: it decides by the lock row alone, and
-// the ticket comes from that row, locked. Its commit need not reach the disk: a place that a crash takes away is put back
-// by its owner.
+// Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock row alone, and the
+// ticket comes from that row, locked. What is free is not queued for, since nobody would hand it on. Its commit need not
+// reach the disk: a place that a crash takes away is put back by its owner. Who waits alone behind an exclusive holder
+// says how many units there are, or that nobody has said.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
 		arg.Session,
@@ -46,6 +56,9 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.Units,
+		arg.MinHold,
+		arg.Capacity,
 		arg.Name,
 	)
 	var i JoinQueueRow
@@ -53,20 +66,43 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 	return i, err
 }
 
-const LeaveQueue = `-- name: LeaveQueue :exec
+const LeaveQueue = `-- name: LeaveQueue :one
 WITH gone AS (
-    DELETE FROM dblock_waiters w WHERE w.name = $1 AND w.attempt = $2 RETURNING w.name
+    DELETE FROM dblock_waiters w
+     WHERE w.name = $1 AND w.session_id = $2::text AND w.attempt = $3 RETURNING w.name
 )
-UPDATE dblock_locks SET waiters = waiters - 1 WHERE dblock_locks.name = (SELECT gone.name FROM gone)
+UPDATE dblock_locks l SET waiters = l.waiters - 1 FROM gone WHERE l.name = gone.name
+RETURNING l.name
 `
 
 type LeaveQueueParams struct {
 	Name    string
+	Session string
 	Attempt string
 }
 
 // After LockRow.
-func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) error {
-	_, err := q.db.Exec(ctx, LeaveQueue, arg.Name, arg.Attempt)
-	return err
+func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string, error) {
+	row := q.db.QueryRow(ctx, LeaveQueue, arg.Name, arg.Session, arg.Attempt)
+	var name string
+	err := row.Scan(&name)
+	return name, err
+}
+
+const OtherCapacity = `-- name: OtherCapacity :one
+SELECT l.capacity FROM dblock_locks l
+ WHERE l.name = $1 AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity NOT IN (0, $2::integer)
+`
+
+type OtherCapacityParams struct {
+	Name     string
+	Capacity int32
+}
+
+// After JoinQueue: why it did nothing, if it was not that the name is free.
+func (q *Queries) OtherCapacity(ctx context.Context, arg OtherCapacityParams) (int32, error) {
+	row := q.db.QueryRow(ctx, OtherCapacity, arg.Name, arg.Capacity)
+	var capacity int32
+	err := row.Scan(&capacity)
+	return capacity, err
 }

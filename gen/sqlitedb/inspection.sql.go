@@ -141,10 +141,10 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name >= ?1 AND (CAST(?2 AS TEXT) = '' OR l.name < CAST(?2 AS TEXT))
    AND (CAST(?3 AS BOOLEAN) OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (CAST(?4 AS TEXT) = '' AND CAST(?5 AS INTEGER) <= 0
-        OR l.session_id IS NOT NULL AND CAST(sqlc.arg(host) AS TEXT) IN ('', l.host)
+        OR l.session_id IS NOT NULL AND (CAST(?4 AS TEXT) = '' OR l.host = CAST(?4 AS TEXT))
            AND l.acquired_at <= c.now_us - CAST(?5 AS INTEGER)
         OR EXISTS (SELECT 1 FROM dblock_shares p
-                    WHERE p.name = l.name AND CAST(sqlc.arg(host) AS TEXT) IN ('', p.host)
+                    WHERE p.name = l.name AND (CAST(?4 AS TEXT) = '' OR p.host = CAST(?4 AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(?5 AS INTEGER)))
  ORDER BY l.name LIMIT ?6
 `

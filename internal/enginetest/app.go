@@ -3,8 +3,10 @@ package enginetest
 import (
 	"context"
 	"database/sql"
+	"iter"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -47,8 +49,26 @@ type Client interface {
 	Do(ctx context.Context, name string, fn func(ctx context.Context, l Lock) error, options ...dblock.LockOption) error
 	LockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
 	TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
+	LockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
+	TryLockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
+	OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context) error, options ...dblock.RunOption) (bool, error)
+	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
+	Ask(ctx context.Context, name, reason string) error
+	Break(ctx context.Context, name, reason string) (int, error)
+	Inspect(ctx context.Context, name string) (dblock.Info, error)
+	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
+	Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error]
+	Events(ctx context.Context, f dblock.EventFilter) iter.Seq2[dblock.Event, error]
 	CheckSchema(ctx context.Context) error
 	Close(ctx context.Context) error
+}
+
+// Locks are dblock.Locks without the type of their transactions.
+type Locks interface {
+	Names() []string
+	Tokens() map[string]int64
+	Context() context.Context
+	Unlock(ctx context.Context) error
 }
 
 // Lock is a dblock.Lock without the type of its transactions.
@@ -57,6 +77,12 @@ type Lock interface {
 	Token() int64
 	Context() context.Context
 	Unlock(ctx context.Context) error
+	Downgrade(ctx context.Context) error
+	TryUpgrade(ctx context.Context) error
+	Raise(ctx context.Context, token int64) (int64, error)
+	Record(ctx context.Context, kind, detail string) error
+	Asked() <-chan string
+	Until() time.Time
 	Guard(ctx context.Context, tx Tx) error
 	UnlockTx(ctx context.Context, tx Tx) error
 }
@@ -206,6 +232,28 @@ func (c client[TX]) LockTx(ctx context.Context, tx Tx, name string, options ...d
 
 func (c client[TX]) TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error {
 	return c.Client.TryLockTx(ctx, typed[TX](tx), name, options...)
+}
+
+func (c client[TX]) LockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error) {
+	return locksOf(c.Client.LockAll(ctx, names, options...))
+}
+
+func (c client[TX]) TryLockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error) {
+	return locksOf(c.Client.TryLockAll(ctx, names, options...))
+}
+
+func locksOf[TX any](l *dblock.Locks[TX], err error) (Locks, error) {
+	if l == nil {
+		return nil, err
+	}
+	return l, err
+}
+
+func (c client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(context.Context) error, options ...dblock.RunOption) (bool, error) {
+	if fn == nil {
+		return c.Client.OncePer(ctx, name, interval, nil, options...)
+	}
+	return c.Client.OncePer(ctx, name, interval, func(ctx context.Context, _ *dblock.Lock[TX]) error { return fn(ctx) }, options...)
 }
 
 type held[TX any] struct{ *dblock.Lock[TX] }

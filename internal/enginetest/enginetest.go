@@ -58,7 +58,8 @@ func Run(t *testing.T, w Wiring) {
 				}
 			})
 		}
-		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, transactions, w.tests()}
+		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, transactions,
+			sharing, permits, together, deadlocks, once, revoking, inspecting, w.tests()}
 		for _, group := range groups {
 			for _, test := range group {
 				tests <- test

@@ -131,11 +131,11 @@ var takeovers = map[string]struct {
 			return err
 		}
 		_, ok, err := a.Backend.Reenter(brief(t), driver.Request{Name: h.Name, Session: id, Host: "h", Thread: "t", Attempt: id})
-		return taken(driver.Handoff{}, ok, err)
+		return taken(nil, ok, err)
 	}},
 }
 
-func taken(_ driver.Handoff, ok bool, err error) error {
+func taken(_ []driver.Handoff, ok bool, err error) error {
 	if err == nil && !ok {
 		err = errors.New("not taken over")
 	}

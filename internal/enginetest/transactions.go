@@ -378,13 +378,11 @@ func lockTxInput(t *testing.T, e *env) {
 		is(t, try(t.Context(), tx, "n", dblock.Lease(time.Minute)), dblock.ErrInvalidOption)
 		is(t, try(t.Context(), tx, "n", dblock.Owner("h", "t")), dblock.ErrInvalidOption)
 		is(t, try(t.Context(), tx, "n", dblock.Shared()), dblock.ErrUnsupported)
+		is(t, try(t.Context(), tx, "n", dblock.Permits(1, 2)), dblock.ErrInvalidOption)
 		is(t, try(nil, tx, "n"), dblock.ErrInvalidOption) //nolint:staticcheck // what is tested
 	}
 	if _, err := c.Lock(t.Context(), "n", dblock.Also("m")); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("Lock with Also: %v", err)
-	}
-	if _, err := c.TryLock(t.Context(), "n", dblock.Shared()); !errors.Is(err, dblock.ErrUnsupported) {
-		t.Errorf("TryLock with Shared: %v", err)
 	}
 	e.usable(t, tx)
 }

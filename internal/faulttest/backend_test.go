@@ -75,7 +75,7 @@ func (r *recorder) OpenSession(ctx context.Context, s driver.Session) error {
 	return r.Backend.OpenSession(ctx, s)
 }
 
-func (r *recorder) Leave(ctx context.Context, session, name, attempt string) (driver.Handoff, error) {
+func (r *recorder) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
 	r.mu.Lock()
 	own := r.sessions[session]
 	r.mu.Unlock()
@@ -83,7 +83,7 @@ func (r *recorder) Leave(ctx context.Context, session, name, attempt string) (dr
 		r.report.report(event{What: evLeave, Name: name, Attempt: attempt})
 	}
 	next, err := r.Backend.Leave(ctx, session, name, attempt)
-	r.granted(name, next.Session, next.Attempt, next.Grant)
+	r.handed(name, next)
 	return next, err
 }
 
@@ -114,23 +114,31 @@ func (r *recorder) granted(name, session, attempt string, g driver.Grant) {
 	}
 }
 
+func (r *recorder) handed(name string, next []driver.Handoff) {
+	for _, n := range next {
+		r.granted(name, n.Session, n.Attempt, n.Grant)
+	}
+}
+
 func (r *recorder) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
 	states, err := r.Backend.Look(ctx, session, names)
 	for _, s := range states {
-		r.granted(s.Name, s.Holder.Session, s.Holder.Attempt, s.Holder.Grant)
+		for _, own := range s.Granted {
+			r.granted(s.Name, session, own.Attempt, own.Grant)
+		}
 	}
 	return states, err
 }
 
-func (r *recorder) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+func (r *recorder) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
 	next, err := r.Backend.Release(ctx, h, contended)
-	r.granted(h.Name, next.Session, next.Attempt, next.Grant)
+	r.handed(h.Name, next)
 	return next, err
 }
 
-func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (driver.Handoff, bool, error) {
+func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
 	next, taken, err := r.Backend.Reclaim(ctx, self, name, holder)
-	r.granted(name, next.Session, next.Attempt, next.Grant)
+	r.handed(name, next)
 	return next, taken, err
 }
 

@@ -102,19 +102,28 @@ func (b *reusesTokens) Look(ctx context.Context, session string, names []string)
 	states, err := b.Backend.Look(ctx, session, names)
 	for i := range states {
 		b.round(states[i].Name, states[i].Holder.Session, &states[i].Holder.Grant)
+		for j := range states[i].Granted {
+			b.round(states[i].Name, session, &states[i].Granted[j].Grant)
+		}
 	}
 	return states, err
 }
 
-func (b *reusesTokens) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
+	for i := range next {
+		b.round(name, next[i].Session, &next[i].Grant)
+	}
+}
+
+func (b *reusesTokens) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
 	next, err := b.Backend.Release(ctx, b.held(h), contended)
-	b.round(h.Name, next.Session, &next.Grant)
+	b.roundAll(h.Name, next)
 	return next, err
 }
 
-func (b *reusesTokens) Leave(ctx context.Context, session, name, attempt string) (driver.Handoff, error) {
+func (b *reusesTokens) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
 	next, err := b.Backend.Leave(ctx, session, name, attempt)
-	b.round(name, next.Session, &next.Grant)
+	b.roundAll(name, next)
 	return next, err
 }
 
@@ -158,9 +167,9 @@ type dropsHandOffs struct {
 	db *sql.DB
 }
 
-func (b dropsHandOffs) Release(ctx context.Context, h driver.Held, _ bool) (driver.Handoff, error) {
+func (b dropsHandOffs) Release(ctx context.Context, h driver.Held, _ bool) ([]driver.Handoff, error) {
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", h.Name, h.Session, h.Token))
-	return driver.Handoff{}, err
+	return nil, err
 }
 
 type servesSecond struct {
@@ -168,16 +177,16 @@ type servesSecond struct {
 	db *sql.DB
 }
 
-func (b servesSecond) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+func (b servesSecond) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", h.Name))
 	if err != nil {
-		return driver.Handoff{}, err
+		return nil, err
 	}
 	return b.Backend.Release(ctx, h, contended)
 }
 
 type neverGivesBack struct{ driver.Backend }
 
-func (neverGivesBack) Leave(context.Context, string, string, string) (driver.Handoff, error) {
-	return driver.Handoff{}, nil
+func (neverGivesBack) Leave(context.Context, string, string, string) ([]driver.Handoff, error) {
+	return nil, nil
 }

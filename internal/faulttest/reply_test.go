@@ -251,7 +251,7 @@ func (b *losing) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 	return g, outcome, b.lose("Enqueue", err)
 }
 
-func (b *losing) Release(ctx context.Context, h driver.Held, contended bool) (driver.Handoff, error) {
+func (b *losing) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
 	next, err := b.Backend.Release(ctx, h, contended)
 	return next, b.lose("Release", err)
 }

@@ -25,8 +25,11 @@ import (
 
 const (
 	beatsPerTTL = 5 // four heartbeats may fail
-	// claimsEvery is after how many heartbeats a session lists what it has in the database.
+	// claimsEvery is after how many heartbeats a session lists what it has in the database, where that is more than
+	// fewClaims; else it does with each, so that who holds something and listens to nothing hears within a heartbeat that it was
+	// taken away, or is asked for.
 	claimsEvery = 5
+	fewClaims   = 64
 	driftShare  = 100 // two clocks may differ in rate by one part in this
 )
 
@@ -183,6 +186,7 @@ func (s *Session) beat() {
 			_ = up.Close()
 		}
 	}()
+	few := true             // the session had no more than fewClaims when it last looked
 	due := s.config.Clock() // the connection is made at once, the first heartbeat goes with it
 	for beats := 0; ; beats++ {
 		checked := false
@@ -203,9 +207,13 @@ func (s *Session) beat() {
 		began := s.config.Clock()
 		fresh := up == nil
 		err := s.once(&up, interval)
-		if err == nil && beats > 0 && (fresh || checked || beats%claimsEvery == 0) {
+		if err == nil && beats > 0 && (fresh || checked || few || beats%claimsEvery == 0) {
 			err = s.within(interval, func(ctx context.Context) error {
-				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) { return up.Claims(ctx, s.ID) })
+				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) {
+					claims, err := up.Claims(ctx, s.ID)
+					few = len(claims) <= fewClaims
+					return claims, err
+				})
 			})
 		}
 		due = began + interval

@@ -25,6 +25,7 @@ type server struct {
 	down, dead             bool
 	expires                time.Time // by the server's count
 	beats, connects, lists int
+	claims                 []driver.Claim
 }
 
 func (s *server) set(f func()) {
@@ -73,7 +74,7 @@ func (s *server) Heartbeat(ctx context.Context, _ string, ttl time.Duration) (al
 }
 
 func (s *server) Claims(ctx context.Context, _ string) ([]driver.Claim, error) {
-	return nil, s.answer(ctx, func() { s.lists++ })
+	return s.claims, s.answer(ctx, func() { s.lists++ })
 }
 
 func (s *server) Close() error { return nil }
@@ -126,7 +127,20 @@ func TestASessionLivesAsLongAsItsHeartbeatsArrive(t *testing.T) {
 			if want := 10*beatsPerTTL + 1; s.beats != want || s.connects != 1 {
 				t.Errorf("%d heartbeats over %d connections, want %d over 1", s.beats, s.connects, want)
 			}
-			if s.lists != 10 {
+			if want := 10 * beatsPerTTL; s.lists != want {
+				t.Errorf("reconciled %d times in 10 TTLs, want %d", s.lists, want)
+			}
+		})
+	})
+}
+
+func TestASessionThatHasMuchListsItSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{delay: 10 * time.Millisecond, claims: make([]driver.Claim, fewClaims+1)}
+		start(t, s)
+		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
+		s.set(func() {
+			if s.lists != 11 { // the first, and one per TTL
 				t.Errorf("reconciled %d times in 10 TTLs", s.lists)
 			}
 		})

@@ -113,16 +113,30 @@ func (h *Hub) Queued(w *Waiter) {
 	h.expect(w)
 }
 
-// expect looks out for a waiter or a watcher from now on. MUST be called with mu locked.
-func (h *Hub) expect(w *Waiter) {
-	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
-		return
+// Attend begins to listen although nobody waits: for the sake of those who hold something and may be asked for it.
+func (h *Hub) Attend() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.ctx.Err() == nil {
+		h.start()
 	}
+}
+
+// start MUST be called with mu locked.
+func (h *Hub) start() {
 	if !h.started {
 		h.started = true
 		h.done.Go(h.listen)
 		h.done.Go(h.loop)
 	}
+}
+
+// expect looks out for a waiter or a watcher from now on. MUST be called with mu locked.
+func (h *Hub) expect(w *Waiter) {
+	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
+		return
+	}
+	h.start()
 	if _, known := h.due[w.Name]; !known {
 		h.due[w.Name] = h.config.Clock() + firstLook
 		h.wakeLoop()
@@ -238,6 +252,9 @@ func (h *Hub) setListening(listening bool) {
 		h.due[name] = 0 // what happened before was not heard
 	}
 	h.mu.Unlock()
+	if listening && h.config.Stray != nil {
+		h.config.Stray("")
+	}
 	h.wakeLoop()
 }
 

@@ -1,0 +1,177 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var deadlocks = []test{
+	{"a ring of two: the younger gives up, and the error names the ring", func(t *testing.T, e *env) { ring(t, e, 2) }},
+	{"a ring of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
+	{"a ring of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
+	{"more permits than are left beside one's own are a deadlock with oneself", ownPermits},
+	{"LockAll takes part in rings", ringWithLockAll},
+	{"a semaphore whose other holder can go is no deadlock", semaphoreThatDrains},
+	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
+	{"without the check nobody gives up", withoutCheck},
+}
+
+// interval is after what the clients of these tests look.
+const interval = 200 * time.Millisecond
+
+// ring has n owners hold one name each, and want the next one's.
+func ring(t *testing.T, e *env, n int) {
+	clients := []Client{e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	kinds := [][]dblock.LockOption{nil, {dblock.Shared()}, {dblock.Permits(2, 3)}}
+	wants := [][]dblock.LockOption{nil, nil, {dblock.Permits(2, 3)}}
+	if n == 2 {
+		kinds, wants = kinds[:1], wants[:1]
+	}
+	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }
+	held := make([]Lock, n)
+	for i := range n {
+		held[i] = lock(t, clients[i%2], name(i), kinds[i%n%len(kinds)]...)
+	}
+	waiters := make([]<-chan outcome, n)
+	for i := range n {
+		under, stop := context.WithCancel(held[i].Context()) // the owner's
+		defer stop()
+		defer context.AfterFunc(ctx, stop)()
+		waiters[i] = locking(under, clients[i%2], name(i+1), wants[(i+1)%n%len(kinds)]...)
+		e.queued(t, name(i+1), 1)
+	}
+	began := time.Now()
+	victim := within(t, soon, "the youngest gives up", waiters[n-1])
+	is(t, victim.err, dblock.ErrDeadlock)
+	if took := time.Since(began); took > interval+2*time.Second { // one second more than is promised: this machine is busy
+		t.Errorf("it took %v", took)
+	}
+	var d *dblock.DeadlockError
+	if !errors.As(victim.err, &d) || len(d.Cycle) != n {
+		t.Fatalf("%v: want a ring of %d", victim.err, n)
+	}
+	for i := range n {
+		if !strings.Contains(victim.err.Error(), fmt.Sprintf("%q", name(i))) {
+			t.Errorf("%v does not name %q", victim.err, name(i))
+		}
+	}
+	for i := range n - 1 {
+		if len(waiters[i]) > 0 {
+			t.Errorf("%d has stopped waiting too: %v", i, (<-waiters[i]).err)
+		}
+	}
+	unlock(t, held[n-1])
+	for i := n - 2; i >= 0; i-- { // the rest proceed
+		got := granted(t, soon, waiters[i])
+		unlock(t, got)
+		unlock(t, held[i])
+	}
+	for i := range n {
+		e.idle(t, name(i))
+	}
+}
+
+func ownPermits(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithDeadlockCheck(interval))
+	p := lock(t, a, "s", dblock.Permits(2, 3))
+	_, err := a.Lock(p.Context(), "s", dblock.Permits(2, 3))
+	is(t, err, dblock.ErrDeadlock)
+	unlock(t, p)
+	e.idle(t, "s")
+}
+
+func ringWithLockAll(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))
+	x := lock(t, a, "x")
+	all, err := b.LockAll(t.Context(), []string{"y", "z"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := locking(all.Context(), b, "x")
+	e.queued(t, "x", 1)
+	_, err = a.LockAll(x.Context(), []string{"v", "z"})
+	is(t, err, dblock.ErrDeadlock)
+	e.free(t, "v")
+	unlock(t, x)
+	unlock(t, granted(t, soon, first))
+	if err := all.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func semaphoreThatDrains(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))
+	p1, p2 := lock(t, a, "s", dblock.Permits(1, 2)), lock(t, a, "s", dblock.Permits(1, 2))
+	y := lock(t, b, "y")
+	first := locking(p1.Context(), a, "y")
+	e.queued(t, "y", 1)
+	second := locking(y.Context(), b, "s", dblock.Permits(1, 2))
+	e.queued(t, "s", 1)
+	select {
+	case o := <-second:
+		t.Fatalf("it gave up: %v", o.err)
+	case <-time.After(3 * interval): // they look twice in this time
+	}
+	unlock(t, p2)
+	unlock(t, granted(t, soon, second))
+	unlock(t, y)
+	unlock(t, granted(t, soon, first))
+	unlock(t, p1)
+}
+
+// noFalseDeadlocks takes names in one order only, of all kinds, under the owner's context, and looks far too often.
+func noFalseDeadlocks(t *testing.T, e *env) {
+	clients := []Client{e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond)), e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond))}
+	kinds := []dblock.LockOption{dblock.Metadata(nil), dblock.Shared()}
+	var all sync.WaitGroup
+	until := time.Now().Add(2 * time.Second)
+	for i := range 8 {
+		all.Go(func() {
+			for time.Now().Before(until) {
+				ctx := t.Context()
+				var held []Lock
+				for n := range 4 {
+					if rand.N(2) == 0 {
+						continue
+					}
+					option := kinds[rand.N(2)]
+					if n == 3 {
+						option = dblock.Permits(1+rand.N(2), 3)
+					}
+					l, err := clients[i%2].Lock(ctx, fmt.Sprint("n", n), option)
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					ctx, held = l.Context(), append(held, l)
+				}
+				for _, l := range held {
+					if err := l.Unlock(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func withoutCheck(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithDeadlockCheck(0))
+	p := lock(t, a, "s", dblock.Permits(2, 3))
+	ctx, cancel := context.WithTimeout(p.Context(), 3*interval)
+	defer cancel()
+	_, err := a.Lock(ctx, "s", dblock.Permits(2, 3))
+	is(t, err, dblock.ErrNotAcquired, context.DeadlineExceeded)
+	unlock(t, p)
+}

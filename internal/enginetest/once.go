@@ -1,0 +1,199 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var once = []test{
+	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
+	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
+	{"a slot whose process died is run again with RetryFailed, and not without", retryDead},
+	{"runs of a job do not overlap", runsDoNotOverlap},
+	{"a name rests for MinHold, and those who wait get it then", minHold},
+}
+
+const longSlot = 1000 * time.Hour // no test sees its end
+
+func oncePer(t *testing.T, e *env) {
+	clients := []Client{e.client(t), e.client(t), e.client(t)}
+	const slot = 300 * time.Millisecond
+	var all sync.WaitGroup
+	var runs atomic.Int64
+	began := e.now(t)
+	until := time.Now().Add(7 * slot)
+	for _, c := range clients {
+		for range 2 {
+			all.Go(func() {
+				for time.Now().Before(until) {
+					_, err := c.OncePer(t.Context(), "job", slot, func(context.Context) error {
+						runs.Add(1)
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+		}
+	}
+	all.Wait()
+	slots := e.now(t)/slot.Microseconds() - began/slot.Microseconds() + 1
+	var listed []dblock.Run
+	for run, err := range clients[0].Runs(t.Context(), "job") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(listed); n > 0 && run.Slot != listed[n-1].Slot-1 {
+			t.Errorf("slot %d after %d: one is missing, or was run twice", run.Slot, listed[n-1].Slot)
+		}
+		if run.Ended.IsZero() || run.Err != "" || run.Tries != 1 || run.Token == 0 || run.SlotEnds.Before(run.Began) {
+			t.Errorf("%+v", run)
+		}
+		listed = append(listed, run)
+	}
+	if int64(len(listed)) != runs.Load() || runs.Load() > slots || runs.Load() < slots-2 {
+		t.Errorf("%d runs, %d listed, in %d slots", runs.Load(), len(listed), slots)
+	}
+}
+
+func retryFailed(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	trouble := errors.New("trouble")
+	job := func(c Client, err error, options ...dblock.RunOption) (bool, error) {
+		return c.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return err }, options...)
+	}
+	ran, err := job(a, trouble)
+	if !ran {
+		t.Error("it did not run")
+	}
+	is(t, err, trouble)
+	if ran, err := job(b, nil); ran || err != nil {
+		t.Errorf("a failed slot was run again: %v, %v", ran, err)
+	}
+	if ran, err := job(b, nil, dblock.RetryFailed()); !ran || err != nil {
+		t.Errorf("a failed slot was not run again: %v, %v", ran, err)
+	}
+	if ran, err := job(a, nil, dblock.RetryFailed()); ran || err != nil {
+		t.Errorf("a slot that went well was run again: %v, %v", ran, err)
+	}
+	for run, err := range a.Runs(t.Context(), "job") {
+		if err != nil || run.Tries != 2 || run.Err != "" {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+	func() { // a panic is a failure
+		defer func() { _ = recover() }()
+		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context) error { panic("panic") })
+	}()
+	for run, err := range a.Runs(t.Context(), "other") {
+		if err != nil || run.Err == "" || run.Ended.IsZero() {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+	e.free(t, "once/other")
+	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context) error { return nil })
+	is(t, err, dblock.ErrInvalidOption)
+	_, err = a.OncePer(t.Context(), "job", time.Second, nil)
+	is(t, err, dblock.ErrInvalidOption)
+}
+
+func retryDead(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	began, end := make(chan struct{}), make(chan error, 1)
+	go func() {
+		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context) error {
+			close(began)
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		end <- err
+	}()
+	within(t, soon, "the run begins", began)
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed()); ran || err != nil {
+		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
+	}
+	e.end(t, e.session(t, "once/job"))
+	is(t, within(t, patience, "the run is told", end), dblock.ErrLost)
+	eventually(t, patience, "the lock is free", func() bool { return e.session(t, "once/job") == "" || e.reclaimed(t, b, "once/job") })
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }); ran || err != nil {
+		t.Errorf("without RetryFailed: %v, %v", ran, err)
+	}
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed()); !ran || err != nil {
+		t.Errorf("with RetryFailed: %v, %v", ran, err)
+	}
+}
+
+// reclaimed has a client take a name that the dead hold, and give it back.
+func (e *env) reclaimed(t testing.TB, c Client, name string) bool {
+	l, err := c.TryLock(t.Context(), name)
+	return err == nil && l.Unlock(t.Context()) == nil
+}
+
+func runsDoNotOverlap(t *testing.T, e *env) {
+	clients := []Client{e.client(t), e.client(t)}
+	var inside atomic.Int64
+	var all sync.WaitGroup
+	until := time.Now().Add(time.Second)
+	for _, c := range clients {
+		all.Go(func() {
+			for time.Now().Before(until) {
+				_, err := c.OncePer(t.Context(), "job", 100*time.Millisecond, func(ctx context.Context) error {
+					if inside.Add(1) > 1 {
+						t.Error("two runs at once")
+					}
+					select {
+					case <-time.After(250 * time.Millisecond): // longer than a slot
+					case <-ctx.Done():
+					}
+					inside.Add(-1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+}
+
+func minHold(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	const rest = 700 * time.Millisecond
+	began := e.now(t)
+	l := lock(t, a, "n", dblock.MinHold(rest))
+	unlock(t, l)
+	refused(t, b, "n")
+	refused(t, b, "n", dblock.Shared())
+	if info, err := a.Inspect(t.Context(), "n"); err != nil || info.Rests <= 0 || len(info.Holders) > 0 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	next := granted(t, soon, locking(context.Background(), b, "n"))
+	if took := e.now(t) - began; took < rest.Microseconds()-2000 { // SQLite's clock has milliseconds
+		t.Errorf("granted after %d µs", took)
+	}
+	unlock(t, next)
+	first := lock(t, a, "n", dblock.MinHold(rest)) // with somebody waiting already
+	waiter := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	granting := e.number(t, "SELECT acquired_at FROM dblock_locks WHERE name = 'n'")
+	unlock(t, first)
+	if len(waiter) > 0 {
+		t.Error("it was handed on at once")
+	}
+	unlock(t, granted(t, soon, waiter))
+	if took := e.now(t) - granting; took < rest.Microseconds()-2000 {
+		t.Errorf("granted after %d µs", took)
+	}
+	_, err := a.Lock(t.Context(), "n", dblock.MinHold(0))
+	is(t, err, dblock.ErrInvalidOption)
+	e.idle(t, "n")
+}

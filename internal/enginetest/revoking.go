@@ -1,0 +1,193 @@
+package enginetest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+var revoking = []test{
+	{"Ask tells every holder why, and takes nothing away", ask},
+	{"Break takes a name from its holder, who is told, and gives it to the next", breakLock},
+	{"Break takes a name from all who share it", breakShares},
+	{"Break waits for a transaction that the holder guards", breakGuarded},
+	{"a client can break its own lock", breakOwn},
+}
+
+func ask(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	is(t, c.Ask(t.Context(), "n", "nobody has it"), dblock.ErrNotHeld)
+	w := lock(t, a, "n")
+	if err := c.Ask(t.Context(), "n", "I want it"); err != nil {
+		t.Fatal(err)
+	}
+	if why := within(t, soon, "the holder is asked", w.Asked()); why != "I want it" {
+		t.Errorf("asked %q", why)
+	}
+	live(t, w)
+	if err := c.Ask(t.Context(), "n", "still"); err != nil {
+		t.Fatal(err)
+	}
+	if why := within(t, soon, "the holder is asked again", w.Asked()); why != "still" {
+		t.Errorf("asked %q", why)
+	}
+	unlock(t, w)
+	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
+	if len(r1.Asked()) > 0 {
+		t.Error("the next holder was asked")
+	}
+	if err := c.Ask(t.Context(), "n", "both of you"); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []Lock{r1, r2} {
+		if why := within(t, soon, "a reader is asked", r.Asked()); why != "both of you" {
+			t.Errorf("asked %q", why)
+		}
+		unlock(t, r)
+	}
+	is(t, c.Ask(t.Context(), "n", ""), dblock.ErrInvalidOption)
+	is(t, c.Ask(t.Context(), "n", strings.Repeat("x", 1025)), dblock.ErrInvalidOption)
+	is(t, c.Ask(t.Context(), "", "x"), dblock.ErrInvalidName)
+	e.told(t, c, "n", "asked", 3)
+}
+
+// told checks how many events of a kind a name has.
+func (e *env) told(t testing.TB, c Client, name, kind string, want int) (events []dblock.Event) {
+	t.Helper()
+	eventually(t, soon, "the history is written", func() bool {
+		events = nil
+		for event, err := range c.Events(t.Context(), dblock.EventFilter{Name: name, Kinds: []string{kind}}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			events = append(events, event)
+		}
+		return len(events) == want
+	})
+	return events
+}
+
+func breakLock(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	if n, err := c.Break(t.Context(), "n", "nobody has it"); n != 0 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	l := lock(t, a, "n")
+	next := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	_ = l.Asked() // it listens
+	if n, err := c.Break(t.Context(), "n", "it hangs"); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	successor := granted(t, soon, next)
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+	rising(t, []int64{l.Token(), successor.Token()})
+	live(t, successor)
+	unlock(t, successor)
+	events := e.told(t, c, "n", "broken", 1)
+	if ev := events[0]; ev.Token != l.Token() || !strings.Contains(ev.Detail, "it hangs") || ev.At.IsZero() {
+		t.Errorf("%+v", ev)
+	}
+	again := lock(t, a, "n") // the session lives on
+	unlock(t, again)
+	e.idle(t, "n")
+}
+
+func breakShares(t *testing.T, e *env) {
+	a, b, c := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
+	next := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	if n, err := c.Break(t.Context(), "n", "readers hang"); n != 2 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	w := granted(t, soon, next)
+	for _, r := range []Lock{r1, r2} {
+		ended(t, soon, r, dblock.ErrLost)
+	}
+	live(t, w)
+	unlock(t, w)
+	e.told(t, c, "n", "broken", 2)
+	e.idle(t, "n")
+}
+
+func breakGuarded(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		breakGuardedAlone(t, e)
+		return
+	}
+	app := e.app(t, 5)
+	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
+	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+		l := lock(t, a, "n", options...)
+		tx, err := app.begin(t.Context(), 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Guard(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		n, err := c.Break(ctx, "n", "no patience")
+		cancel()
+		if n != 0 {
+			t.Errorf("%d were broken", n)
+		}
+		is(t, err, dblock.ErrNotAcquired, context.DeadlineExceeded)
+		live(t, l)
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.Break(t.Context(), "n", "patience")
+			done <- err
+		}()
+		if err := tx.commit(); err != nil {
+			t.Fatal(err)
+		}
+		if err := within(t, soon, "the lock is broken", done); err != nil {
+			t.Fatal(err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+	}
+	e.idle(t, "n")
+}
+
+// breakGuardedAlone is what there is to see on SQLite: the guarded transaction has the database, and Break waits for that.
+func breakGuardedAlone(t *testing.T, e *env) {
+	app := e.app(t, 5)
+	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
+	l := lock(t, a, "n")
+	lock(t, c, "other") // it has a session
+	tx, err := app.begin(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Break(t.Context(), "n", "patience")
+		done <- err
+	}()
+	if err := tx.commit(); err != nil {
+		t.Fatal(err)
+	}
+	if err := within(t, soon, "the lock is broken", done); err != nil {
+		t.Fatal(err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+}
+
+func breakOwn(t *testing.T, e *env) {
+	a := e.client(t)
+	l := lock(t, a, "n")
+	if n, err := a.Break(t.Context(), "n", "my own"); n != 1 || err != nil {
+		t.Fatalf("%d, %v", n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	e.idle(t, "n")
+}
