@@ -353,7 +353,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),
 		"raise": query(postgresdb.Raise, postgresdb.RaiseParams{
 			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, Patience: "10s"}),
-		"several": query(postgresdb.TakeRows, `[{"Order":0,"Name":"free","Session":"a","Attempt":"a6","Units":0}]`),
+		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),
 		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds()}),

@@ -24,8 +24,16 @@ CREATE TABLE dblock_shares (
     asked       text    NOT NULL DEFAULT '',
     PRIMARY KEY (name, token)
 );
-CREATE INDEX dblock_shares_session ON dblock_shares (session_id);
+CREATE INDEX dblock_shares_session ON dblock_shares (session_id, name);
 CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
+
+-- All who hold a name: with units 0, the whole of it.
+CREATE VIEW dblock_holders AS
+SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares
+UNION ALL
+SELECT name, token, session_id, host, thread, holds, attempt, 0, acquired_at, expires_at, metadata, asked
+  FROM dblock_locks WHERE session_id IS NOT NULL;
 
 -- units 0: the whole name.
 ALTER TABLE dblock_waiters
@@ -87,6 +95,7 @@ CREATE TABLE dblock_incarnation (
 UPDATE dblock_schema SET version = 2;
 
 -- +goose Down
+DROP VIEW dblock_holders;
 DROP TABLE dblock_incarnation, dblock_watchers, dblock_runs, dblock_events, dblock_shares;
 DROP INDEX dblock_waiters_owner;
 ALTER TABLE dblock_waiters DROP COLUMN units, DROP COLUMN min_hold;

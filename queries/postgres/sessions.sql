@@ -45,42 +45,51 @@ SELECT dead FROM dblock_sessions WHERE id = @id;
 
 -- A late statement may still put a lock under a session that is gone: BurySession is for that.
 -- name: ForgetSession :exec
-DELETE FROM dblock_sessions s
- WHERE s.id = @id AND s.dead
-   AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-   AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id);
+WITH gone AS (
+    DELETE FROM dblock_sessions s
+     WHERE s.id = @id AND s.dead
+       AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
+       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+    RETURNING s.id
+)
+DELETE FROM dblock_watchers v WHERE v.session_id = (SELECT gone.id FROM gone);
 
 -- name: ForgetSessions :many
-DELETE FROM dblock_sessions WHERE id IN (
-    SELECT s.id FROM dblock_sessions s
-     WHERE s.dead AND s.started_at < dblock_now() - sqlc.arg(idle)::bigint
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-       AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
-     LIMIT @most FOR UPDATE SKIP LOCKED)
-RETURNING id;
+WITH gone AS (
+    DELETE FROM dblock_sessions WHERE dblock_sessions.id IN (
+        SELECT s.id FROM dblock_sessions s
+         WHERE s.dead AND s.started_at < dblock_now() - sqlc.arg(idle)::bigint
+           AND NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.session_id = s.id)
+           AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
+         LIMIT @most FOR UPDATE SKIP LOCKED)
+    RETURNING dblock_sessions.id
+), unwatched AS (
+    DELETE FROM dblock_watchers v WHERE v.session_id IN (SELECT gone.id FROM gone)
+)
+SELECT gone.id FROM gone;
 
 -- name: Expired :many
 (SELECT h.session_id AS id FROM dblock_heartbeats h
   WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most)
 UNION
 (SELECT s.id FROM dblock_sessions s
-  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id) LIMIT @most)
+  WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_holders l WHERE l.session_id = s.id) LIMIT @most)
 UNION
 (SELECT s.id FROM dblock_sessions s
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most);
 
 -- All that a session holds, and its places in queues (token 0).
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)::text
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
 
 -- name: SchemaVersion :one
 SELECT version FROM dblock_schema;
 
 -- Claims of a dead session, some at a time.
 -- name: Orphans :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)::text
+SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
 LIMIT @most;

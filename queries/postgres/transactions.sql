@@ -27,9 +27,9 @@ SELECT dead FROM dblock_sessions WHERE id = @id FOR SHARE;
 -- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
 -- waits for the caller's transaction.
 -- name: IsHeld :one
-SELECT l.name FROM dblock_locks l
- WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
-   AND (l.expires_at IS NULL OR l.expires_at > dblock_now());
+SELECT h.name FROM dblock_holders h
+ WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = @token
+   AND (h.expires_at IS NULL OR h.expires_at > dblock_now());
 
 -- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is waited for.
 -- name: EnsureRow :exec
@@ -41,6 +41,4 @@ INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(),
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = @name
-RETURNING coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       dblock_now() AS now,
-       coalesce((SELECT h.expires_at FROM dblock_heartbeats h WHERE h.session_id = l.session_id), 0)::bigint AS session_expires_at;
+RETURNING l.attempt, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+	var row postgresdb.DescribeRow
+	var details []driver.Detail
+	err := e.db.exec(ctx, query(postgresdb.Describe, list(names)).into(&row, func() {
+		if len(details) == 0 || details[len(details)-1].Name != row.Name {
+			details = append(details, driver.Detail{
+				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Rest: max(microseconds(row.RestsUntil-row.Now), 0),
+			})
+		}
+		d := &details[len(details)-1]
+		switch {
+		case row.Session == "":
+		case row.Waits == 0:
+			d.Holders = append(d.Holders, party(row))
+		default:
+			d.Waiters = append(d.Waiters, party(row))
+		}
+	}))
+	return details, interpret(err)
+}
+
+func party(row postgresdb.DescribeRow) driver.Party {
+	p := driver.Party{
+		Holder: driver.Holder{
+			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
+			Grant: driver.Grant{Token: row.Token, Contended: row.Token > 0 && row.Waiters > 0},
+			Since: time.UnixMicro(row.Since), Left: microseconds(row.SessionExpiresAt - row.Now),
+		},
+		Holds: int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+	}
+	if row.ExpiresAt > 0 {
+		p.Holder = p.Holder.WithFixedLease(microseconds(row.ExpiresAt - row.Now))
+	}
+	return p
+}
+
+func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit int) ([]string, error) {
+	return e.list(ctx, query(postgresdb.Names, postgresdb.NamesParams{
+		After: after, Prefix: f.Prefix, Below: behind(f.Prefix), Idle: f.Idle, Host: f.Host, Older: f.Older.Microseconds(), Most: int32(limit),
+	}))
+}
+
+// behind is the first name behind all with the prefix. Where the prefix does not end in ASCII there is none that every
+// encoding of a database has: "".
+func behind(prefix string) string {
+	last := len(prefix) - 1
+	if last < 0 || prefix[last] >= 0x7f {
+		return ""
+	}
+	return prefix[:last] + string(rune(prefix[last]+1))
+}
+
+func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
+	return interpret(e.db.exec(ctx, query(postgresdb.Watch, postgresdb.WatchParams{Name: name, Watch: watch, Session: session})))
+}
+
+func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
+	return interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name, Watch: watch})))
+}
+
+func (e *engine) Stir(ctx context.Context, name string) error {
+	return interpret(e.db.exec(ctx, query(postgresdb.Stir, name)))
+}

@@ -1,0 +1,108 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	type record struct {
+		Name, Kind, Session, Host, Thread, Detail, Metadata string
+		Token                                               int64
+	}
+	records := make([]record, len(events))
+	for i, v := range events {
+		records[i] = record{v.Name, v.Kind, v.Session, v.Host, v.Thread, v.Detail, v.Metadata, v.Token}
+	}
+	return interpret(e.db.exec(ctx, query(postgresdb.Record, list(records))))
+}
+
+func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) error {
+	var locked string
+	var row postgresdb.AnnounceRow
+	var there, held bool
+	err := e.transact(ctx,
+		query(postgresdb.LockRow, h.Name).found(&locked, &there),
+		query(postgresdb.Announce, postgresdb.AnnounceParams{
+			Name: h.Name, Session: h.Session, Token: h.Token,
+			Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
+			Detail: v.Detail, Metadata: v.Metadata,
+		}).found(&row, &held),
+	)
+	if err == nil && !held {
+		return driver.ErrNotHeld
+	}
+	return interpret(err)
+}
+
+func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
+	if kinds == nil {
+		kinds = []string{}
+	}
+	var row postgresdb.DblockEvent
+	var events []driver.Event
+	err := e.db.exec(ctx, query(postgresdb.Events, postgresdb.EventsParams{
+		Name: name, Kinds: list(kinds), After: after, Most: int32(limit),
+	}).into(&row, func() {
+		events = append(events, driver.Event{
+			ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token, Session: row.SessionID,
+			Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
+		})
+	}))
+	return events, interpret(err)
+}
+
+func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (int, error) {
+	var locked, notified string
+	var there bool
+	var holders int
+	err := e.transact(ctx,
+		query(postgresdb.LockRow, name).found(&locked, &there),
+		query(postgresdb.Ask, postgresdb.AskParams{
+			Name: name, Reason: reason,
+			Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
+			Detail: v.Detail, Metadata: v.Metadata,
+		}).into(&notified, func() { holders++ }),
+	)
+	if err != nil {
+		return 0, interpret(err)
+	}
+	return holders, nil
+}
+
+func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
+	var deleted int
+	var id int64
+	count := func() { deleted++ }
+	for _, purge := range []statement{
+		query(postgresdb.PurgeEvents, postgresdb.PurgeEventsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id, count),
+		query(postgresdb.PurgeRuns, postgresdb.PurgeRunsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id, count),
+	} {
+		if err := e.db.exec(ctx, purge); err != nil {
+			return deleted, interpret(err)
+		}
+	}
+	return deleted, nil
+}
+
+func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
+	var begun postgresdb.BeginIncarnationRow
+	var renewed postgresdb.RenewIncarnationRow
+	var is postgresdb.IncarnationRow
+	var fresh, there bool
+	statements := []statement{query(postgresdb.BeginIncarnation, floor).found(&begun, &fresh)}
+	if renew {
+		statements = append(statements, query(postgresdb.RenewIncarnation, floor).found(&renewed, &there))
+	}
+	err := e.transact(ctx, append(statements, query(postgresdb.Incarnation, struct{}{}).found(&is, &there))...)
+	if err != nil {
+		return driver.Incarnation{}, interpret(err)
+	}
+	return driver.Incarnation{Age: microseconds(is.Age), Floor: is.TokenFloor, Fresh: fresh}, nil
+}

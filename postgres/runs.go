@@ -1,0 +1,86 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees to whom it belongs, or
+// passes it on: by then the slot may be over, and it is still that slot.
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
+	var claim postgresdb.ClaimSlotRow
+	var there bool
+	err := e.transact(ctx, query(postgresdb.ClaimSlot, postgresdb.ClaimSlotParams{
+		SlotLength: interval.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+	}).found(&claim, &there))
+	switch {
+	case err != nil:
+		return driver.Run{}, false, interpret(err)
+	case claim.BeganAt == 0:
+		return e.passRun(ctx, r, claim.Slot, retry)
+	}
+	return driver.Run{
+		Name: r.Name, Slot: claim.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+		Began: time.UnixMicro(claim.BeganAt), Tries: 1, SlotEnds: time.UnixMicro((claim.Slot + 1) * interval.Microseconds()),
+	}, true, nil
+}
+
+// passRun has the claim of a slot pass on to a run, where it may, and tells whose it is now. A claim of the same token that
+// has not ended is that of the same call, whose answer was lost.
+func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bool) (driver.Run, bool, error) {
+	var token int64
+	var there, passed bool
+	var again postgresdb.RetryRunRow
+	var is []driver.Run
+	statements := []statement{query(postgresdb.LockRun, postgresdb.LockRunParams{Name: r.Name, Slot: slot}).found(&token, &there)}
+	if retry {
+		statements = append(statements, query(postgresdb.RetryRun, postgresdb.RetryRunParams{
+			Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+		}).found(&again, &passed))
+	}
+	err := e.transact(ctx, append(statements, runs(r.Name, slot+1, 1, &is))...)
+	if err != nil || len(is) == 0 || is[0].Slot != slot { // none: it was purged
+		return driver.Run{}, false, interpret(err)
+	}
+	return is[0], passed || is[0].Token == r.Token && is[0].Ended.IsZero(), nil
+}
+
+func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
+	var row postgresdb.EndRunRow
+	var mine bool
+	err := e.transact(ctx, query(postgresdb.EndRun, postgresdb.EndRunParams{
+		Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+	}).found(&row, &mine))
+	if err == nil && !mine {
+		return driver.ErrNotHeld
+	}
+	return interpret(err)
+}
+
+func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) ([]driver.Run, error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	var list []driver.Run
+	err := e.db.exec(ctx, runs(name, before, limit, &list))
+	return list, interpret(err)
+}
+
+func runs(name string, before int64, limit int, list *[]driver.Run) statement {
+	var row postgresdb.RunsRow
+	return query(postgresdb.Runs, postgresdb.RunsParams{Name: name, Before: before, Most: int32(limit)}).into(&row, func() {
+		r := driver.Run{
+			Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
+			Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),
+			SlotEnds: time.UnixMicro(row.SlotEnds),
+		}
+		if row.EndedAt > 0 {
+			r.Ended = time.UnixMicro(row.EndedAt)
+		}
+		*list = append(*list, r)
+	})
+}

@@ -1,0 +1,21 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+func (e *engine) Waits(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+	var row postgresdb.WaitsRow
+	var waits []driver.Wait
+	err := e.db.exec(ctx, query(postgresdb.Waits, list(attempts)).into(&row, func() {
+		waits = append(waits, driver.Wait{
+			Name: row.Name, Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
+			Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),
+		})
+	}))
+	return waits, interpret(err)
+}

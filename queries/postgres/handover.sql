@@ -1,0 +1,89 @@
+-- What happens between LockRow and COMMIT when a name changes hands: something is given up, and what that makes room for
+-- is handed on. Each statement has a snapshot of its own, from after the row was locked.
+
+-- Gives up a share, which its holder has by session and token, or by session and attempt; with reclaim it must also be
+-- dead, or over its fixed lease. The row that is deleted says how much there is to subtract, so that nobody subtracts it
+-- twice. lazily: where nobody waits the commit need not reach the disk, as in ReleaseIdle.
+-- name: GiveUpShare :one
+WITH share AS (
+    DELETE FROM dblock_shares s
+     WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text
+       AND s.token = CASE WHEN sqlc.arg(token)::bigint > 0 THEN sqlc.arg(token)::bigint
+                          ELSE (SELECT a.token FROM dblock_shares a WHERE a.attempt = @attempt AND a.name = @name) END
+       AND (NOT sqlc.arg(reclaim)::boolean OR s.expires_at <= dblock_now()
+            OR EXISTS (SELECT 1 FROM dblock_sessions d WHERE d.id = s.session_id AND d.dead))
+    RETURNING s.name, s.units
+)
+UPDATE dblock_locks l SET shared_units = l.shared_units - share.units, acquired_at = dblock_now()
+  FROM share WHERE l.name = share.name
+RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0 THEN set_config('synchronous_commit', 'off', true) END, '')::text AS commits;
+
+-- Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it to those who wait, in
+-- the order of their tickets, until the first who lives (the dead have no heartbeat row) and does not fit. The dead before
+-- that one leave the queue. While the name rests it goes to nobody. One row for each who gets it, or else one without a
+-- session; no row: there was nothing to be done.
+-- name: HandOver :many
+WITH RECURSIVE l AS MATERIALIZED (
+    SELECT c.name, c.shared_units, c.capacity, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
+           greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted
+      FROM dblock_locks c
+     WHERE c.name = @name
+       AND (c.session_id IS NULL
+            OR c.session_id = sqlc.arg(session)::text AND (c.token = @token OR c.attempt = @attempt)
+               AND (NOT sqlc.arg(reclaim)::boolean OR c.expires_at <= dblock_now()
+                    OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = c.session_id AND s.dead)))
+), walk AS ( -- from one of the living to the next; nth counts them, used is what is taken with them, fits ends it
+    SELECT 0::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
+     UNION ALL
+    SELECT w.ticket, walk.nth + 1, walk.used + w.units, w.units = 0,
+           NOT walk.whole AND CASE WHEN w.units = 0 THEN walk.used = 0 ELSE walk.used + w.units <= l.capacity END
+      FROM walk CROSS JOIN l CROSS JOIN LATERAL (
+           SELECT q.ticket, q.units FROM dblock_waiters q
+            WHERE q.name = l.name AND q.ticket > walk.ticket
+              AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = q.session_id
+                             AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))
+            ORDER BY q.ticket LIMIT 1) w
+     WHERE walk.fits
+), stop AS MATERIALIZED (
+    SELECT coalesce(min(walk.ticket), 9223372036854775807) AS ticket FROM walk WHERE NOT walk.fits
+), gone AS (
+    DELETE FROM dblock_waiters q
+     WHERE q.name = (SELECT l.name FROM l WHERE l.wanted) AND q.ticket < (SELECT stop.ticket FROM stop)
+    RETURNING q.*
+), granted AS (
+    SELECT gone.*, l.token + walk.nth - 1 AS token, l.now, CASE WHEN gone.lease > 0 THEN l.now + gone.lease END AS expires_at
+      FROM gone JOIN walk ON walk.ticket = gone.ticket CROSS JOIN l
+     WHERE walk.fits
+), shares AS (
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+    SELECT g.name, g.token, g.session_id, g.host, g.thread, g.attempt, g.units, g.now, g.expires_at, g.metadata
+      FROM granted g WHERE g.units > 0
+), sums AS MATERIALIZED (
+    SELECT max(g.token) AS token, coalesce(sum(g.units), 0)::integer AS units FROM granted g
+), after AS (
+    UPDATE dblock_locks c SET
+           session_id = whole.session_id, host = coalesce(whole.host, ''), thread = coalesce(whole.thread, ''),
+           holds = CASE WHEN whole.attempt IS NULL THEN 0 ELSE 1 END, attempt = coalesce(whole.attempt, ''), asked = '',
+           metadata = coalesce(whole.metadata, ''), expires_at = whole.expires_at,
+           rests_until = CASE WHEN whole.min_hold > 0 THEN whole.now + whole.min_hold ELSE c.rests_until END,
+           token = coalesce(sums.token, c.token), acquired_at = l.now, shared_units = c.shared_units + sums.units,
+           waiters = CASE WHEN NOT l.wanted THEN c.waiters WHEN stop.ticket = 9223372036854775807 THEN 0
+                          ELSE c.waiters - (SELECT count(*) FROM gone)::integer END
+      FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN granted whole ON whole.units = 0
+     WHERE c.name = l.name AND (l.given OR l.wanted AND (stop.ticket = 9223372036854775807 OR EXISTS (SELECT 1 FROM gone)))
+    RETURNING c.waiters, l.given
+)
+SELECT after.given::boolean AS given, coalesce(g.session_id, '')::text AS session, coalesce(g.attempt, '')::text AS attempt,
+       coalesce(g.token, 0)::bigint AS token, after.waiters, coalesce(g.lease, 0)::bigint AS lease, dblock_durable() AS durable,
+       coalesce(CASE WHEN g.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || g.session_id,
+           concat_ws(' ', g.attempt, CASE WHEN g.lease = 0 THEN g.token END, CASE WHEN g.lease = 0 THEN after.waiters END))::text END, '')::text AS notified
+  FROM after LEFT JOIN granted g ON true
+ ORDER BY g.token;
+
+-- After LockRow and LockSession, before it is given up: what is taken from the living is written down, and they are told.
+-- name: RecordBroken :exec
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT dblock_now(), h.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
+  FROM dblock_holders h
+ WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+RETURNING id, pg_notify('dblock_' || sqlc.arg(session)::text, sqlc.arg(attempt)::text)::text AS notified;

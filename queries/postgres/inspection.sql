@@ -1,0 +1,44 @@
+-- One row for each party to each name: those who hold it, those who wait in their order; or one with neither.
+-- name: Describe :many
+SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
+       l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
+       coalesce(p.host, '')::text AS host, coalesce(p.thread, '')::text AS thread, coalesce(p.attempt, '')::text AS attempt,
+       coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
+       coalesce(p.holds, 0)::integer AS holds, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
+       coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
+       coalesce(b.expires_at, 0)::bigint AS session_expires_at, l.waiters
+  FROM dblock_locks l
+  LEFT JOIN LATERAL (
+       SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
+              h.holds, h.expires_at, h.metadata, h.asked
+         FROM dblock_holders h WHERE h.name = l.name
+        UNION ALL
+       SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
+         FROM dblock_waiters w WHERE w.name = l.name) p ON true
+  LEFT JOIN dblock_sessions s ON s.id = p.session_id
+  LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)))
+ ORDER BY l.name, p.waits, p.nth;
+
+-- below: the first name behind all that have the prefix, '' where there is none to be told. It ends the walk.
+-- name: Names :many
+SELECT l.name FROM dblock_locks l
+ WHERE l.name > sqlc.arg(after)::text AND l.name >= sqlc.arg(prefix)::text AND starts_with(l.name, sqlc.arg(prefix)::text)
+   AND (sqlc.arg(below)::text = '' OR l.name < sqlc.arg(below)::text)
+   AND (sqlc.arg(idle)::boolean OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
+   AND (sqlc.arg(host)::text = '' AND sqlc.arg(older)::bigint = 0 OR EXISTS (
+           SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
+              AND (sqlc.arg(older)::bigint = 0 OR h.acquired_at <= dblock_now() - sqlc.arg(older)::bigint)))
+ ORDER BY l.name LIMIT @most;
+
+-- For a session that lives: nobody would forget what another watches.
+-- name: Watch :exec
+INSERT INTO dblock_watchers (name, watch, session_id)
+SELECT sqlc.arg(name)::text, sqlc.arg(watch)::text, s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session)::text AND NOT s.dead
+ON CONFLICT (name, watch) DO NOTHING;
+
+-- name: Unwatch :exec
+DELETE FROM dblock_watchers WHERE name = @name AND watch = @watch;
+
+-- name: Stir :many
+SELECT pg_notify('dblock_' || v.session_id, v.watch)::text AS notified FROM dblock_watchers v WHERE v.name = @name;

@@ -1,0 +1,106 @@
+-- name: Record :exec
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread',
+       j.r ->> 'Detail', j.r ->> 'Metadata'
+  FROM (SELECT jsonb_array_elements(sqlc.arg(events)::text::jsonb) AS r) j;
+
+-- After LockRow: under it, so that the ids of a name's announcements rise in the order of their commits.
+-- name: Announce :many
+WITH event AS (
+    INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+    SELECT dblock_now(), h.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
+      FROM dblock_holders h
+     WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+       AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
+    RETURNING id, dblock_events.name
+)
+SELECT event.id, coalesce(CASE WHEN v.watch IS NOT NULL THEN pg_notify('dblock_' || v.session_id, v.watch)::text END, '')::text AS notified
+  FROM event LEFT JOIN dblock_watchers v ON v.name = event.name;
+
+-- name: Events :many
+SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
+ WHERE e.id > sqlc.arg(after)::bigint AND (sqlc.arg(name)::text = '' OR e.name = sqlc.arg(name)::text)
+   AND (sqlc.arg(kinds)::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(kinds)::text::jsonb))))
+ ORDER BY e.id LIMIT @most;
+
+-- After LockRow.
+-- name: Ask :many
+WITH whole AS (
+    UPDATE dblock_locks l SET asked = sqlc.arg(reason)::text WHERE l.name = sqlc.arg(name)::text AND l.session_id IS NOT NULL
+    RETURNING l.session_id, l.attempt
+), shares AS (
+    UPDATE dblock_shares s SET asked = sqlc.arg(reason)::text WHERE s.name = sqlc.arg(name)::text
+    RETURNING s.session_id, s.attempt
+), holders AS (
+    SELECT whole.session_id, whole.attempt FROM whole UNION ALL SELECT shares.session_id, shares.attempt FROM shares
+), event AS (
+    INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+    SELECT dblock_now(), sqlc.arg(name)::text, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
+     WHERE EXISTS (SELECT 1 FROM holders)
+)
+SELECT pg_notify('dblock_' || h.session_id, h.attempt)::text AS notified FROM holders h;
+
+-- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
+-- name: ClaimSlot :one
+WITH clock AS MATERIALIZED (
+    SELECT dblock_now() / sqlc.arg(slot_length)::bigint AS slot
+), claim AS (
+    INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
+    SELECT @name, clock.slot, @token, @session, @host, @thread, dblock_now(), (clock.slot + 1) * sqlc.arg(slot_length)::bigint FROM clock
+    ON CONFLICT (name, slot) DO NOTHING
+    RETURNING slot, began_at, dblock_durable() AS durable
+)
+SELECT clock.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at FROM clock LEFT JOIN claim ON true;
+
+-- name: LockRun :one
+SELECT r.token FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot FOR UPDATE;
+
+-- After LockRun, in a later statement: whose session is dead is not in the run's row.
+-- name: RetryRun :one
+UPDATE dblock_runs r SET
+       token = @token, session_id = sqlc.arg(session)::text, host = @host, thread = @thread, began_at = dblock_now(),
+       ended_at = NULL, failed = false, detail = '', tries = r.tries + 1
+ WHERE r.name = @name AND r.slot = @slot
+   AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
+RETURNING r.tries, dblock_durable() AS durable;
+
+-- A run whose session is dead has failed.
+-- name: Runs :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
+       (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r
+ WHERE r.name = @name AND r.slot < sqlc.arg(before)::bigint ORDER BY r.slot DESC LIMIT @most;
+
+-- name: EndRun :one
+UPDATE dblock_runs SET ended_at = dblock_now(), failed = @failed, detail = @detail
+ WHERE name = @name AND slot = @slot AND token = @token
+RETURNING slot, dblock_durable() AS durable;
+
+-- name: PurgeEvents :many
+DELETE FROM dblock_events WHERE id IN (
+    SELECT e.id FROM dblock_events e WHERE e.at < dblock_now() - sqlc.arg(keep)::bigint ORDER BY e.at LIMIT @most FOR UPDATE SKIP LOCKED)
+RETURNING id;
+
+-- Of a slot that is over, and not while it runs.
+-- name: PurgeRuns :many
+DELETE FROM dblock_runs WHERE (name, slot) IN (
+    SELECT r.name, r.slot FROM dblock_runs r
+     WHERE r.slot_ends < dblock_now() - sqlc.arg(keep)::bigint AND coalesce(r.ended_at, r.began_at) < dblock_now() - sqlc.arg(keep)::bigint
+       AND (r.ended_at IS NOT NULL OR NOT EXISTS (
+           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
+     ORDER BY r.slot_ends LIMIT @most FOR UPDATE SKIP LOCKED)
+RETURNING slot;
+
+-- name: BeginIncarnation :one
+INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, dblock_now(), @floor) ON CONFLICT (one) DO NOTHING
+RETURNING one, dblock_durable() AS durable;
+
+-- name: RenewIncarnation :one
+UPDATE dblock_incarnation SET since = dblock_now(), token_floor = greatest(token_floor, sqlc.arg(floor)::bigint)
+RETURNING one, dblock_durable() AS durable;
+
+-- name: Incarnation :one
+SELECT greatest(dblock_now() - i.since, 0)::bigint AS age, i.token_floor FROM dblock_incarnation i;

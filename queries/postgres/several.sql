@@ -1,0 +1,72 @@
+-- Several names at once. Names, requests and locks come as a JSON array, which every driver can send, and names are made
+-- an array, which is looked up in the index whatever the planner believes. Who wants several rows makes and locks
+-- them in the order of their names, so that nobody waits for each other.
+
+-- name: EnsureRows :exec
+INSERT INTO dblock_locks (name, token, acquired_at)
+SELECT n.name, dblock_now(), dblock_now()
+  FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n ORDER BY n.name
+ON CONFLICT (name) DO NOTHING;
+
+-- name: LockRows :exec
+SELECT l.name FROM dblock_locks l
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb))) ORDER BY l.name FOR UPDATE;
+
+-- After LockRows: as TakeLock and TakeShare, up to the first that is not free.
+-- name: TakeRows :many
+WITH want AS MATERIALIZED (
+    SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth,
+           (j.r ->> 'Session')::text AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
+           (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'MinHold')::bigint AS min_hold,
+           (j.r ->> 'Metadata')::text AS metadata, (j.r ->> 'Units')::integer AS units, (j.r ->> 'Of')::integer AS capacity
+      FROM (SELECT jsonb_array_elements(sqlc.arg(requests)::text::jsonb) AS r) j
+), judged AS MATERIALIZED (
+    SELECT want.*, bool_and(coalesce(
+               l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
+               AND (l.shared_units = 0 OR want.units > 0 AND l.capacity = want.capacity
+                    AND l.shared_units::bigint + want.units <= want.capacity), false)) OVER (ORDER BY want.nth) AS takes
+      FROM want LEFT JOIN dblock_locks l ON l.name = want.name
+), taken AS (
+    UPDATE dblock_locks l SET
+           session_id = CASE WHEN j.units = 0 THEN j.session_id END, host = CASE WHEN j.units = 0 THEN j.host ELSE '' END,
+           thread = CASE WHEN j.units = 0 THEN j.thread ELSE '' END, holds = CASE WHEN j.units = 0 THEN 1 ELSE 0 END,
+           attempt = CASE WHEN j.units = 0 THEN j.attempt ELSE '' END, metadata = CASE WHEN j.units = 0 THEN j.metadata ELSE '' END,
+           expires_at = CASE WHEN j.units = 0 AND j.lease > 0 THEN dblock_now() + j.lease END,
+           rests_until = CASE WHEN j.units = 0 AND j.min_hold > 0 THEN dblock_now() + j.min_hold ELSE 0 END,
+           token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), asked = '',
+           shared_units = l.shared_units + j.units, capacity = CASE WHEN j.units = 0 THEN l.capacity ELSE j.capacity END
+      FROM judged j WHERE j.name = l.name AND j.takes
+    RETURNING l.name, l.token
+), shares AS (
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+    SELECT j.name, t.token, j.session_id, j.host, j.thread, j.attempt, j.units, dblock_now(),
+           CASE WHEN j.lease > 0 THEN dblock_now() + j.lease END, j.metadata
+      FROM judged j JOIN taken t ON t.name = j.name WHERE j.units > 0
+)
+SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name = t.name ORDER BY j.nth;
+
+-- After LockRows: as ReleaseIdle, and its commit need not reach the disk either.
+-- name: ReleaseRows :many
+WITH held AS MATERIALIZED (
+    SELECT DISTINCT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Token')::bigint AS token
+      FROM (SELECT jsonb_array_elements(sqlc.arg(held)::text::jsonb) AS r) j
+), shares AS (
+    DELETE FROM dblock_shares s USING held, dblock_locks l
+     WHERE s.name = held.name AND s.session_id = held.session_id AND s.token = held.token AND l.name = s.name AND l.waiters = 0
+    RETURNING s.name, s.token, s.units
+), whole AS (
+    SELECT l.name, l.token FROM dblock_locks l JOIN held ON l.name = held.name AND l.session_id = held.session_id AND l.token = held.token
+     WHERE l.waiters = 0
+), released AS (
+    SELECT shares.name, sum(shares.units) AS units FROM shares GROUP BY shares.name
+     UNION ALL
+    SELECT whole.name, 0 FROM whole
+), locks AS (
+    UPDATE dblock_locks l SET
+           session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
+           expires_at = NULL, metadata = '', shared_units = l.shared_units - released.units
+      FROM released WHERE l.name = released.name
+    RETURNING l.name
+)
+SELECT r.name::text AS name, r.token::bigint AS token, set_config('synchronous_commit', 'off', true)::text AS commits
+  FROM (SELECT shares.name, shares.token FROM shares UNION ALL SELECT whole.name, whole.token FROM whole) r;

@@ -1,0 +1,69 @@
+-- TakeLock for so many units of a name. Here too the lock row alone decides: the share is written after it.
+-- name: TakeShare :one
+WITH patience AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)
+), l AS (
+    INSERT INTO dblock_locks AS l (name, token, acquired_at, shared_units, capacity)
+    SELECT sqlc.arg(name)::text, dblock_now(), dblock_now(), sqlc.arg(units)::integer, sqlc.arg(capacity)::integer FROM patience
+    ON CONFLICT (name) DO UPDATE SET
+           shared_units = l.shared_units + sqlc.arg(units)::integer, capacity = sqlc.arg(capacity)::integer,
+           token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
+     WHERE l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
+       AND (l.shared_units = 0 OR l.capacity = sqlc.arg(capacity)::integer
+            AND l.shared_units::bigint + sqlc.arg(units)::integer <= sqlc.arg(capacity)::integer)
+    RETURNING l.name, l.token
+)
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+SELECT l.name, l.token, @session, @host, @thread, @attempt, sqlc.arg(units)::integer, dblock_now(),
+       CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, @metadata
+  FROM l
+RETURNING token, dblock_durable() AS durable;
+
+-- name: SetShareHolds :one
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+UPDATE dblock_shares s SET holds = @holds FROM patience
+ WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token
+RETURNING s.name;
+
+-- After LockRow: the exclusive holder becomes a reader, unless those who wait want units of another number of them.
+-- name: Downgrade :exec
+WITH share AS (
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
+    SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+      FROM dblock_locks l
+     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+       AND (l.waiters = 0 OR l.capacity IN (0, sqlc.arg(readers)::integer))
+    RETURNING name
+)
+UPDATE dblock_locks l SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', expires_at = NULL, metadata = '', asked = '',
+       shared_units = 1, capacity = sqlc.arg(readers)::integer
+  FROM share WHERE l.name = share.name;
+
+-- After LockRow: the only share of a name becomes the whole of it, whoever waits.
+-- name: Upgrade :one
+WITH share AS (
+    DELETE FROM dblock_shares s USING dblock_locks l
+     WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.attempt = @attempt
+       AND l.name = s.name AND l.session_id IS NULL AND l.shared_units = s.units
+    RETURNING s.*
+)
+UPDATE dblock_locks l SET
+       session_id = share.session_id, host = share.host, thread = share.thread, holds = share.holds, attempt = share.attempt,
+       expires_at = share.expires_at, metadata = share.metadata, asked = '',
+       token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), shared_units = 0
+  FROM share WHERE l.name = share.name
+RETURNING l.token, dblock_durable() AS durable;
+
+-- After Downgrade and Upgrade: what became of it.
+-- name: Standing :one
+SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigint AS expires_at, dblock_now() AS now
+  FROM dblock_holders h JOIN dblock_locks l ON l.name = h.name
+ WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND (h.token = @token OR h.attempt = @attempt);
+
+-- Durable like a grant: a token that was shown must not be granted again.
+-- name: Raise :one
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM patience
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+RETURNING l.token, dblock_durable() AS durable;
