@@ -38,10 +38,10 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name >= @lowest AND (CAST(sqlc.arg(above) AS TEXT) = '' OR l.name < CAST(sqlc.arg(above) AS TEXT))
    AND (CAST(sqlc.arg(idle) AS BOOLEAN) OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (CAST(sqlc.arg(host) AS TEXT) = '' AND CAST(sqlc.arg(older) AS INTEGER) <= 0
-        OR l.session_id IS NOT NULL AND CAST(sqlc.arg(host) AS TEXT) IN ('', l.host)
+        OR l.session_id IS NOT NULL AND (CAST(sqlc.arg(host) AS TEXT) = '' OR l.host = CAST(sqlc.arg(host) AS TEXT))
            AND l.acquired_at <= c.now_us - CAST(sqlc.arg(older) AS INTEGER)
         OR EXISTS (SELECT 1 FROM dblock_shares p
-                    WHERE p.name = l.name AND CAST(sqlc.arg(host) AS TEXT) IN ('', p.host)
+                    WHERE p.name = l.name AND (CAST(sqlc.arg(host) AS TEXT) = '' OR p.host = CAST(sqlc.arg(host) AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(sqlc.arg(older) AS INTEGER)))
  ORDER BY l.name LIMIT @most;
 
