@@ -37,7 +37,9 @@ type Records interface {
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 
 	// Incarnation is for how long the database has had the data that it has, as far as it is known: since it was first
-	// asked, or last renewed; and a token that no lock of it may stay below. With renew it begins anew, with that token.
+	// asked, or last renewed; and a token that none before was above, 0 where nobody has said one. With renew it begins anew,
+	// with that token, also with 0. A floor below 0 changes nothing, and has the database look at all its locks: Floor is
+	// then at least every token that it knows of, its locks', its incarnation's, and that of its clock.
 	Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error)
 }
 

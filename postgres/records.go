@@ -96,13 +96,20 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driv
 	var renewed postgresdb.RenewIncarnationRow
 	var is postgresdb.IncarnationRow
 	var fresh, there bool
-	statements := []statement{query(postgresdb.BeginIncarnation, floor).found(&begun, &fresh)}
+	statements := []statement{query(postgresdb.BeginIncarnation, max(floor, 0)).found(&begun, &fresh)}
 	if renew {
 		statements = append(statements, query(postgresdb.RenewIncarnation, floor).found(&renewed, &there))
 	}
-	err := e.transact(ctx, append(statements, query(postgresdb.Incarnation, struct{}{}).found(&is, &there))...)
-	if err != nil {
+	statements = append(statements, query(postgresdb.Incarnation, struct{}{}).found(&is, &there))
+	var highest int64
+	if floor < 0 {
+		statements = append(statements, query(postgresdb.HighestToken, struct{}{}).found(&highest, &there))
+	}
+	if err := e.transact(ctx, statements...); err != nil {
 		return driver.Incarnation{}, interpret(err)
+	}
+	if floor < 0 {
+		is.TokenFloor = highest
 	}
 	return driver.Incarnation{Age: microseconds(is.Age), Floor: is.TokenFloor, Fresh: fresh}, nil
 }

@@ -44,9 +44,9 @@ func newWorld(seed uint64, b bugs) *world {
 	w := &world{
 		rng: &dice{r: rand.New(rand.NewPCG(seed, 1))}, bugs: b, began: time.Now(), highest: map[string]int64{},
 	}
-	n := []int{3, 5}[w.rng.n(2)]
+	n := []int{3, 3, 5}[w.rng.n(3)]
 	for range n {
-		s := newServer(&w.bugs, w.rng.upTo(time.Minute))
+		s := newServer(&w.bugs, w.rng.upTo(10*time.Minute))
 		s.data.since, s.data.floor = time.Now().Add(-time.Hour), 1
 		w.servers = append(w.servers, s)
 		w.backups = append(w.backups, s.backup())
@@ -166,7 +166,7 @@ func (w *world) haunt() {
 		case 2:
 			if w.mayForget(i) {
 				s.wipe()
-				s.offset, s.down = w.rng.upTo(time.Minute), false
+				s.offset, s.down = w.rng.upTo(10*time.Minute), false
 				w.tell("server %d wiped, its clock is %v fast", i, s.offset)
 			}
 		case 3:

@@ -217,10 +217,19 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driv
 				return err
 			}
 			fresh = !there
-			if err := q.Incarnate(ctx, floor); err != nil {
+			if err := q.Incarnate(ctx, max(floor, 0)); err != nil {
 				return err
 			}
 			row, err = q.Incarnation(ctx)
+			return err
+		})
+		if err != nil {
+			return driver.Incarnation{}, err
+		}
+	}
+	if floor < 0 {
+		err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+			row.TokenFloor, err = q.HighestToken(ctx)
 			return err
 		})
 		if err != nil {

@@ -272,6 +272,17 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, 
 	return items, nil
 }
 
+const HighestToken = `-- name: HighestToken :one
+SELECT greatest(dblock_now(), (SELECT max(l.token) FROM dblock_locks l), (SELECT i.token_floor FROM dblock_incarnation i))::bigint AS highest
+`
+
+func (q *Queries) HighestToken(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, HighestToken)
+	var highest int64
+	err := row.Scan(&highest)
+	return highest, err
+}
+
 const Incarnation = `-- name: Incarnation :one
 SELECT greatest(dblock_now() - i.since, 0)::bigint AS age, i.token_floor FROM dblock_incarnation i
 `
@@ -384,7 +395,7 @@ func (q *Queries) Record(ctx context.Context, events string) error {
 }
 
 const RenewIncarnation = `-- name: RenewIncarnation :one
-UPDATE dblock_incarnation SET since = dblock_now(), token_floor = greatest(token_floor, $1::bigint)
+UPDATE dblock_incarnation SET since = dblock_now(), token_floor = $1::bigint
 RETURNING one, dblock_durable() AS durable
 `
 

@@ -264,10 +264,22 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 	return items, nil
 }
 
+const highestToken = `-- name: HighestToken :one
+SELECT CAST(max(c.now_us, coalesce((SELECT max(l.token) FROM dblock_locks l), 0), coalesce((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS INTEGER) AS highest
+  FROM dblock_clock c
+`
+
+func (q *Queries) HighestToken(ctx context.Context) (int64, error) {
+	row := q.db.QueryRowContext(ctx, highestToken)
+	var highest int64
+	err := row.Scan(&highest)
+	return highest, err
+}
+
 const incarnate = `-- name: Incarnate :exec
 INSERT INTO dblock_incarnation (one, since, token_floor)
 SELECT 1, c.now_us, CAST(?1 AS INTEGER) FROM dblock_clock c WHERE true
-ON CONFLICT (one) DO UPDATE SET since = excluded.since, token_floor = max(dblock_incarnation.token_floor, excluded.token_floor)
+ON CONFLICT (one) DO UPDATE SET since = excluded.since, token_floor = excluded.token_floor
 `
 
 func (q *Queries) Incarnate(ctx context.Context, floor int64) error {

@@ -99,8 +99,11 @@ INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, dblock_now()
 RETURNING one, dblock_durable() AS durable;
 
 -- name: RenewIncarnation :one
-UPDATE dblock_incarnation SET since = dblock_now(), token_floor = greatest(token_floor, sqlc.arg(floor)::bigint)
+UPDATE dblock_incarnation SET since = dblock_now(), token_floor = sqlc.arg(floor)::bigint
 RETURNING one, dblock_durable() AS durable;
 
 -- name: Incarnation :one
 SELECT greatest(dblock_now() - i.since, 0)::bigint AS age, i.token_floor FROM dblock_incarnation i;
+
+-- name: HighestToken :one
+SELECT greatest(dblock_now(), (SELECT max(l.token) FROM dblock_locks l), (SELECT i.token_floor FROM dblock_incarnation i))::bigint AS highest;

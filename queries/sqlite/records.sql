@@ -73,4 +73,8 @@ SELECT CAST(c.now_us - i.since AS INTEGER) AS age, i.token_floor FROM dblock_inc
 -- name: Incarnate :exec
 INSERT INTO dblock_incarnation (one, since, token_floor)
 SELECT 1, c.now_us, CAST(sqlc.arg(floor) AS INTEGER) FROM dblock_clock c WHERE true
-ON CONFLICT (one) DO UPDATE SET since = excluded.since, token_floor = max(dblock_incarnation.token_floor, excluded.token_floor);
+ON CONFLICT (one) DO UPDATE SET since = excluded.since, token_floor = excluded.token_floor;
+
+-- name: HighestToken :one
+SELECT CAST(max(c.now_us, coalesce((SELECT max(l.token) FROM dblock_locks l), 0), coalesce((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS INTEGER) AS highest
+  FROM dblock_clock c;
