@@ -69,7 +69,7 @@ WITH RECURSIVE l AS MATERIALIZED (
                AND (NOT $6::boolean OR c.expires_at <= dblock_now()
                     OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = c.session_id AND s.dead)))
 ), walk AS ( -- from one of the living to the next; nth counts them, used is what is taken with them, fits ends it
-    SELECT 0::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
+    SELECT -1::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
      UNION ALL
     SELECT w.ticket, walk.nth + 1, walk.used + w.units, w.units = 0,
            NOT walk.whole AND CASE WHEN w.units = 0 THEN walk.used = 0 ELSE walk.used + w.units <= l.capacity END
