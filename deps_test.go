@@ -43,12 +43,14 @@ var layers = []layer{
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb")},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/pinned", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	// A transaction of any driver, in an application that may have another: these see drivers by reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("driver")},
 	{name: "fence", not: [][]string{anything}, but: below("driver", "internal/transaction", "gen/fences")},
 	{name: "optimistic", not: [][]string{anything}, but: below("driver", "internal/transaction", "gen/versions")},
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.

@@ -124,10 +124,7 @@ func breakGuarded(t *testing.T, e *env) {
 	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
 	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 		l := lock(t, a, "n", options...)
-		tx, err := app.begin(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := beginTx(t, app, e.levels()[0])
 		if err := l.Guard(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
@@ -161,10 +158,7 @@ func breakGuardedAlone(t *testing.T, e *env) {
 	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
 	l := lock(t, a, "n")
 	lock(t, c, "other") // it has a session
-	tx, err := app.begin(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := beginTx(t, app, e.levels()[0])
 	if err := l.Guard(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}

@@ -299,10 +299,7 @@ func readerInTransaction(t *testing.T, e *env) {
 			e.queued(t, "n", 1)
 		}
 		unlock(t, r2)
-		tx, err := app.begin(t.Context(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tx := beginTx(t, app, e.levels()[0])
 		if err := r.Guard(t.Context(), tx); err != nil {
 			t.Fatal(err)
 		}
@@ -333,17 +330,12 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	app := e.app(t, 6)
 	a, b := e.clientOf(t, app), e.client(t)
 	r := lock(t, b, "n", dblock.Shared())
-	tx, err := app.begin(t.Context(), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := beginTx(t, app, e.levels()[0])
 	is(t, a.TryLockTx(t.Context(), tx, "n"), dblock.ErrNotAcquired)
 	if err := tx.rollback(); err != nil {
 		t.Fatal(err)
 	}
-	if tx, err = app.begin(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	tx = beginTx(t, app, e.levels()[0])
 	defer tx.rollback()
 	done := make(chan error, 1)
 	go func() { done <- a.LockTx(t.Context(), tx, "n") }()
@@ -357,9 +349,7 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	}
 	e.idle(t, "n")
 	own := lock(t, a, "n", dblock.Shared())
-	if tx, err = app.begin(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	tx = beginTx(t, app, e.levels()[0])
 	defer tx.rollback()
 	is(t, a.LockTx(own.Context(), tx, "n"), dblock.ErrUnsupported)
 	if err := tx.rollback(); err != nil {

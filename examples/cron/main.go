@@ -1,0 +1,97 @@
+// Command cron shows a job that runs once in each slot of time, whatever number of servers asks for it: each server has a
+// ticker of its own and a clock of its own, and calls OncePer at every tick. The slot is the database's, so that a job that takes
+// a millisecond is not run twice by two servers whose clocks are a second apart. One run fails, and is run again.
+//
+//	go run ./examples/cron                                    on an SQLite file of its own
+//	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL
+//	go run ./examples/cron -dsn mysql://user:pass@host/db     on MySQL or MariaDB
+//
+// How dblock is used stands in server.go.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/examples/internal/database"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+func main() {
+	dsn := flag.String("dsn", "", database.Usage)
+	servers := flag.Int("servers", 3, "how many servers there are")
+	slot := flag.Duration("slot", time.Second, "how long a slot is")
+	slots := flag.Int("slots", 5, "for how many slots they run")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *dsn, *servers, *slot, *slots); err != nil {
+		fmt.Fprintln(os.Stderr, "cron:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots int) (err error) {
+	db, err := database.Open(ctx, dsn, "cron")
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
+		return err
+	}
+	fmt.Printf("%d servers ask for the nightly report at every tick, for %d nights of %v, on %s.\n", servers, slots, slot, db.Place)
+	job := fmt.Sprintf("nightly report %d", time.Now().UnixNano()) // anew each time this is run
+	within, cancel := context.WithTimeout(ctx, time.Duration(slots)*slot)
+	defer cancel()
+	work, working := errgroup.WithContext(within)
+	var last *dblock.Client[tx]
+	for i := range servers {
+		client, err := dblock.New(db.EngineOverSQL())
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
+		last = client
+		work.Go(func() error { return serve(working, client, fmt.Sprintf("server %d", i+1), job, slot) })
+	}
+	if err := work.Wait(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return history(ctx, last, job, slot)
+}
+
+// history prints the runs, and checks that no slot was run twice.
+func history(ctx context.Context, client *dblock.Client[tx], job string, slot time.Duration) error {
+	fmt.Println("What the database remembers, the latest first:")
+	seen := map[int64]bool{}
+	for run, err := range client.Runs(ctx, job) {
+		if err != nil {
+			return err
+		}
+		if seen[run.Slot] {
+			return fmt.Errorf("slot %d was run twice", run.Slot)
+		}
+		seen[run.Slot] = true
+		outcome := "went well"
+		if run.Err != "" {
+			outcome = "failed: " + run.Err
+		}
+		if run.Tries > 1 {
+			outcome += fmt.Sprintf(", at try %d", run.Tries)
+		}
+		fmt.Printf("  %s  took %-8v %s\n", run.SlotEnds.Add(-slot).Format("15:04:05.000"), run.Ended.Sub(run.Began).Round(time.Millisecond), outcome)
+	}
+	if len(seen) == 0 {
+		return errors.New("nothing was run")
+	}
+	return nil
+}

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+func TestEverySlotIsRunOnce(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		dsn := db.DSN
+		if db.Kind == dbtest.KindSQLite {
+			dsn = ""
+		}
+		reports.Store(0)
+		if err := run(t.Context(), dsn, 3, 300*time.Millisecond, 4); err != nil {
+			t.Fatal(err)
+		}
+		if reports.Load() < 3 {
+			t.Errorf("%d reports", reports.Load())
+		}
+	})
+}
