@@ -101,6 +101,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 	var last *Error     // of the latest round that was not cut short
 	var since time.Time // since when there was no majority; zero: there was one
 	for tries := 1; ; tries++ {
+		began := time.Now()
 		l, failures := c.round(trying, name)
 		if l != nil {
 			return l, nil
@@ -117,7 +118,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 		case held:
 			since = time.Time{}
 		case since.IsZero():
-			since = time.Now()
+			since = began
 			fallthrough
 		default:
 			if !wait || time.Since(since) >= c.patience {

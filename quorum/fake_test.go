@@ -135,7 +135,7 @@ func (p *process) step() error {
 func (p *process) stop() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.rng.n(50) > 0 {
+	if p.rng.calm || p.rng.n(50) > 0 {
 		return false
 	}
 	p.stops++
@@ -156,8 +156,9 @@ func (p *process) dead() bool {
 
 // dice are random numbers for several goroutines.
 type dice struct {
-	mu sync.Mutex
-	r  *rand.Rand
+	calm bool // nothing happens that is not in the script
+	mu   sync.Mutex
+	r    *rand.Rand
 }
 
 func (d *dice) n(n int) int {
@@ -233,7 +234,7 @@ func (n *peer) travel(do func() error) error {
 	slow := n.s.slow
 	n.s.mu.Unlock()
 	time.Sleep(n.p.rng.upTo(5*time.Millisecond) + slow)
-	if n.p.rng.n(200) == 0 {
+	if !n.p.rng.calm && n.p.rng.n(200) == 0 {
 		time.Sleep(n.p.rng.upTo(3 * fakeTTL / 2))
 	}
 	n.s.mu.Lock()
@@ -336,20 +337,26 @@ func (n *peer) TryLock(ctx context.Context, name string) (nodeLock, error) {
 	return l, nil
 }
 
-func (n *peer) Memory(ctx context.Context) (m memory, err error) {
-	err = n.call(ctx, func() error { m = n.s.memory(); return nil }, nil)
+func (n *peer) Memory(ctx context.Context) (memory, error) {
+	var m memory
+	if err := n.call(ctx, func() error { m = n.s.memory(); return nil }, nil); err != nil {
+		return memory{}, err // m may still be written
+	}
 	if n.s.bugs.noQuarantine {
 		m = memory{time.Hour, max(m.floor, 1)}
 	}
-	return m, err
+	return m, nil
 }
 
-func (n *peer) Highest(ctx context.Context) (h int64, err error) {
-	err = n.call(ctx, func() error { h = n.s.highest(); return nil }, nil)
+func (n *peer) Highest(ctx context.Context) (int64, error) {
+	var h int64
+	if err := n.call(ctx, func() error { h = n.s.highest(); return nil }, nil); err != nil {
+		return 0, err
+	}
 	if n.s.bugs.noHealing {
 		h = 1
 	}
-	return h, err
+	return h, nil
 }
 
 func (n *peer) Renew(ctx context.Context, floor int64) error {

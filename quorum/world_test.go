@@ -20,7 +20,6 @@ type world struct {
 	bugs    bugs
 	servers []*server
 	backups []data
-	lame    []time.Time // by server: since when it has forgotten what it knew; zero: never
 	began   time.Time
 	end     time.Time
 
@@ -51,18 +50,19 @@ func newWorld(seed uint64, b bugs) *world {
 		w.servers = append(w.servers, s)
 		w.backups = append(w.backups, s.backup())
 	}
-	w.lame = make([]time.Time, n)
 	return w
 }
 
 // process makes a program.
-func (w *world) process(id, fuse int) (*process, *Client) {
+func (w *world) process(id, fuse int, options ...Option) (*process, *Client) {
 	p := &process{id: id, rng: w.rng, fuse: fuse}
 	nodes := make([]Node, len(w.servers))
 	for i, s := range w.servers {
 		nodes[i] = Node{node: &peer{p: p, s: s}}
 	}
-	c, err := New(nodes, WithNodeLimit(fakeLimit), WithQuarantine(fakeQuarantine), WithPatience(3*time.Second), WithLogger(slog.New(slog.DiscardHandler)))
+	c, err := New(nodes, append([]Option{
+		WithNodeLimit(fakeLimit), WithQuarantine(fakeQuarantine), WithPatience(3 * time.Second), WithLogger(slog.New(slog.DiscardHandler)),
+	}, options...)...)
 	if err != nil {
 		panic(err)
 	}

@@ -1,0 +1,255 @@
+package quorum
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// scene is a world without a nemesis, in which things happen as a test says.
+type scene struct {
+	*world
+	t *testing.T
+}
+
+// scripted runs a test in fake time on some servers.
+func scripted(t *testing.T, servers int, b bugs, f func(t *testing.T, s scene)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{rng: &dice{calm: true, r: rand.New(rand.NewPCG(1, 1))}, bugs: b, began: time.Now(), highest: map[string]int64{}}
+		for range servers {
+			s := newServer(&w.bugs, 0)
+			s.data.since, s.data.floor = time.Now().Add(-time.Hour), 1
+			w.servers = append(w.servers, s)
+		}
+		f(t, scene{w, t})
+		time.Sleep(time.Minute)
+	})
+}
+
+// client is closed at the end of the scene; its sessions end then.
+func (s scene) client(id int, options ...Option) *Client {
+	p, c := s.process(id, -1, options...)
+	s.t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			s.t.Error(err)
+		}
+		p.mu.Lock()
+		p.crashed = true
+		p.mu.Unlock()
+		time.Sleep(time.Minute)
+	})
+	return c
+}
+
+func (s scene) lock(c *Client) *Lock { s.t.Helper(); return s.lockAs(c, "n") }
+
+func (s scene) lockAs(c *Client, name string) *Lock {
+	s.t.Helper()
+	l, err := c.TryLock(s.t.Context(), name)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return l
+}
+
+func (s scene) unlock(l *Lock) {
+	s.t.Helper()
+	if err := l.Unlock(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// set changes a server.
+func (s scene) set(f func(s *server), which ...int) {
+	for _, i := range which {
+		s.servers[i].mu.Lock()
+		f(s.servers[i])
+		s.servers[i].mu.Unlock()
+	}
+}
+
+func down(s *server) { s.down, s.hangs = true, true }
+func up(s *server)   { s.down = false }
+
+// holders says how many servers let nobody else have the name, a moment later: what was called off is undone by then.
+func (s scene) holders() (n int) {
+	time.Sleep(50 * time.Millisecond)
+	for _, v := range s.servers {
+		v.mu.Lock()
+		if time.Now().Before(v.data.sessions[v.data.rows["n"].session]) {
+			n++
+		}
+		v.mu.Unlock()
+	}
+	return n
+}
+
+func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
+	scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
+		a, b := s.client(1), s.client(2)
+		l := s.lock(a)
+		if n := s.holders(); n != 5 {
+			t.Errorf("%d nodes hold it", n)
+		}
+		if until := time.Until(l.Until()); until <= 0 || until > fakeTTL {
+			t.Errorf("valid for %v", until)
+		}
+		var e *Error
+		if _, err := b.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) || errors.Is(err, dblock.ErrUnavailable) || !errors.As(err, &e) || len(e.Nodes) < 3 {
+			t.Errorf("the second holder: %v", err)
+		}
+		s.unlock(l)
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Errorf("the second Unlock: %v", err)
+		}
+		if !errors.Is(context.Cause(l.Context()), dblock.ErrNotHeld) || !l.Until().IsZero() {
+			t.Errorf("%v, until %v", context.Cause(l.Context()), l.Until())
+		}
+		next := s.lock(b)
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		s.unlock(next)
+		if n := s.holders(); n != 0 {
+			t.Errorf("%d nodes still hold it", n)
+		}
+	})
+}
+
+func TestWithAMajorityGoneItFailsInTimeNamesTheNodesAndRecovers(t *testing.T) {
+	scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		s.unlock(s.lock(c))
+		s.set(down, 0, 2, 4)
+		began := time.Now()
+		_, err := c.TryLock(t.Context(), "n")
+		if took := time.Since(began); !errors.Is(err, dblock.ErrUnavailable) || took > fakeLimit+100*time.Millisecond {
+			t.Errorf("TryLock after %v: %v", took, err)
+		}
+		for _, node := range []string{"node 1: ", "node 3: ", "node 5: ", "no answer"} {
+			if !strings.Contains(err.Error(), node) {
+				t.Errorf("%v does not say %q", err, node)
+			}
+		}
+		began = time.Now()
+		_, err = c.Lock(t.Context(), "n")
+		if took := time.Since(began); !errors.Is(err, dblock.ErrUnavailable) || took < 3*time.Second || took > 3*time.Second+2*fakeLimit {
+			t.Errorf("Lock after %v: %v", took, err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = c.Lock(ctx, "n")
+		if !errors.Is(err, dblock.ErrUnavailable) || !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second is over: %v", err)
+		}
+		if n := s.holders(); n != 0 {
+			t.Errorf("%d nodes hold it", n)
+		}
+		time.AfterFunc(time.Second, func() { s.set(up, 2) })
+		l, err := c.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.unlock(l)
+		s.set(up, 0, 4)
+	})
+}
+
+func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		l := s.lock(c)
+		for i := range 6 { // each node in turn, longer than its TTL, and then it comes back
+			s.set(down, i%3)
+			time.Sleep(2 * fakeTTL)
+			if err := l.Context().Err(); err != nil {
+				t.Fatal(context.Cause(l.Context()))
+			}
+			s.set(up, i%3)
+			time.Sleep(fakeTTL)
+		}
+		until := l.Until()
+		s.set(down, 0, 1)
+		<-l.Context().Done()
+		if late := time.Since(until); late > fakeTTL || !errors.Is(context.Cause(l.Context()), dblock.ErrLost) {
+			t.Errorf("lost %v after it was valid no more: %v", late, context.Cause(l.Context()))
+		}
+		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+		s.set(up, 0, 1)
+		time.Sleep(fakeTTL)
+		if n := s.holders(); n != 0 {
+			t.Errorf("%d nodes hold it", n)
+		}
+	})
+}
+
+func TestWhatIsGrantedTooLateIsGivenBack(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		s.unlock(s.lock(c))
+		s.set(down, 0)
+		s.set(func(s *server) { s.slow = 2 * fakeLimit }, 1)
+		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrUnavailable) {
+			t.Errorf("%v", err)
+		}
+		time.Sleep(5 * fakeLimit)
+		if n := s.holders(); n != 0 {
+			t.Errorf("%d nodes hold it", n)
+		}
+		s.set(up, 0)
+	})
+}
+
+func TestCloseGivesBackAndCallsOff(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		a, b := s.client(1), s.client(2)
+		l := s.lock(a)
+		waits := make(chan error)
+		go func() {
+			_, err := b.Lock(t.Context(), "n")
+			waits <- err
+		}()
+		time.Sleep(time.Second)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("the one who waits: %v", err)
+		}
+		if err := a.Close(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), dblock.ErrClosed) || s.holders() != 0 {
+			t.Errorf("%v, %v, %d nodes hold it", err, context.Cause(l.Context()), s.holders())
+		}
+		if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("Unlock: %v", err)
+		}
+		if _, err := a.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrClosed) {
+			t.Errorf("Lock: %v", err)
+		}
+	})
+}
+
+func TestDoEndsWithTheLock(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		err := c.Do(t.Context(), "n", func(ctx context.Context, l *Lock) error {
+			s.set(down, 0, 1)
+			<-ctx.Done()
+			s.set(up, 0, 1)
+			return context.Cause(ctx)
+		})
+		if !errors.Is(err, dblock.ErrLost) {
+			t.Error(err)
+		}
+		if err := c.Do(t.Context(), "n", func(context.Context, *Lock) error { return nil }); err != nil {
+			t.Error(err)
+		}
+	})
+}
