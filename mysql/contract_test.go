@@ -106,7 +106,7 @@ func TestTokensRiseWhenTheClockGoesBack(t *testing.T) {
 			t.Fatal(held)
 		}
 		a.enqueue(t, "n")
-		next, err := a.Release(t.Context(), held, true)
+		next, err := sole(a.Release(t.Context(), held, true))
 		if err != nil || next.Grant.Token != farAhead+2 {
 			t.Fatal(next, err)
 		}
@@ -159,18 +159,18 @@ func TestTheQueueIsServedInOrderAndTheDeadArePassedOver(t *testing.T) {
 		}
 		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7]))) // from the middle
 		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7])))
-		next, err := a.Release(t.Context(), held, false)
+		next, err := sole(a.Release(t.Context(), held, false))
 		if err != nil || next.Attempt != attempts[6] || next.Session != waiting[6].session || !next.Grant.Contended {
 			t.Fatal(next, err)
 		}
 		if _, taken, err := a.Take(t.Context(), a.request("n")); err != nil || taken {
 			t.Fatal("taken past the queue", err)
 		}
-		next, err = a.Leave(t.Context(), waiting[6].session, "n", attempts[6]) // undone after it was granted
+		next, err = sole(a.Leave(t.Context(), waiting[6].session, "n", attempts[6])) // undone after it was granted
 		if err != nil || next.Attempt != attempts[8] || next.Grant.Contended {
 			t.Fatal(next, err)
 		}
-		next, err = a.Release(t.Context(), driver.Held{Name: "n", Session: next.Session, Token: next.Grant.Token}, true)
+		next, err = sole(a.Release(t.Context(), driver.Held{Name: "n", Session: next.Session, Token: next.Grant.Token}, true))
 		if err != nil || next != (driver.Handoff{}) {
 			t.Fatal(next, err)
 		}
@@ -193,7 +193,7 @@ func TestAFixedLeaseStartsWithTheGrant(t *testing.T) {
 			t.Fatal(outcome, err)
 		}
 		s.exec(t, "UPDATE dblock_waiters SET enqueued_at = 0")
-		next, err := a.Release(t.Context(), held, true)
+		next, err := sole(a.Release(t.Context(), held, true))
 		if err != nil || next.Grant.Lease != time.Hour {
 			t.Fatal(next, err)
 		}
@@ -257,7 +257,7 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		queued := a.enqueue(t, "n")
 		h := c.look(t, "n").Holder
-		if next, taken, err := c.Reclaim(t.Context(), c.session, "n", h); err != nil || taken {
+		if next, taken, err := soleTaken(c.Reclaim(t.Context(), c.session, "n", h)); err != nil || taken {
 			t.Fatal("reclaimed from the living", next, err)
 		}
 		s.expire(t, a)
@@ -267,7 +267,7 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 		if expired, err := c.Expired(t.Context(), 10); err != nil || !slices.Equal(expired, []string{a.session}) {
 			t.Fatal(expired, err)
 		}
-		next, taken, err := c.Reclaim(t.Context(), c.session, "n", h)
+		next, taken, err := soleTaken(c.Reclaim(t.Context(), c.session, "n", h))
 		if err != nil || !taken || next.Session != b.session || next.Attempt != attempt || next.Grant.Token <= h.Grant.Token {
 			t.Fatal(next, taken, err)
 		}
@@ -344,7 +344,7 @@ func TestASessionEndsInGoodOrder(t *testing.T) {
 		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {
 			t.Fatal(alive, err)
 		}
-		if next, err := a.Release(t.Context(), held, true); err != nil || next.Session != "" {
+		if next, err := sole(a.Release(t.Context(), held, true)); err != nil || next.Session != "" {
 			t.Fatal("granted to a session that had ended", next, err)
 		}
 		if n := s.number(t, "SELECT dead FROM dblock_sessions WHERE id = ?", a.session); n != 1 {

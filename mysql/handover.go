@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"math"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
@@ -181,7 +182,7 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 	}
 	var dropped, granted []int64 // tickets
 	h := hand{ctx, q, name, self}
-	for after, limit := int64(0), int32(1); row.Waiters > 0 && !rests; limit = batch {
+	for after, limit := int64(math.MinInt64), int32(1); row.Waiters > 0 && !rests; limit = batch {
 		list, err := q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: name, After: after, Limit: limit})
 		if err != nil {
 			return nil, false, err

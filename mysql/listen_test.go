@@ -104,7 +104,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			for range releasers {
 				all.Go(func() {
 					for held := range releases {
-						next, err := granter.Release(t.Context(), held, true)
+						next, err := sole(granter.Release(t.Context(), held, true))
 						if err != nil || next.Session != waiter.session {
 							t.Error(next, err)
 						}
@@ -133,7 +133,7 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 		for range rounds {
 			held := granter.take(t, "n")
 			attempt := waiter.enqueue(t, "n")
-			next, err := granter.Release(t.Context(), held, true)
+			next, err := sole(granter.Release(t.Context(), held, true))
 			must(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
 			must(t, second(waiter.Release(t.Context(), dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
@@ -159,7 +159,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 					waiter := ears[(g+round)%listeners]
 					waiter.enqueue(t, held.Name)
 					began := time.Now()
-					next, err := granter.Release(t.Context(), held, true)
+					next, err := sole(granter.Release(t.Context(), held, true))
 					if err != nil {
 						t.Error(err)
 						return

@@ -5,42 +5,62 @@ import (
 	"database/sql"
 	"iter"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// listSizes are the lengths of list that are sent, filled up with the last name: each length is a statement of its own
+// listSizes are the lengths of list that are sent, filled up with the last element: each length is a statement of its own
 // to the server.
-var listSizes = []int{1, 8, 64, 512}
+var listSizes = []int{1, 8, 64, maxList}
 
-func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+const maxList = 512
+
+func (e *engine) Look(ctx context.Context, session string, names []string) (states []driver.State, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
+		states, err = look(ctx, q, session, names)
+		return err
+	})
+	return states, interpret(err)
+}
+
+// look asks again for names that the short statement does not tell all of: they are as the second one says.
+func look(ctx context.Context, q *mysqldb.Queries, session string, names []string) ([]driver.State, error) {
 	states := make([]driver.State, 0, len(names))
+	var shared []string
 	for part := range chunks(names) {
-		rows, err := e.look(ctx, mysqldb.LookParams{Session: session, Names: part})
+		rows, err := q.Look(ctx, mysqldb.LookParams{Session: session, Names: part})
 		if err != nil {
-			return nil, interpret(err)
+			return nil, err
 		}
-		index := make(map[string]int, len(rows)) // where in states a name stands
+		index := make(map[string]int, len(rows)) // where in states a name stands; -1: in shared
 		for _, row := range rows {
 			i, seen := index[row.Name]
-			if !seen {
-				i, index[row.Name] = len(states), len(states)
-				states = append(states, driver.State{Name: row.Name, Holder: holder(row), Waiters: int(row.Waiters)})
+			switch {
+			case !seen && row.SessionID == "" && (row.SharedUnits > 0 || row.Waiters > 0):
+				i, shared = -1, append(shared, row.Name)
+			case !seen:
+				i, states = len(states), append(states, state(row, session))
 			}
-			if row.Queued.Valid {
+			if index[row.Name] = i; i >= 0 && row.Queued.Valid {
 				states[i].Queued = append(states[i].Queued, row.Queued.String)
 			}
 		}
+	}
+	for part := range chunks(shared) {
+		rows, err := q.LookShared(ctx, mysqldb.LookSharedParams{Session: session, Names: part})
+		if err != nil {
+			return nil, err
+		}
+		states = append(states, assemble(rows, session)...)
 	}
 	return states, nil
 }
 
 // chunks cuts a list into lists of listSizes.
-func chunks(names []string) iter.Seq[[]string] {
-	return func(yield func([]string) bool) {
-		for part := range slices.Chunk(names, listSizes[len(listSizes)-1]) {
+func chunks[T any](list []T) iter.Seq[[]T] {
+	return func(yield func([]T) bool) {
+		for part := range slices.Chunk(list, maxList) {
 			if !yield(pad(part)) {
 				return
 			}
@@ -48,32 +68,28 @@ func chunks(names []string) iter.Seq[[]string] {
 	}
 }
 
-func pad(names []string) []string {
-	i, _ := slices.BinarySearch(listSizes, len(names))
-	padded := make([]string, 0, listSizes[i])
-	padded = append(padded, names...)
+func pad[T any](list []T) []T {
+	i, _ := slices.BinarySearch(listSizes, len(list))
+	padded := make([]T, 0, listSizes[i])
+	padded = append(padded, list...)
 	for len(padded) < listSizes[i] {
-		padded = append(padded, names[len(names)-1])
+		padded = append(padded, list[len(list)-1])
 	}
 	return padded
 }
 
-// look reads one snapshot. Where the application reads uncommitted data, a grant that is taken back would be seen: then
-// it is a transaction, which costs three round trips more.
-func (e *engine) look(ctx context.Context, p mysqldb.LookParams) (rows []mysqldb.LookRow, err error) {
+// read runs statements that only read and of which each sees one snapshot. Where the application reads uncommitted data, a
+// grant that is taken back would be seen: then it is a transaction, which costs three round trips more.
+func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) error {
 	if e.reads.Load() == unknown {
 		if err := e.learn(ctx, e.db); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if e.reads.Load() == committed {
-		return e.queries().Look(ctx, p)
+		return work(e.queries())
 	}
-	err = e.transact(ctx, func(q *mysqldb.Queries) (_ string, err error) {
-		rows, err = q.Look(ctx, p)
-		return "", err
-	})
-	return rows, err
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
 }
 
 // learn asks a connection for the application's isolation level. MySQL and MariaDB call it differently.
@@ -100,19 +116,4 @@ func variable(ctx context.Context, on interface {
 	err := on.QueryRowContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+name+"', '"+alias+"')").Scan(&name, &value)
 	_, err = found(err)
 	return value, err
-}
-
-func holder(row mysqldb.LookRow) driver.Holder {
-	if row.SessionID == "" {
-		return driver.Holder{}
-	}
-	h := driver.Holder{
-		Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-		Grant: driver.Grant{Token: row.Token, Contended: row.Waiters > 0},
-		Since: time.UnixMicro(row.AcquiredAt), Left: microseconds(row.SessionExpiresAt - row.NowUs),
-	}
-	if row.ExpiresAt.Valid {
-		h = h.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.NowUs))
-	}
-	return h
 }

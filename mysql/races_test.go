@@ -70,9 +70,9 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			held := a.take(t, name)
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0)", name, b.session, attempt)
+			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0)", name, b.session, attempt)
 			must(t, err)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return a.Release(ctx, held, contended) })
+			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(a.Release(ctx, held, contended)) })
 			s.blocked(t, a)
 			must(t, joining.Commit())
 			got := <-releasing
@@ -111,13 +111,13 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 			return outcome, err
 		})
 		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0)", b.session)
 		must(t, err)
 		must(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != driver.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
-		next, err := a.Release(t.Context(), held, true)
+		next, err := sole(a.Release(t.Context(), held, true))
 		must(t, err)
 		if next.Attempt != "first" || !next.Grant.Contended {
 			t.Fatalf("%+v, want the first", next)
@@ -180,7 +180,7 @@ func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 		}
 		// A restore that brings the row back, or a clock that makes an old one good again.
 		s.exec(t, "INSERT INTO dblock_heartbeats VALUES (?, ?)", a.session, farAhead)
-		if next, err := b.Release(t.Context(), held, true); err != nil || next.Session != "" {
+		if next, err := sole(b.Release(t.Context(), held, true)); err != nil || next.Session != "" {
 			t.Fatalf("%+v %v: granted to the dead", next, err)
 		}
 		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
@@ -218,7 +218,7 @@ func TestNobodyWaitsBehindAGuardedTransaction(t *testing.T) {
 			is(t, got.err, driver.ErrBusy)
 		}
 		must(t, guard.Commit())
-		if next, taken, err := b.Reclaim(t.Context(), b.session, "n", holder); err != nil || !taken || next.Session != "" {
+		if next, taken, err := soleTaken(b.Reclaim(t.Context(), b.session, "n", holder)); err != nil || !taken || next.Session != "" {
 			t.Fatal(next, taken, err)
 		}
 	})
@@ -301,7 +301,7 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return a.Release(ctx, held, true) })
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(a.Release(ctx, held, true)) })
 		if got.err != nil || got.value.Attempt != attempt {
 			t.Fatalf("%+v, want %s", got, attempt)
 		}

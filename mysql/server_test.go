@@ -48,18 +48,26 @@ func each(t *testing.T, test func(t *testing.T, s server)) {
 	}
 }
 
-// migrate runs the migration as it stands, statement by statement.
+// migrate runs the migrations as they stand, statement by statement, on one connection.
 func (s server) migrate(t *testing.T) {
 	t.Helper()
 	dir, err := migrations.FS("mysql")
 	must(t, err)
-	text, err := fs.ReadFile(dir, "00001_dblock.sql")
+	files, err := fs.Glob(dir, "*.sql")
 	must(t, err)
-	up, _, _ := strings.Cut(string(text), "-- +goose Down")
-	up = regexp.MustCompile(`(?m)--.*$`).ReplaceAllString(up, "")
-	for statement := range strings.SplitSeq(up, ";") {
-		if strings.TrimSpace(statement) != "" {
-			s.exec(t, statement)
+	conn, err := s.pool.Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	for _, file := range files {
+		text, err := fs.ReadFile(dir, file)
+		must(t, err)
+		up, _, _ := strings.Cut(string(text), "-- +goose Down")
+		up = regexp.MustCompile(`(?m) *--.*$`).ReplaceAllString(up, "")
+		for statement := range strings.SplitSeq(up, ";\n") {
+			if strings.TrimSpace(statement) != "" {
+				_, err := conn.ExecContext(t.Context(), statement)
+				must(t, err)
+			}
 		}
 	}
 }
@@ -238,6 +246,19 @@ func (s server) engine(t *testing.T) driver.Backend {
 func (s server) expire(t *testing.T, a actor) {
 	t.Helper()
 	s.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", a.session)
+}
+
+// sole is the only hand-over that there may be.
+func sole(next []driver.Handoff, err error) (driver.Handoff, error) {
+	if len(next) > 1 {
+		return driver.Handoff{}, fmt.Errorf("%d were granted: %+v", len(next), next)
+	}
+	return append(next, driver.Handoff{})[0], err
+}
+
+func soleTaken(next []driver.Handoff, taken bool, err error) (driver.Handoff, bool, error) {
+	h, err := sole(next, err)
+	return h, taken, err
 }
 
 func second[T any](_ T, err error) error        { return err }

@@ -20,31 +20,46 @@ func (e *engine) Version(ctx context.Context) (int, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	return e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		if err := q.OpenSession(ctx, mysqldb.OpenSessionParams{
 			ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App,
 		}); err != nil {
-			return "", err
+			return nil, err
 		}
-		return "", q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
+		return nil, q.OpenHeartbeat(ctx, mysqldb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
 	})
 }
 
 func (e *engine) EndSession(ctx context.Context, session string) error {
-	return e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		_, there, err := lockSession(ctx, q, session)
 		if err != nil || !there {
-			return "", err
+			return nil, err
 		}
 		if err := bury(ctx, q, session); err != nil {
-			return "", err
+			return nil, err
 		}
 		if referred, err := q.Referred(ctx, mysqldb.ReferredParams{ID: session}); err != nil || referred.Bool {
-			return "", err
+			return nil, err
 		}
-		_, err = q.ForgetSession(ctx, session)
-		return "", err
+		_, err = forget(ctx, q, session)
+		return nil, err
 	})
+}
+
+// forget deletes a dead session to which nothing refers, and what it watches. Each row by its key: a range would be locked at
+// the application's level of isolation.
+func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, error) {
+	watched, err := q.WatchedBy(ctx, session)
+	if err != nil {
+		return 0, err
+	}
+	for _, w := range watched {
+		if err := q.DropWatcher(ctx, mysqldb.DropWatcherParams(w)); err != nil {
+			return 0, err
+		}
+	}
+	return q.ForgetSession(ctx, session)
 }
 
 // bury ends a session whose row is locked.
@@ -56,33 +71,33 @@ func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
 }
 
 func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) (_ string, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
 		var there bool
 		if dead, there, err = lockSession(ctx, q, session); err != nil {
-			return "", err
+			return nil, err
 		}
 		if !there {
 			// Not before LockSession, which does not wait: an upsert waits behind a guarded transaction.
 			if err := q.BurySession(ctx, session); err != nil {
-				return "", err
+				return nil, err
 			}
 			if dead, _, err = lockSession(ctx, q, session); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
 		if !dead {
 			expiresAt, err := q.LockHeartbeat(ctx, session)
 			beats, err := found(err)
 			if err != nil {
-				return "", err
+				return nil, err
 			}
 			now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
 			if err != nil || beats && expiresAt > now {
-				return "", err
+				return nil, err
 			}
 			dead = true
 		}
-		return "", bury(ctx, q, session)
+		return nil, bury(ctx, q, session)
 	})
 	return dead && err == nil, err
 }
@@ -123,13 +138,22 @@ func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) 
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	rows, err := e.queries().Overdue(ctx, int32(limit))
-	states := make([]driver.State, len(rows))
-	for i, row := range rows {
-		states[i] = driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.SessionID, Grant: driver.Grant{Token: row.Token, Lease: -1},
-		}}
+	if err != nil {
+		return nil, interpret(err)
 	}
-	return states, interpret(err)
+	shares, err := e.queries().OverdueShares(ctx, int32(limit))
+	states := make([]driver.State, 0, len(rows)+len(shares))
+	for _, row := range rows {
+		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
+			Session: row.SessionID, Grant: driver.Grant{Token: row.Token, Lease: -1},
+		}})
+	}
+	for _, row := range shares {
+		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
+			Session: row.SessionID, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
+		}})
+	}
+	return states[:min(limit, len(states))], interpret(err)
 }
 
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
@@ -138,15 +162,15 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 		return 0, "", interpret(err)
 	}
 	last := names[len(names)-1]
-	err = e.transact(ctx, func(q *mysqldb.Queries) (string, error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		names, err := q.LockIdle(ctx, mysqldb.LockIdleParams{After: after, Last: last, Idle: idle.Microseconds()})
 		for _, name := range names {
 			if err := q.DropLock(ctx, name); err != nil {
-				return "", err
+				return nil, err
 			}
 		}
 		deleted = len(names)
-		return "", err
+		return nil, err
 	})
 	if err != nil {
 		return 0, "", err
@@ -164,7 +188,7 @@ func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int
 	}
 	forgotten := 0
 	for _, id := range ids {
-		n, err := e.queries().ForgetSession(ctx, id) // its dead row is never locked for longer than a reclaim
+		n, err := forget(ctx, e.queries(), id) // its dead row is never locked for longer than a reclaim
 		if err != nil {
 			return forgotten, interpret(err)
 		}

@@ -125,7 +125,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if claims, err := u.Claims(t.Context(), a.session); err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}
-	next, err := b.Release(t.Context(), held, false)
+	next, err := sole(b.Release(t.Context(), held, false))
 	if err != nil || next.Attempt != attempt || next.Grant.Token <= held.Token {
 		t.Fatal(next, err)
 	}

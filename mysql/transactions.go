@@ -35,7 +35,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 		return driver.ErrNotHeld
 	}
 	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		lock, err := up.(upkeep).q.IsHeld(ctx, mysqldb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		lock, err := isHeld(ctx, up.(upkeep).q, h)
 		switch here, there := text(session.Server), text(lock.Server); {
 		case err != nil:
 			return interpret(err)
@@ -48,6 +48,14 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 	})
 }
 
+func isHeld(ctx context.Context, q *mysqldb.Queries, h driver.Held) (mysqldb.IsHeldRow, error) {
+	if !h.Shared {
+		return q.IsHeld(ctx, mysqldb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	}
+	lock, err := q.IsShareHeld(ctx, mysqldb.IsShareHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	return mysqldb.IsHeldRow(lock), err
+}
+
 // ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range, which locks the
 // neighbours' queues as well at the usual isolation level.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
@@ -58,6 +66,9 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	case !there:
 		return driver.ErrNotHeld
 	}
+	if h.Shared {
+		return interpret(t.releaseShare(ctx, q, h, aside))
+	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
@@ -67,10 +78,34 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	return interpret(err)
 }
 
+// releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside the transaction, whose
+// snapshot may be old; to read or delete there what is missing would lock the gap.
+func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, aside driver.Aside) error {
+	var share mysqldb.FindShareRow
+	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		share, err = up.(upkeep).q.FindShare(ctx, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
+		there, err := found(err)
+		if err == nil && (!there || share.SessionID != h.Session) {
+			return driver.ErrNotHeld
+		}
+		return interpret(err)
+	})
+	if err != nil {
+		return err
+	}
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	dropped, err := q.DropShare(quiet, mysqldb.DropShareParams{Name: h.Name, Token: h.Token})
+	if err != nil || dropped == 0 { // this transaction has released it before
+		return notHeld(err)
+	}
+	return q.ReturnUnits(quiet, mysqldb.ReturnUnitsParams{Name: h.Name, Units: int64(share.Units)})
+}
+
 // LockTx looks beside the transaction before it locks anything in it: a row lock cannot be given back.
 func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(attempt string) bool, wait bool, aside driver.Aside) (driver.State, bool, error) {
-	free := func(session, attempt string, waiters int32) bool {
-		return session == "" && waiters == 0 || session != "" && own(attempt)
+	free := func(session, attempt string, used, waiters int32) bool {
+		return session == "" && used == 0 && waiters == 0 || session != "" && own(attempt)
 	}
 	q := t.queries(tx)
 	for {
@@ -78,7 +113,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 		if err != nil {
 			return state, false, err
 		}
-		if !free(state.Holder.Session, state.Holder.Attempt, int32(state.Waiters)) {
+		if state.Sharing > 0 || state.Rest > 0 && state.Holder.Session == "" || !free(state.Holder.Session, state.Holder.Attempt, int32(state.Used), int32(state.Waiters)) {
 			return state, false, nil
 		}
 		row, locked, err := t.lock(ctx, tx, q, name, wait, aside)
@@ -87,7 +122,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 			return driver.State{}, false, interpret(err)
 		case !locked && !wait:
 			return driver.State{}, false, nil
-		case locked && free(row.SessionID, row.Attempt, row.Waiters):
+		case locked && free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
 			return driver.State{}, true, nil
 		case locked:
 			return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
@@ -99,14 +134,14 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 func (t transactions) look(ctx context.Context, name string, aside driver.Aside) (state driver.State, err error) {
 	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		q := up.(upkeep).q
-		rows, err := q.Look(ctx, mysqldb.LookParams{Names: []string{name}})
+		states, err := look(ctx, q, "", []string{name})
 		if err != nil {
 			return interpret(err)
 		}
-		if len(rows) == 0 {
+		if len(states) == 0 {
 			return interpret(q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name}))
 		}
-		state = driver.State{Name: name, Holder: holder(rows[0]), Waiters: int(rows[0].Waiters)}
+		state = states[0]
 		return nil
 	})
 	return state, err

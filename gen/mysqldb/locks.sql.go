@@ -11,26 +11,6 @@ import (
 	"strings"
 )
 
-const acknowledgeHanded = `-- name: AcknowledgeHanded :exec
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET handed = 0 WHERE name IN (/*SLICE:names*/?)
-`
-
-// After LockHanded.
-func (q *Queries) AcknowledgeHanded(ctx context.Context, names []string) error {
-	query := acknowledgeHanded
-	var queryParams []interface{}
-	if len(names) > 0 {
-		for _, v := range names {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(names))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
-}
-
 const dropLock = `-- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = ?
 `
@@ -44,14 +24,52 @@ func (q *Queries) DropLock(ctx context.Context, name string) error {
 
 const freeLock = `-- name: FreeLock :exec
 UPDATE dblock_locks SET
+       acquired_at = IF(CAST(? AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', waiters = 0, handed = 0
+       expires_at = NULL, metadata = '', asked = NULL,
+       shared_units = CAST(? AS SIGNED), capacity = ?, waiters = ?, handed = 0
  WHERE name = ?
 `
 
-// After LockRow: gives the lock to nobody. Nobody waits.
-func (q *Queries) FreeLock(ctx context.Context, name string) error {
-	_, err := q.db.ExecContext(ctx, freeLock, name)
+type FreeLockParams struct {
+	Used     int64
+	Capacity int32
+	Waiters  int32
+	Name     string
+}
+
+// After LockRow: nobody has the name as a whole any more, and nobody gets it now.
+func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) error {
+	_, err := q.db.ExecContext(ctx, freeLock,
+		arg.Used,
+		arg.Used,
+		arg.Capacity,
+		arg.Waiters,
+		arg.Name,
+	)
+	return err
+}
+
+const freeLocks = `-- name: FreeLocks :exec
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
+ WHERE name IN (/*SLICE:names*/?)
+`
+
+// After LockRow: the release of several that nobody waits for and that are the session's.
+func (q *Queries) FreeLocks(ctx context.Context, names []string) error {
+	query := freeLocks
+	var queryParams []interface{}
+	if len(names) > 0 {
+		for _, v := range names {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(names))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
+	}
+	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -61,7 +79,8 @@ UPDATE dblock_locks SET
        session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
-       metadata = ?, waiters = ?, handed = ?
+       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
+       metadata = ?, asked = NULL, shared_units = 0, waiters = ?, handed = ?
  WHERE name = ?
 `
 
@@ -71,6 +90,7 @@ type GiveLockParams struct {
 	Thread   string
 	Attempt  string
 	Lease    sql.NullInt64
+	MinHold  sql.NullInt64
 	Metadata string
 	Waiters  int32
 	Handed   int8
@@ -85,6 +105,7 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, erro
 		arg.Thread,
 		arg.Attempt,
 		arg.Lease,
+		arg.MinHold,
 		arg.Metadata,
 		arg.Waiters,
 		arg.Handed,
@@ -96,103 +117,11 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, erro
 	return result.LastInsertId()
 }
 
-const handed = `-- name: Handed :many
-SELECT name, attempt, token, waiters, expires_at FROM dblock_locks WHERE session_id = ? AND handed = 1
-`
-
-type HandedRow struct {
-	Name      string
-	Attempt   string
-	Token     int64
-	Waiters   int32
-	ExpiresAt sql.NullInt64
-}
-
-// The locks that others gave to the session and of which it has not said that it knows.
-func (q *Queries) Handed(ctx context.Context, session string) ([]HandedRow, error) {
-	rows, err := q.db.QueryContext(ctx, handed, session)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []HandedRow
-	for rows.Next() {
-		var i HandedRow
-		if err := rows.Scan(
-			&i.Name,
-			&i.Attempt,
-			&i.Token,
-			&i.Waiters,
-			&i.ExpiresAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const lockHanded = `-- name: LockHanded :many
-SELECT name, attempt FROM dblock_locks FORCE INDEX (PRIMARY)
- WHERE name IN (/*SLICE:names*/?) AND session_id = ? AND handed = 1
-   FOR UPDATE SKIP LOCKED
-`
-
-type LockHandedParams struct {
-	Names   []string
-	Session string
-}
-
-type LockHandedRow struct {
-	Name    string
-	Attempt string
-}
-
-// Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
-func (q *Queries) LockHanded(ctx context.Context, arg LockHandedParams) ([]LockHandedRow, error) {
-	query := lockHanded
-	var queryParams []interface{}
-	if len(arg.Names) > 0 {
-		for _, v := range arg.Names {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(arg.Names))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
-	}
-	queryParams = append(queryParams, arg.Session)
-	rows, err := q.db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []LockHandedRow
-	for rows.Next() {
-		var i LockHandedRow
-		if err := rows.Scan(&i.Name, &i.Attempt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const lockIdle = `-- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name > ? AND name <= ?
-   AND session_id IS NULL AND waiters = 0
+   AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until < (SELECT c.now_us FROM dblock_clock c)
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
    AND token < (SELECT c.now_us FROM dblock_clock c)
    FOR UPDATE SKIP LOCKED
@@ -229,17 +158,21 @@ func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, e
 }
 
 const lockRow = `-- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+  FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
 `
 
 type LockRowRow struct {
-	SessionID string
-	Host      string
-	Thread    string
-	Attempt   string
-	Token     int64
-	ExpiresAt sql.NullInt64
-	Waiters   int32
+	SessionID   string
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
 }
 
 // Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
@@ -256,52 +189,41 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 		&i.Token,
 		&i.ExpiresAt,
 		&i.Waiters,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.RestsUntil,
 	)
 	return i, err
 }
 
-const look = `-- name: Look :many
-SELECT l.name, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us,
-       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
-       w.attempt AS queued
-  FROM dblock_locks l
-  LEFT JOIN dblock_sessions s ON s.id = l.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = ?
- WHERE l.name IN (/*SLICE:names*/?)
+const lockRows = `-- name: LockRows :many
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+  FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?) ORDER BY name FOR UPDATE SKIP LOCKED
 `
 
-type LookParams struct {
-	Session string
-	Names   []string
+type LockRowsRow struct {
+	Name        string
+	SessionID   string
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
 }
 
-type LookRow struct {
-	Name             string
-	SessionID        string
-	Host             string
-	Thread           string
-	Attempt          string
-	Token            int64
-	AcquiredAt       int64
-	Waiters          int32
-	ExpiresAt        sql.NullInt64
-	NowUs            int64
-	SessionExpiresAt int64
-	Queued           sql.NullString
-}
-
-// One row for each name and each place that the session has in its queue.
-func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
-	query := look
+// LockRow of many, in the order of their keys.
+func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, error) {
+	query := lockRows
 	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Session)
-	if len(arg.Names) > 0 {
-		for _, v := range arg.Names {
+	if len(names) > 0 {
+		for _, v := range names {
 			queryParams = append(queryParams, v)
 		}
-		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(arg.Names))[1:], 1)
+		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(names))[1:], 1)
 	} else {
 		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
 	}
@@ -310,9 +232,9 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LookRow
+	var items []LockRowsRow
 	for rows.Next() {
-		var i LookRow
+		var i LockRowsRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.SessionID,
@@ -320,12 +242,11 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 			&i.Thread,
 			&i.Attempt,
 			&i.Token,
-			&i.AcquiredAt,
-			&i.Waiters,
 			&i.ExpiresAt,
-			&i.NowUs,
-			&i.SessionExpiresAt,
-			&i.Queued,
+			&i.Waiters,
+			&i.SharedUnits,
+			&i.Capacity,
+			&i.RestsUntil,
 		); err != nil {
 			return nil, err
 		}
@@ -374,6 +295,46 @@ func (q *Queries) Overdue(ctx context.Context, limit int32) ([]OverdueRow, error
 	return items, nil
 }
 
+const overdueShares = `-- name: OverdueShares :many
+SELECT name, session_id, token, units FROM dblock_shares
+ WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY expires_at LIMIT ?
+`
+
+type OverdueSharesRow struct {
+	Name      string
+	SessionID string
+	Token     int64
+	Units     int32
+}
+
+func (q *Queries) OverdueShares(ctx context.Context, limit int32) ([]OverdueSharesRow, error) {
+	rows, err := q.db.QueryContext(ctx, overdueShares, limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OverdueSharesRow
+	for rows.Next() {
+		var i OverdueSharesRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.SessionID,
+			&i.Token,
+			&i.Units,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const page = `-- name: Page :many
 SELECT name FROM dblock_locks WHERE name > ? ORDER BY name LIMIT ?
 `
@@ -406,10 +367,36 @@ func (q *Queries) Page(ctx context.Context, arg PageParams) ([]string, error) {
 	return items, nil
 }
 
+const raiseToken = `-- name: RaiseToken :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(? AS SIGNED)))
+ WHERE name = ? AND session_id = ? AND token = ?
+`
+
+type RaiseTokenParams struct {
+	Least   int64
+	Name    string
+	Session string
+	Token   int64
+}
+
+// Lifts the token of what is held as a whole.
+func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, raiseToken,
+		arg.Least,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
 const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = ? AND session_id = ? AND token = ? AND waiters = 0
 `
 
@@ -454,73 +441,30 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 	return result.LastInsertId()
 }
 
-const sleepAtGate = `-- name: SleepAtGate :one
-SELECT CAST(IF(EXISTS(
-           SELECT l.name FROM dblock_locks l
-            WHERE l.session_id = ? AND l.handed = 1 AND FIND_IN_SET(l.attempt, ?) = 0
-       ), 0, COALESCE(GET_LOCK(?, ?), 2)) AS SIGNED) AS outcome
-`
-
-type SleepAtGateParams struct {
-	Session string
-	Known   string
-	Gate    string
-	Seconds int32
-}
-
-// The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
-// is over, or there is such a lock; 1: the gate is open; 2: interrupted.
-func (q *Queries) SleepAtGate(ctx context.Context, arg SleepAtGateParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, sleepAtGate,
-		arg.Session,
-		arg.Known,
-		arg.Gate,
-		arg.Seconds,
-	)
-	var outcome int64
-	err := row.Scan(&outcome)
-	return outcome, err
-}
-
-const sleepUntilHanded = `-- name: SleepUntilHanded :one
-SELECT CAST(IF(EXISTS(
-           SELECT l.name FROM dblock_locks l
-            WHERE l.session_id = ? AND l.handed = 1 AND FIND_IN_SET(l.attempt, ?) = 0
-       ), 0, SLEEP(?)) AS SIGNED) AS interrupted
-`
-
-type SleepUntilHandedParams struct {
-	Session string
-	Known   string
-	Seconds int32
-}
-
-// Sleeps unless there is such a lock beside those in the list. Check and sleep are one statement, so that no
-// KILL QUERY falls between them. 1: the sleep was interrupted.
-func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, sleepUntilHanded, arg.Session, arg.Known, arg.Seconds)
-	var interrupted int64
-	err := row.Scan(&interrupted)
-	return interrupted, err
-}
-
 const takeLock = `-- name: TakeLock :execlastid
 INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
 SELECT ?, ?, ?, ?, 1, ?, LAST_INSERT_ID(c.now_us), c.now_us,
        c.now_us + CAST(? AS SIGNED), ?
   FROM dblock_clock c
 ON DUPLICATE KEY UPDATE
-       token = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0,
-                  LAST_INSERT_ID(GREATEST(dblock_locks.token + 1, c.now_us)), dblock_locks.token + LAST_INSERT_ID(0)),
-       host = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, ?, dblock_locks.host),
-       thread = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, ?, dblock_locks.thread),
-       holds = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, 1, dblock_locks.holds),
-       attempt = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, ?, dblock_locks.attempt),
-       acquired_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, c.now_us, dblock_locks.acquired_at),
-       expires_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0,
-                       c.now_us + CAST(? AS SIGNED), dblock_locks.expires_at),
-       metadata = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, ?, dblock_locks.metadata),
-       session_id = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0, ?, dblock_locks.session_id)
+       token = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, LAST_INSERT_ID(GREATEST(dblock_locks.token + 1, c.now_us)), dblock_locks.token + LAST_INSERT_ID(0)),
+       host = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.host),
+       thread = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.thread),
+       holds = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, 1, dblock_locks.holds),
+       attempt = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.attempt),
+       acquired_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, c.now_us, dblock_locks.acquired_at),
+       expires_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, c.now_us + CAST(? AS SIGNED), dblock_locks.expires_at),
+       metadata = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.metadata),
+       session_id = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.session_id)
 `
 
 type TakeLockParams struct {
@@ -535,7 +479,8 @@ type TakeLockParams struct {
 
 // The acquire of a free name, in one statement and one commit. It decides by the lock row alone: that row it sees
 // anew after a wait, and nothing else. The token is computed from the row as it is, never from VALUES(), and travels
-// back as the insert id; 0: not taken. SET runs left to right, so session_id, which every condition reads, comes last.
+// back as the insert id; 0: not taken. SET runs left to right, so session_id, which every condition reads, comes last; that
+// is why it sets no rests_until. asked is null where nobody holds the name.
 // The SELECT's own LAST_INSERT_ID runs first and answers for the insert. No lease: null, and so is the sum.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeLock,
@@ -565,8 +510,10 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
+       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
        metadata = ?
- WHERE name = ? AND session_id IS NULL AND waiters = 0
+ WHERE name = ? AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
 `
 
 type TakeLockedParams struct {
@@ -575,12 +522,13 @@ type TakeLockedParams struct {
 	Thread   string
 	Attempt  string
 	Lease    sql.NullInt64
+	MinHold  sql.NullInt64
 	Metadata string
 	Name     string
 }
 
-// After LockRow or JoinQueue: the same as TakeLock. The index is forced, here and below, wherever another one could
-// serve: what a statement scans, it locks.
+// After LockRow, which found the name free: the same as TakeLock. The index is forced, here and below, wherever another one
+// could serve: what a statement scans, it locks.
 func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeLocked,
 		arg.Session,
@@ -588,6 +536,7 @@ func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, 
 		arg.Thread,
 		arg.Attempt,
 		arg.Lease,
+		arg.MinHold,
 		arg.Metadata,
 		arg.Name,
 	)

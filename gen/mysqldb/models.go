@@ -12,25 +12,63 @@ type DblockClock struct {
 	NowUs interface{}
 }
 
+type DblockEvent struct {
+	ID        int64
+	At        int64
+	Name      string
+	Kind      string
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	Detail    string
+	Metadata  string
+}
+
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
 }
 
+type DblockIncarnation struct {
+	One        int32
+	Since      int64
+	TokenFloor int64
+}
+
 type DblockLock struct {
-	Name       string
-	SessionID  string
-	Host       string
-	Thread     string
-	Holds      int32
-	Attempt    string
-	Token      int64
-	AcquiredAt int64
-	ExpiresAt  sql.NullInt64
-	Waiters    int32
-	NextTicket int64
-	Metadata   string
-	Handed     int8
+	Name        string
+	SessionID   string
+	Host        string
+	Thread      string
+	Holds       int32
+	Attempt     string
+	Token       int64
+	AcquiredAt  int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	NextTicket  int64
+	Metadata    string
+	Handed      int8
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
+	Asked       sql.NullString
+}
+
+type DblockRun struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int32
+	SlotEnds  int64
 }
 
 type DblockSchema struct {
@@ -46,6 +84,22 @@ type DblockSession struct {
 	Dead      bool
 }
 
+type DblockShare struct {
+	Name       string
+	Token      int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Holds      int32
+	Attempt    string
+	Units      int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
+	Handed     int8
+}
+
 type DblockWaiter struct {
 	Name       string
 	Ticket     int64
@@ -56,4 +110,12 @@ type DblockWaiter struct {
 	Lease      int64
 	Metadata   string
 	EnqueuedAt int64
+	Units      int32
+	MinHold    int64
+}
+
+type DblockWatcher struct {
+	Name      string
+	Watch     string
+	SessionID string
 }

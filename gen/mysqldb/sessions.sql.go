@@ -24,9 +24,11 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = ?
+SELECT l.name, l.attempt, l.token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = ?
+SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
+UNION ALL
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
 LIMIT ?
 `
 
@@ -39,12 +41,18 @@ type ClaimsRow struct {
 	Name    string
 	Attempt string
 	Token   int64
+	Asked   string
 }
 
 // All that a session holds, and its places in queues (token 0), some at a time. One statement: between two, a grant
 // would be missed by both.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
-	rows, err := q.db.QueryContext(ctx, claims, arg.Session, arg.Session, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, claims,
+		arg.Session,
+		arg.Session,
+		arg.Session,
+		arg.Limit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +60,12 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 	var items []ClaimsRow
 	for rows.Next() {
 		var i ClaimsRow
-		if err := rows.Scan(&i.Name, &i.Attempt, &i.Token); err != nil {
+		if err := rows.Scan(
+			&i.Name,
+			&i.Attempt,
+			&i.Token,
+			&i.Asked,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -69,6 +82,7 @@ func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, er
 const deadHolders = `-- name: DeadHolders :many
 SELECT s.id FROM dblock_sessions s
  WHERE s.dead = 1 AND (EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?
 `
@@ -142,6 +156,7 @@ const forgettable = `-- name: Forgettable :many
 SELECT s.id FROM dblock_sessions s
  WHERE s.dead = 1 AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
    AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+   AND NOT EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
    AND NOT EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id)
  LIMIT ?
 `
@@ -221,6 +236,7 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 
 const referred = `-- name: Referred :one
 SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = ?)
+    OR EXISTS(SELECT h.name FROM dblock_shares h WHERE h.session_id = ?)
     OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = ?) AS referred
 `
 
@@ -230,7 +246,7 @@ type ReferredParams struct {
 
 // Whether a lock or a place in a queue still refers to the session.
 func (q *Queries) Referred(ctx context.Context, arg ReferredParams) (sql.NullBool, error) {
-	row := q.db.QueryRowContext(ctx, referred, arg.ID, arg.ID)
+	row := q.db.QueryRowContext(ctx, referred, arg.ID, arg.ID, arg.ID)
 	var referred sql.NullBool
 	err := row.Scan(&referred)
 	return referred, err

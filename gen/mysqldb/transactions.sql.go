@@ -11,17 +11,21 @@ import (
 )
 
 const awaitRow = `-- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = ? FOR UPDATE
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+  FROM dblock_locks WHERE name = ? FOR UPDATE
 `
 
 type AwaitRowRow struct {
-	SessionID string
-	Host      string
-	Thread    string
-	Attempt   string
-	Token     int64
-	ExpiresAt sql.NullInt64
-	Waiters   int32
+	SessionID   string
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
 }
 
 // LockRow, waiting for as long as the row is locked.
@@ -36,6 +40,9 @@ func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error
 		&i.Token,
 		&i.ExpiresAt,
 		&i.Waiters,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.RestsUntil,
 	)
 	return i, err
 }
@@ -85,10 +92,35 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, erro
 	return i, err
 }
 
+const isShareHeld = `-- name: IsShareHeld :one
+SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
+       EXISTS(SELECT h.name FROM dblock_shares h
+               WHERE h.name = ? AND h.token = ? AND h.session_id = ?
+                 AND (h.expires_at IS NULL OR h.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held
+`
+
+type IsShareHeldParams struct {
+	Name    string
+	Token   int64
+	Session string
+}
+
+type IsShareHeldRow struct {
+	Server interface{}
+	Held   bool
+}
+
+func (q *Queries) IsShareHeld(ctx context.Context, arg IsShareHeldParams) (IsShareHeldRow, error) {
+	row := q.db.QueryRowContext(ctx, isShareHeld, arg.Name, arg.Token, arg.Session)
+	var i IsShareHeldRow
+	err := row.Scan(&i.Server, &i.Held)
+	return i, err
+}
+
 const releaseTx = `-- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = ? AND session_id = ? AND token = ?
 `
 
@@ -105,6 +137,24 @@ func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected()
+}
+
+const returnUnits = `-- name: ReturnUnits :exec
+UPDATE dblock_locks SET
+       acquired_at = IF(shared_units <= CAST(? AS SIGNED), (SELECT c.now_us FROM dblock_clock c), acquired_at),
+       shared_units = GREATEST(shared_units - CAST(? AS SIGNED), 0)
+ WHERE name = ?
+`
+
+type ReturnUnitsParams struct {
+	Units int64
+	Name  string
+}
+
+// The same of a share, after DropShare.
+func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) error {
+	_, err := q.db.ExecContext(ctx, returnUnits, arg.Units, arg.Units, arg.Name)
+	return err
 }
 
 const rowExists = `-- name: RowExists :one

@@ -7,11 +7,13 @@ package mysqldb
 
 import (
 	"context"
+	"strings"
 )
 
 const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
-SELECT ?, ?, ?, ?, ?, ?, ?, ?, c.now_us
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+SELECT ?, ?, ?, ?, ?, ?, ?, ?, c.now_us,
+       ?, ?
   FROM dblock_clock c
 `
 
@@ -24,6 +26,8 @@ type AddWaiterParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
+	Units    int32
+	MinHold  int64
 }
 
 // After JoinQueue.
@@ -37,17 +41,24 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.Units,
+		arg.MinHold,
 	)
 	return err
 }
 
-const countDown = `-- name: CountDown :exec
-UPDATE dblock_locks SET waiters = GREATEST(waiters - 1, 0) WHERE name = ?
+const countWaiters = `-- name: CountWaiters :exec
+UPDATE dblock_locks SET waiters = ? WHERE name = ?
 `
 
-// After LockRow, before DropWaiter.
-func (q *Queries) CountDown(ctx context.Context, name string) error {
-	_, err := q.db.ExecContext(ctx, countDown, name)
+type CountWaitersParams struct {
+	Waiters int32
+	Name    string
+}
+
+// After LockRow: a place in the queue was given up behind somebody who has the name as a whole.
+func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) error {
+	_, err := q.db.ExecContext(ctx, countWaiters, arg.Waiters, arg.Name)
 	return err
 }
 
@@ -66,8 +77,35 @@ func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	return err
 }
 
+const dropWaiters = `-- name: DropWaiters :exec
+DELETE w FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = ? AND w.ticket IN (/*SLICE:tickets*/?)
+`
+
+type DropWaitersParams struct {
+	Name    string
+	Tickets []int64
+}
+
+// DropWaiter of several. That they have several tables to read from lets statements that delete take the hint, and without it
+// the optimizer may read them whole, and wait for each row.
+func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) error {
+	query := dropWaiters
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tickets) > 0 {
+		for _, v := range arg.Tickets {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
+	}
+	_, err := q.db.ExecContext(ctx, query, queryParams...)
+	return err
+}
+
 const findWaiter = `-- name: FindWaiter :one
-SELECT ticket FROM dblock_waiters WHERE attempt = ? AND name = ?
+SELECT ticket, session_id FROM dblock_waiters WHERE attempt = ? AND name = ?
 `
 
 type FindWaiterParams struct {
@@ -75,41 +113,54 @@ type FindWaiterParams struct {
 	Name    string
 }
 
+type FindWaiterRow struct {
+	Ticket    int64
+	SessionID string
+}
+
 // After LockRow.
-func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (int64, error) {
+func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWaiterRow, error) {
 	row := q.db.QueryRowContext(ctx, findWaiter, arg.Attempt, arg.Name)
-	var ticket int64
-	err := row.Scan(&ticket)
-	return ticket, err
+	var i FindWaiterRow
+	err := row.Scan(&i.Ticket, &i.SessionID)
+	return i, err
 }
 
 const joinQueue = `-- name: JoinQueue :execlastid
-UPDATE dblock_locks SET
-       next_ticket = IF(session_id IS NULL AND waiters = 0, next_ticket + LAST_INSERT_ID(0), LAST_INSERT_ID(next_ticket) + 1),
-       waiters = IF(session_id IS NULL AND waiters = 0, 0, waiters + 1)
+UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = ?
  WHERE name = ?
 `
 
-// After LockRow: takes a ticket from the name's row; 0 where nobody holds the name and nobody waits (the row stays
-// locked), or where there is no row. The conditions read the same before and after either assignment.
-func (q *Queries) JoinQueue(ctx context.Context, name string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, joinQueue, name)
+type JoinQueueParams struct {
+	Capacity int32
+	Name     string
+}
+
+// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
+func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, joinQueue, arg.Capacity, arg.Name)
 	if err != nil {
 		return 0, err
 	}
 	return result.LastInsertId()
 }
 
-const nextWaiter = `-- name: NextWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
+const nextWaiters = `-- name: NextWaiters :many
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name = ? ORDER BY w.ticket LIMIT 1
+ WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
 `
 
-type NextWaiterRow struct {
+type NextWaitersParams struct {
+	Name  string
+	After int64
+	Limit int32
+}
+
+type NextWaitersRow struct {
 	Ticket    int64
 	SessionID string
 	Host      string
@@ -117,23 +168,43 @@ type NextWaiterRow struct {
 	Attempt   string
 	Lease     int64
 	Metadata  string
+	Units     int32
+	MinHold   int64
 	Alive     int64
 }
 
-// After LockRow: who comes next, and whether its session lives. It reads a new snapshot: at READ COMMITTED every
+// After LockRow: who comes next after a ticket, and whose session lives. It reads a new snapshot: at READ COMMITTED every
 // statement has its own.
-func (q *Queries) NextWaiter(ctx context.Context, name string) (NextWaiterRow, error) {
-	row := q.db.QueryRowContext(ctx, nextWaiter, name)
-	var i NextWaiterRow
-	err := row.Scan(
-		&i.Ticket,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.Attempt,
-		&i.Lease,
-		&i.Metadata,
-		&i.Alive,
-	)
-	return i, err
+func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
+	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NextWaitersRow
+	for rows.Next() {
+		var i NextWaitersRow
+		if err := rows.Scan(
+			&i.Ticket,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Lease,
+			&i.Metadata,
+			&i.Units,
+			&i.MinHold,
+			&i.Alive,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

@@ -20,6 +20,7 @@ UPDATE dblock_sessions SET dead = 1 WHERE id = sqlc.arg(id);
 -- Whether a lock or a place in a queue still refers to the session.
 -- name: Referred :one
 SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.session_id = sqlc.arg(id))
+    OR EXISTS(SELECT h.name FROM dblock_shares h WHERE h.session_id = sqlc.arg(id))
     OR EXISTS(SELECT w.name FROM dblock_waiters w WHERE w.session_id = sqlc.arg(id)) AS referred;
 
 -- A late statement may still put a lock under a session that is gone: BurySession is for that. No subquery on other
@@ -32,6 +33,7 @@ DELETE FROM dblock_sessions WHERE id = sqlc.arg(id) AND dead = 1;
 SELECT s.id FROM dblock_sessions s
  WHERE s.dead = 1 AND s.started_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED)
    AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+   AND NOT EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
    AND NOT EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id)
  LIMIT ?;
 
@@ -42,15 +44,18 @@ SELECT h.session_id FROM dblock_heartbeats h
 -- name: DeadHolders :many
 SELECT s.id FROM dblock_sessions s
  WHERE s.dead = 1 AND (EXISTS (SELECT l.name FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT h.name FROM dblock_shares h WHERE h.session_id = s.id)
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?;
 
 -- All that a session holds, and its places in queues (token 0), some at a time. One statement: between two, a grant
 -- would be missed by both.
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
+SELECT l.name, l.attempt, l.token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
-SELECT w.name, w.attempt, 0 FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
+UNION ALL
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 LIMIT ?;
 
 -- name: SchemaVersion :one

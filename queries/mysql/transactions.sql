@@ -13,12 +13,25 @@ SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
                WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.token = sqlc.arg(token)
                  AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held;
 
+-- name: IsShareHeld :one
+SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
+       EXISTS(SELECT h.name FROM dblock_shares h
+               WHERE h.name = sqlc.arg(name) AND h.token = sqlc.arg(token) AND h.session_id = sqlc.arg(session)
+                 AND (h.expires_at IS NULL OR h.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held;
+
 -- The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+
+-- The same of a share, after DropShare.
+-- name: ReturnUnits :exec
+UPDATE dblock_locks SET
+       acquired_at = IF(shared_units <= CAST(sqlc.arg(units) AS SIGNED), (SELECT c.now_us FROM dblock_clock c), acquired_at),
+       shared_units = GREATEST(shared_units - CAST(sqlc.arg(units) AS SIGNED), 0)
+ WHERE name = sqlc.arg(name);
 
 -- Makes the row that LockTx locks, beside the transaction: two that look for a row that is missing, and then make it,
 -- deadlock. It looks once more, in the same statement, since it waits where somebody has made the row and locked it.
@@ -30,7 +43,8 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
 -- LockRow, waiting for as long as the row is locked.
 -- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+  FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.
 -- name: RowExists :one

@@ -1,35 +1,38 @@
--- After LockRow: takes a ticket from the name's row; 0 where nobody holds the name and nobody waits (the row stays
--- locked), or where there is no row. The conditions read the same before and after either assignment.
+-- After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
 -- name: JoinQueue :execlastid
-UPDATE dblock_locks SET
-       next_ticket = IF(session_id IS NULL AND waiters = 0, next_ticket + LAST_INSERT_ID(0), LAST_INSERT_ID(next_ticket) + 1),
-       waiters = IF(session_id IS NULL AND waiters = 0, 0, waiters + 1)
+UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = sqlc.arg(capacity)
  WHERE name = sqlc.arg(name);
 
 -- After JoinQueue.
 -- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
-SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(lease), sqlc.arg(metadata), c.now_us
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(lease), sqlc.arg(metadata), c.now_us,
+       sqlc.arg(units), sqlc.arg(min_hold)
   FROM dblock_clock c;
 
--- After LockRow: who comes next, and whether its session lives. It reads a new snapshot: at READ COMMITTED every
+-- After LockRow: who comes next after a ticket, and whose session lives. It reads a new snapshot: at READ COMMITTED every
 -- statement has its own.
--- name: NextWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
+-- name: NextWaiters :many
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name = sqlc.arg(name) ORDER BY w.ticket LIMIT 1;
+ WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?;
 
 -- After LockRow. One row by its whole key: a range would wait for the neighbours' rows.
 -- name: DropWaiter :exec
 DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket = sqlc.arg(ticket);
 
+-- DropWaiter of several. That they have several tables to read from lets statements that delete take the hint, and without it
+-- the optimizer may read them whole, and wait for each row.
+-- name: DropWaiters :exec
+DELETE w FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = sqlc.arg(name) AND w.ticket IN (sqlc.slice(tickets));
+
 -- After LockRow.
 -- name: FindWaiter :one
-SELECT ticket FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
+SELECT ticket, session_id FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
 
--- After LockRow, before DropWaiter.
--- name: CountDown :exec
-UPDATE dblock_locks SET waiters = GREATEST(waiters - 1, 0) WHERE name = sqlc.arg(name);
+-- After LockRow: a place in the queue was given up behind somebody who has the name as a whole.
+-- name: CountWaiters :exec
+UPDATE dblock_locks SET waiters = sqlc.arg(waiters) WHERE name = sqlc.arg(name);

@@ -1,0 +1,139 @@
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// TakeAll locks all rows in one statement. Where one is missing, or somebody has it locked, it begins again and goes from
+// name to name, so that it never has a row and waits for one before it: two that did would wait for each other.
+func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []driver.Grant, err error) {
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	names := make([]string, len(rs))
+	for i, r := range rs {
+		names[i] = r.Name
+	}
+	locked := false
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		rows, err := lockRows(ctx, q, names)
+		if err != nil {
+			return nil, err
+		}
+		n := slices.IndexFunc(rs, func(r driver.Request) bool {
+			row, there := rows[r.Name]
+			return !there || !free(row, r)
+		})
+		if n < 0 {
+			n = len(rs)
+		} else if _, there := rows[rs[n].Name]; !there {
+			return nil, nil
+		}
+		locked = true
+		grants, err = takeWhile(rs[:n], func(r driver.Request) (driver.Grant, bool, error) { return take(ctx, q, r) })
+		return nil, err
+	})
+	if err == nil && !locked {
+		err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+			grants, err = takeWhile(rs, func(r driver.Request) (driver.Grant, bool, error) { return e.takeNext(ctx, q, r) })
+			return nil, err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return grants, nil
+}
+
+func takeWhile(rs []driver.Request, take func(driver.Request) (driver.Grant, bool, error)) ([]driver.Grant, error) {
+	var grants []driver.Grant
+	for _, r := range rs {
+		grant, taken, err := take(r)
+		if err != nil || !taken {
+			return grants, err
+		}
+		grants = append(grants, grant)
+	}
+	return grants, nil
+}
+
+// lockRows locks those rows that are there and that nobody else has locked.
+func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (map[string]mysqldb.LockRowRow, error) {
+	locked := make(map[string]mysqldb.LockRowRow, len(names))
+	for some := range chunks(names) {
+		rows, err := q.LockRows(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range rows {
+			locked[row.Name] = mysqldb.LockRowRow{
+				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, ExpiresAt: row.ExpiresAt,
+				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, RestsUntil: row.RestsUntil,
+			}
+		}
+	}
+	return locked, nil
+}
+
+// ReleaseAll leaves to Release what is locked just now.
+func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) (rest []driver.Held, err error) {
+	if len(held) == 0 {
+		return nil, nil
+	}
+	held = slices.SortedFunc(slices.Values(held), func(a, b driver.Held) int { return cmp.Compare(a.Name, b.Name) })
+	names := make([]string, len(held))
+	for i, h := range held {
+		names[i] = h.Name
+	}
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		rows, err := lockRows(ctx, q, slices.Compact(names))
+		if err != nil {
+			return nil, err
+		}
+		var whole []string
+		for _, h := range held {
+			released := false
+			switch row, there := rows[h.Name]; {
+			case !there || row.Waiters > 0:
+			case !h.Shared:
+				if released = row.SessionID == h.Session && row.Token == h.Token; released {
+					whole = append(whole, h.Name)
+				}
+			default:
+				if released, err = returnShare(ctx, q, h, row); err != nil {
+					return nil, err
+				}
+			}
+			if !released {
+				rest = append(rest, h)
+			}
+		}
+		for some := range chunks(whole) {
+			if err := q.FreeLocks(ctx, some); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rest, nil
+}
+
+// returnShare releases a share of a locked name that nobody waits for.
+func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mysqldb.LockRowRow) (bool, error) {
+	p, there, err := findPart(ctx, q, h.Name, row, h.Session, h.Token)
+	if err != nil || !there || p.units == 0 {
+		return false, err
+	}
+	if dropped, err := p.drop(ctx, q, &row); err != nil || !dropped {
+		return false, err
+	}
+	return true, q.ReturnUnits(ctx, mysqldb.ReturnUnitsParams{Name: h.Name, Units: int64(p.units)})
+}

@@ -1,0 +1,114 @@
+package mysql
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// grant is one that the session was handed.
+type grant struct {
+	name   string
+	shared bool
+}
+
+// news are the grants by others that wake was not called with. It reports cut where somebody meant to end a sleep by that
+// time: not every wake-up is for a grant.
+func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
+	rows, err := l.handed(ctx)
+	for wasKilled(err) {
+		cut = true
+		rows, err = l.handed(ctx)
+	}
+	if err != nil {
+		return nil, cut, unanswered(ctx, err)
+	}
+	known := make(map[string]grant, len(rows))
+	for _, row := range rows {
+		known[row.Attempt] = grant{row.Name, row.Shared != 0}
+		if _, there := l.known[row.Attempt]; !there {
+			h := driver.Hint{Attempt: row.Attempt}
+			if !row.ExpiresAt.Valid {
+				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
+			}
+			hints = append(hints, h)
+		}
+	}
+	l.known = known
+	return hints, cut, nil
+}
+
+func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
+	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	return l.q.Handed(ctx, mysqldb.HandedParams{Session: l.session})
+}
+
+// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks that were handed over
+// and are held for long.
+func (l *listener) acknowledge(ctx context.Context) error {
+	if len(l.known) <= maxKnown {
+		return nil
+	}
+	within, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	var done []string
+	err := transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) (err error) {
+		done, err = l.tell(within, q)
+		return err
+	})
+	if wasKilled(err) || errors.Is(interpret(err), driver.ErrRetry) {
+		return nil // nothing was done; next time
+	}
+	if err != nil {
+		return unanswered(ctx, err)
+	}
+	for _, attempt := range done {
+		delete(l.known, attempt)
+	}
+	return nil
+}
+
+// tell writes what is known, and returns the attempts that it could write.
+func (l *listener) tell(ctx context.Context, q *mysqldb.Queries) (done []string, err error) {
+	var names, attempts []string
+	for attempt, g := range l.known {
+		if g.shared {
+			attempts = append(attempts, attempt)
+		} else {
+			names = append(names, g.name)
+		}
+	}
+	for part := range chunks(names) {
+		rows, err := q.LockHanded(ctx, mysqldb.LockHandedParams{Names: part, Session: l.session})
+		if err != nil {
+			return nil, err
+		}
+		var locked []string
+		for _, row := range rows {
+			if l.known[row.Attempt].name == row.Name { // not a later grant of the same name
+				locked, done = append(locked, row.Name), append(done, row.Attempt)
+			}
+		}
+		for part := range chunks(locked) {
+			if err := q.AcknowledgeHanded(ctx, part); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for part := range chunks(attempts) {
+		locked, err := q.LockHandedShares(ctx, part)
+		if err != nil {
+			return nil, err
+		}
+		for part := range chunks(locked) {
+			if err := q.AcknowledgeShares(ctx, part); err != nil {
+				return nil, err
+			}
+		}
+		done = append(done, locked...)
+	}
+	return done, nil
+}

@@ -1,0 +1,182 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+func (e *engine) Record(ctx context.Context, events []driver.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		for _, event := range events {
+			if err := addEvent(ctx, q, event); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
+}
+
+func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
+	return q.AddEvent(ctx, mysqldb.AddEventParams{
+		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread, Detail: e.Detail, Metadata: e.Metadata,
+	})
+}
+
+func (e *engine) Announce(ctx context.Context, h driver.Held, event driver.Event) error {
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		row, there, err := e.lockRow(ctx, q, h.Name, true)
+		if err != nil || !there {
+			return nil, notHeld(err)
+		}
+		p, there, err := findPart(ctx, q, h.Name, row, h.Session, h.Token)
+		if err != nil || !there || h.Shared != (p.units > 0) {
+			return nil, notHeld(err)
+		}
+		if err := addEvent(ctx, q, event); err != nil {
+			return nil, err
+		}
+		return q.Watching(ctx, h.Name)
+	})
+}
+
+func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) (events []driver.Event, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
+		var rows []mysqldb.DblockEvent
+		if name == "" {
+			rows, err = q.Events(ctx, mysqldb.EventsParams{After: after, Kinds: strings.Join(kinds, ","), Limit: count(limit)})
+		} else {
+			rows, err = q.EventsOf(ctx, mysqldb.EventsOfParams{Name: name, After: after, Kinds: strings.Join(kinds, ","), Limit: count(limit)})
+		}
+		for _, row := range rows {
+			events = append(events, driver.Event{
+				ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token, Session: row.SessionID,
+				Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
+			})
+		}
+		return err
+	})
+	return events, interpret(err)
+}
+
+func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Event) (holders int, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		row, there, err := e.lockRow(ctx, q, name, true)
+		if err != nil || !there {
+			return nil, err
+		}
+		var sessions []string
+		because := sql.NullString{String: reason, Valid: true}
+		if row.SessionID != "" {
+			sessions = []string{row.SessionID}
+			err = q.AskHolder(ctx, mysqldb.AskHolderParams{Name: name, Reason: because})
+		} else if row.SharedUnits > 0 {
+			sessions, err = askShares(ctx, q, name, because)
+		}
+		if holders = len(sessions); err != nil || holders == 0 {
+			return nil, err
+		}
+		return sessions, addEvent(ctx, q, event)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return holders, nil
+}
+
+func askShares(ctx context.Context, q *mysqldb.Queries, name string, reason sql.NullString) (sessions []string, err error) {
+	rows, err := q.Shares(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	var tokens []int64
+	for _, row := range rows {
+		sessions, tokens = append(sessions, row.SessionID), append(tokens, row.Token)
+	}
+	for some := range chunks(tokens) {
+		if err := q.AskShares(ctx, mysqldb.AskSharesParams{Name: name, Reason: reason, Tokens: some}); err != nil {
+			return nil, err
+		}
+	}
+	return sessions, nil
+}
+
+// PurgeRecords deletes in small transactions: a large one would be in the way of those who record.
+func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
+	events, err := e.queries().OldEvents(ctx, mysqldb.OldEventsParams{Keep: keep.Microseconds(), Limit: count(limit)})
+	if err != nil {
+		return 0, interpret(err)
+	}
+	for some := range chunks(events) {
+		err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+			n, err := q.DropEvents(ctx, some)
+			deleted += int(n)
+			return nil, err
+		})
+		if err != nil {
+			return deleted, err
+		}
+	}
+	runs, err := e.queries().OldRuns(ctx, mysqldb.OldRunsParams{Keep: keep.Microseconds(), Limit: count(limit)})
+	if err != nil || len(runs) == 0 {
+		return deleted, interpret(err)
+	}
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		for _, run := range runs {
+			n, err := q.DropRun(ctx, mysqldb.DropRunParams(run))
+			if err != nil {
+				return nil, err
+			}
+			deleted += int(n)
+		}
+		return nil, nil
+	})
+	return deleted, err
+}
+
+// Incarnation begins where there is none: the insert id says whose it is.
+func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in driver.Incarnation, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		row, err := q.Incarnation(ctx)
+		there, err := found(err)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			began, err := q.StartIncarnation(ctx, max(floor, 0))
+			if err != nil {
+				return nil, err
+			}
+			in.Fresh = began > 0
+		}
+		if renew && floor >= 0 {
+			if err := q.RenewIncarnation(ctx, floor); err != nil {
+				return nil, err
+			}
+		}
+		if !there || renew {
+			if row, err = q.Incarnation(ctx); err != nil {
+				return nil, err
+			}
+		}
+		if in.Age, in.Floor = max(microseconds(row.Age), 0), row.TokenFloor; floor < 0 {
+			in.Floor, err = q.HighestToken(ctx)
+		}
+		return nil, err
+	})
+	if err != nil {
+		return driver.Incarnation{}, err
+	}
+	return in, nil
+}
+
+// count is a limit as the statements take it.
+func count(limit int) int32 { return int32(min(limit, math.MaxInt32)) }

@@ -1,0 +1,109 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"math"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement.
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, claimed bool, err error) {
+	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		now, err := q.Clock(ctx)
+		if err != nil {
+			return nil, err
+		}
+		length := max(interval.Microseconds(), 1)
+		slot := now / length
+		key := mysqldb.FindRunParams{Name: r.Name, Slot: slot}
+		row, err := q.FindRun(ctx, key)
+		there, err := found(err)
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			err := q.ClaimRun(ctx, mysqldb.ClaimRunParams{
+				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: (slot + 1) * length,
+			})
+			if err != nil {
+				return nil, err
+			}
+		} else if retry && row.Token != r.Token && failed(row) {
+			if _, err := q.LockRun(ctx, mysqldb.LockRunParams(key)); err != nil {
+				return nil, err
+			}
+		}
+		if row, err = q.FindRun(ctx, key); err != nil {
+			return nil, err
+		}
+		if retry && there && row.Token != r.Token && failed(row) {
+			err := q.ReclaimRun(ctx, mysqldb.ReclaimRunParams{
+				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+			})
+			if err != nil {
+				return nil, err
+			}
+			if row, err = q.FindRun(ctx, key); err != nil {
+				return nil, err
+			}
+		}
+		run, claimed = runOf(r.Name, slot, row), row.Token == r.Token && row.SessionID == r.Session
+		return nil, nil
+	})
+	if err != nil {
+		return driver.Run{}, false, err
+	}
+	return run, claimed, nil
+}
+
+// failed reports whether a run may be tried again: it said so, or its session is over before it said anything.
+func failed(row mysqldb.FindRunRow) bool {
+	return row.Failed || !row.EndedAt.Valid && row.Alive == 0
+}
+
+func runOf(name string, slot int64, row mysqldb.FindRunRow) driver.Run {
+	return driver.Run{
+		Name: name, Slot: slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
+		Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
+		Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
+	}
+}
+
+func instant(at sql.NullInt64) time.Time {
+	if !at.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(at.Int64)
+}
+
+func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
+	ended, err := e.queries().EndRun(ctx, mysqldb.EndRunParams{
+		Name: r.Name, Slot: r.Slot, Token: r.Token, Failed: r.Failed, Detail: r.Detail,
+	})
+	if err == nil && ended == 0 {
+		return driver.ErrNotHeld
+	}
+	return interpret(err)
+}
+
+func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) (runs []driver.Run, err error) {
+	if before == 0 {
+		before = math.MaxInt64
+	}
+	err = e.read(ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: before, Limit: count(limit)})
+		for _, row := range rows {
+			runs = append(runs, driver.Run{
+				Name: name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
+				Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
+				Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
+			})
+		}
+		return err
+	})
+	return runs, interpret(err)
+}

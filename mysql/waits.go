@@ -1,0 +1,29 @@
+package mysql
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// Waits asks for some attempts at a time: a client has as many as it has waiters.
+func (e *engine) Waits(ctx context.Context, attempts []string) (waits []driver.Wait, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) error {
+		for some := range chunks(attempts) {
+			rows, err := q.Waits(ctx, some)
+			if err != nil {
+				return err
+			}
+			for _, row := range rows {
+				waits = append(waits, driver.Wait{
+					Name: row.Name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
+					Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),
+				})
+			}
+		}
+		return nil
+	})
+	return waits, interpret(err)
+}

@@ -1,0 +1,49 @@
+-- What others gave to the session and of which it has not said that it knows.
+-- name: Handed :many
+SELECT l.name, l.attempt, l.token, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
+ WHERE l.session_id = sqlc.arg(session) AND l.handed = 1
+UNION ALL
+SELECT h.name, h.attempt, h.token, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
+ WHERE h.session_id = sqlc.arg(session) AND h.handed = 1;
+
+-- Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
+-- KILL QUERY falls between them. 1: the sleep was interrupted.
+-- name: SleepUntilHanded :one
+SELECT CAST(IF(EXISTS(
+           SELECT l.name FROM dblock_locks l
+            WHERE l.session_id = sqlc.arg(session) AND l.handed = 1 AND FIND_IN_SET(l.attempt, sqlc.arg(known)) = 0
+       ) OR EXISTS(
+           SELECT h.name FROM dblock_shares h
+            WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
+       ), 0, SLEEP(sqlc.arg(seconds))) AS SIGNED) AS interrupted;
+
+-- The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
+-- is over, or there is such a grant; 1: the gate is open; 2: interrupted.
+-- name: SleepAtGate :one
+SELECT CAST(IF(EXISTS(
+           SELECT l.name FROM dblock_locks l
+            WHERE l.session_id = sqlc.arg(session) AND l.handed = 1 AND FIND_IN_SET(l.attempt, sqlc.arg(known)) = 0
+       ) OR EXISTS(
+           SELECT h.name FROM dblock_shares h
+            WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
+       ), 0, COALESCE(GET_LOCK(sqlc.arg(gate), sqlc.arg(seconds)), 2)) AS SIGNED) AS outcome;
+
+-- Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
+-- name: LockHanded :many
+SELECT name, attempt FROM dblock_locks FORCE INDEX (PRIMARY)
+ WHERE name IN (sqlc.slice(names)) AND session_id = sqlc.arg(session) AND handed = 1
+   FOR UPDATE SKIP LOCKED;
+
+-- After LockHanded.
+-- name: AcknowledgeHanded :exec
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET handed = 0 WHERE name IN (sqlc.slice(names));
+
+-- The same of shares, by attempts: of a name there may be many.
+-- name: LockHandedShares :many
+SELECT attempt FROM dblock_shares FORCE INDEX (dblock_shares_attempt)
+ WHERE attempt IN (sqlc.slice(attempts)) AND handed = 1
+   FOR UPDATE SKIP LOCKED;
+
+-- After LockHandedShares.
+-- name: AcknowledgeShares :exec
+UPDATE dblock_shares FORCE INDEX (dblock_shares_attempt) SET handed = 0 WHERE attempt IN (sqlc.slice(attempts));

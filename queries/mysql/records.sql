@@ -1,0 +1,97 @@
+-- name: AddEvent :exec
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT c.now_us, sqlc.arg(name), sqlc.arg(kind), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(detail), sqlc.arg(metadata)
+  FROM dblock_clock c;
+
+-- No kinds: all.
+-- name: Events :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
+ WHERE id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+ ORDER BY id LIMIT ?;
+
+-- name: EventsOf :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
+ WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+ ORDER BY id LIMIT ?;
+
+-- name: OldEvents :many
+SELECT id FROM dblock_events WHERE at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED) ORDER BY at LIMIT ?;
+
+-- As DropWaiters.
+-- name: DropEvents :execrows
+DELETE e FROM dblock_events e FORCE INDEX (PRIMARY) WHERE e.id IN (sqlc.slice(ids));
+
+-- After LockRow.
+-- name: AskHolder :exec
+UPDATE dblock_locks SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name);
+
+-- After LockRow.
+-- name: Shares :many
+SELECT token, session_id FROM dblock_shares WHERE name = sqlc.arg(name);
+
+-- After LockRow.
+-- name: AskShares :exec
+UPDATE dblock_shares FORCE INDEX (PRIMARY) SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name) AND token IN (sqlc.slice(tokens));
+
+-- Whose session is over, and the run has not ended, has failed.
+-- name: FindRun :one
+SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends,
+       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
+  FROM dblock_runs r
+  LEFT JOIN dblock_sessions s ON s.id = r.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = sqlc.arg(name) AND r.slot = sqlc.arg(slot);
+
+-- The claim of a slot that nobody has; the unique key decides. FindRun then says whose it is.
+-- name: ClaimRun :exec
+INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
+SELECT sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), c.now_us, '', sqlc.arg(slot_ends)
+  FROM dblock_clock c
+ON DUPLICATE KEY UPDATE name = dblock_runs.name;
+
+-- Before a FindRun that decides.
+-- name: LockRun :one
+SELECT token FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) FOR UPDATE;
+
+-- After LockRun.
+-- name: ReclaimRun :exec
+UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
+       token = sqlc.arg(token), session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread),
+       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '', tries = tries + 1
+ WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
+
+-- 0: the claim has passed on, or there is none.
+-- name: EndRun :execlastid
+UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
+       ended_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), failed = sqlc.arg(failed), detail = sqlc.arg(detail)
+ WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) AND token = sqlc.arg(token);
+
+-- name: Runs :many
+SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
+ WHERE name = sqlc.arg(name) AND slot < sqlc.arg(before) ORDER BY slot DESC LIMIT ?;
+
+-- name: OldRuns :many
+SELECT name, slot FROM dblock_runs
+ WHERE slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+   AND COALESCE(ended_at, 0) < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+ ORDER BY slot_ends LIMIT ?;
+
+-- name: DropRun :execrows
+DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
+
+-- The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
+-- name: StartIncarnation :execlastid
+INSERT INTO dblock_incarnation (one, since, token_floor)
+SELECT 1, LAST_INSERT_ID(c.now_us), sqlc.arg(floor) FROM dblock_clock c
+ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0);
+
+-- name: RenewIncarnation :exec
+UPDATE dblock_incarnation SET since = (SELECT c.now_us FROM dblock_clock c), token_floor = sqlc.arg(floor) WHERE one = 1;
+
+-- name: Incarnation :one
+SELECT CAST((SELECT c.now_us FROM dblock_clock c) - since AS SIGNED) AS age, token_floor FROM dblock_incarnation WHERE one = 1;
+
+-- It reads the whole table of locks.
+-- name: HighestToken :one
+SELECT CAST(GREATEST((SELECT c.now_us FROM dblock_clock c), COALESCE((SELECT MAX(l.token) FROM dblock_locks l), 0),
+                     COALESCE((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS SIGNED) AS highest;

@@ -1,0 +1,67 @@
+-- After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLocked:
+-- 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
+-- name: LendUnits :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       shared_units = shared_units + CAST(sqlc.arg(units) AS SIGNED), capacity = CAST(sqlc.arg(capacity) AS SIGNED),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c)
+ WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
+   AND (shared_units = 0 OR capacity = CAST(sqlc.arg(capacity) AS SIGNED) AND shared_units + CAST(sqlc.arg(units) AS SIGNED) <= CAST(sqlc.arg(capacity) AS SIGNED));
+
+-- After LendUnits.
+-- name: AddShare :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+SELECT sqlc.arg(name), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(units),
+       c.now_us, c.now_us + CAST(sqlc.narg(lease) AS SIGNED), sqlc.arg(metadata)
+  FROM dblock_clock c;
+
+-- After LockRow: nobody has the name as a whole any more, and several get units of it: the tokens up to the one returned.
+-- name: ShareLock :execlastid
+UPDATE dblock_locks SET
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(more) AS SIGNED)),
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       expires_at = NULL, metadata = '', asked = NULL,
+       shared_units = CAST(sqlc.arg(used) AS SIGNED), capacity = sqlc.arg(capacity), waiters = sqlc.arg(waiters), handed = 0
+ WHERE name = sqlc.arg(name);
+
+-- After ShareLock, before DropWaiters: what they waited for is theirs, with rising tokens in the order of their tickets.
+-- name: HandShares :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, handed)
+SELECT w.name, CAST(sqlc.arg(before) AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units,
+       c.now_us, IF(w.lease > 0, c.now_us + w.lease, NULL), w.metadata, IF(w.session_id = sqlc.arg(self), 0, 1)
+  FROM dblock_clock c
+  JOIN dblock_waiters w FORCE INDEX (PRIMARY)
+ WHERE w.name = sqlc.arg(name) AND w.ticket IN (sqlc.slice(tickets));
+
+-- After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
+-- name: ShareHeld :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.token, sqlc.arg(session), l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+  FROM dblock_locks l WHERE l.name = sqlc.arg(name);
+
+-- After LockRow and DropShare: the only share becomes the whole.
+-- name: UnshareLock :execlastid
+UPDATE dblock_locks SET
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = sqlc.arg(holds), attempt = sqlc.arg(attempt),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = sqlc.narg(expires_at), metadata = sqlc.arg(metadata),
+       asked = NULL, shared_units = 0, handed = 0
+ WHERE name = sqlc.arg(name);
+
+-- After LockRow, without which it may be gone by now.
+-- name: FindShare :one
+SELECT session_id, token, units, expires_at FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
+
+-- name: FindShareOfAttempt :one
+SELECT session_id, token, host, thread, holds, units, expires_at, metadata FROM dblock_shares
+ WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
+
+-- After LockRow and FindShare. One row by its whole key.
+-- name: DropShare :execrows
+DELETE FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
+
+-- As SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
+-- name: SetShareHolds :execlastid
+UPDATE dblock_shares FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
+ WHERE name = sqlc.arg(name) AND token = sqlc.arg(token) AND session_id = sqlc.arg(session);
