@@ -11,6 +11,10 @@
 // transaction, and so holds the database's write lock until that ends. Ours waits for it like for any other writer,
 // but holds no connection meanwhile. ErrBusy is for those who do not want to wait: TryLock, after 50 ms.
 //
+// So a hand-over is a walk in small steps: take away what was held, look at the first in the queue who lives, grant it if
+// it fits, and look at the next. One large statement would not be faster: a statement's price is mostly that of parsing
+// it, and it is parsed each time.
+//
 // # Inside the application's transactions
 //
 // Guard, UnlockTx and LockTx first take the write lock, with an UPDATE of no row, and then look: from there to the end of
@@ -37,10 +41,11 @@
 // # Wake-ups
 //
 // A grant to a session of the same process rings it directly. Across processes each listener reads a counter in the row
-// of its session, which the granting transaction moves: every 10 ms while the session waits for something, and for a
-// moment after a grant every millisecond. PRAGMA data_version was tried in its place. It costs half as much, 6
-// microseconds a look, but moves with every commit of the application, differs from connection to connection of the
-// pool, and stands still for commits of its own.
+// of its session, which the granting transaction moves: every 10 ms while the session waits for something or watches a
+// name, for a moment after a grant every millisecond, and every 100 ms while all it does is hold something, which others
+// may ask for. PRAGMA data_version was tried in its place. It costs half as much, 6 microseconds a look, but moves with
+// every commit of the application, differs from connection to connection of the pool, and stands still for commits of its
+// own.
 //
 // # Durability
 //
