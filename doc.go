@@ -19,6 +19,28 @@
 // holds no connection while waiting; a release gives the lock to the lowest ticket whose session lives, in the same
 // commit, and wakes it. A grant to a waiter is a hand-off: it owns the lock from that commit on.
 //
+// # Sharing
+//
+// A mutex, a reader, a writer and a permit are one weighted, queued lock with different units: who locks wants all of a name,
+// or with Shared one unit of as many as anybody could want, or with Permits some of a number. The whole name is held in its
+// own row, a share in a row of its own with a token of its own, and the units that are given out are counted in the name's row.
+// There is one queue for all. A release, a death, a waiter that leaves: whatever makes room hands on, in the same transaction,
+// to the first in the queue and to those behind him who fit, until one who does not. So readers next to each other come in
+// together, a writer who waits holds back the readers behind him, and a large request is not overtaken by small ones.
+// Lock.Downgrade makes a reader of a writer without a gap; Lock.TryUpgrade a writer of the only reader, at once or not at all.
+//
+// Client.LockAll takes many names, in the order of their bytes whatever the order given, those that are free in one transaction.
+// Who waits for others who wait for him finds out after a second (WithDeadlockCheck), and gives up if he is the one who began to
+// wait last: ErrDeadlock. It works for owners as they travel in contexts (see Reentrancy): who locks a second name under the
+// first lock's Context is one owner, who does so under another context is two.
+//
+// # What else the tables are good for
+//
+// Client.OncePer runs a job at most once in each slot of the database's clock; MinHold keeps a name from being taken again too
+// early. Client.Ask tells a holder that somebody wants the name, Client.Break takes it away: with a new token for the next, after
+// transactions that the holder guards, and on record. Client.Inspect, List and Watch show who holds and who waits; Events is
+// what happened. Package election elects leaders with the same queue, package quorum keeps one lock in several databases.
+//
 // # What is promised
 //
 // Exclusion: while Lock.Context is live, nobody else holds the name, as long as this process is not stopped between
@@ -41,14 +63,15 @@
 //
 // Ambiguity is resolved: every attempt carries an id. After an error or a cancelled context the library finds out, by
 // that id, whether it got the lock after all, and gives back what nobody claims. What a session has is compared with
-// what its client believes every TTL and after each lost connection.
+// what its client believes with each heartbeat (every TTL where it is more than 64 locks) and after each lost connection.
 //
 // The caller's things stay the caller's: pools are never closed, and no statement is killed that is not dblock's own.
 //
 // # What is not
 //
 // A lease is a hint to code that ignores the token: a process that is stopped for longer than its TTL and then goes on
-// writing can only be refused by whoever checks the token. SQLite is for one machine. With asynchronous replication a
+// writing can only be refused by whoever checks the token. What Break takes away is taken from a holder that lives, and learns of
+// it a moment later. SQLite is for one machine. With asynchronous replication a
 // failover can lose the latest grants: then two clients may believe in the same lock until the older one compares its
 // belief, which it does as soon as its connection breaks; tokens still rise. A database clock that is set forward by
 // more than the TTL ends the sessions of all clients, a clock set back keeps dead ones alive for as long. A dblock that
@@ -104,6 +127,27 @@
 //
 // What was tried and measured, or reasoned, before it became so:
 //
+// A deadlock is looked for once by each waiter, a second after it joined its queue, and then ever more seldom: since an owner
+// waits for one thing at a time, a circle is complete when its youngest waiter joins, and that one finds it. All waiters of a
+// client who are due are one statement. What it returns is reduced in the client, since a circle through a semaphore is a
+// deadlock only if no other units come back (package internal/deadlock).
+//
+// LockAll holds the names before the one that it waits for. To hold nothing while waiting would mean to start over whenever
+// somebody was quicker, and never to get all of them where they are wanted much.
+//
+// TryUpgrade does not wait: of two readers who waited to become writers, each would wait for the other to stop reading.
+//
+// How many units a semaphore has is kept in its row while it is in use, and not for longer: then a deployment that changes the
+// number changes it when the old processes have let go, and sees ErrCapacity until then, instead of two numbers at once.
+//
+// An Owner's share does not come back to it after a restart, as the whole name does: its session's end gives it back.
+//
+// The history is written in batches after the fact, except for Ask, Break and Record, which are written in the transaction that
+// does it: a commit for each grant and release would double their price. Who wants proof has tokens.
+//
+// Whoever holds a lock without ever waiting has no listener: it hears of Ask and Break with its next heartbeat, or at once if it
+// called Lock.Asked.
+//
 // A wake-up brings the grant along, token and all, where nothing in it has to be counted from the moment of the grant: it
 // is sent by the commit that makes it, so the waiter need not read it again. Everything else that is heard is only a
 // reason to look.
@@ -145,6 +189,7 @@
 //
 // The API and its words are in this package, the statements in postgres, mysql and sqlite, and the contract between
 // them in driver. What a server's own locks have in common is in internal/pinned. Packages fence and optimistic stand
-// beside the root and need none of it; what they share is internal/transaction. Time and goroutines are in internal/session, waiting and waking in internal/wait, clearing up after
-// the dead in reaper. The root imports no engine, an engine imports no other and not the root.
+// beside the root and need none of it; what they share is internal/transaction. Packages election and quorum stand upon the
+// root. Time and goroutines are in internal/session, waiting and waking in internal/wait, circles in internal/deadlock, clearing
+// up after the dead in reaper. The root imports no engine, an engine imports no other and not the root.
 package dblock

@@ -114,7 +114,8 @@ func (a *app) rest() {
 
 // client is a dblock.Client, whatever its transactions are.
 type client interface {
-	lock(ctx context.Context, name string) (held, error)
+	lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error)
+	lockAll(ctx context.Context, names []string) (unlocker, error)
 	Close(ctx context.Context) error
 }
 
@@ -124,13 +125,34 @@ type held interface {
 	Unlock(ctx context.Context) error
 }
 
+type unlocker interface {
+	Unlock(ctx context.Context) error
+}
+
 type clientOf[TX any] struct{ *dblock.Client[TX] }
 
-func (c clientOf[TX]) lock(ctx context.Context, name string) (held, error) { return c.Lock(ctx, name) }
+func (c clientOf[TX]) lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error) {
+	return c.Lock(ctx, name, options...)
+}
+
+func (c clientOf[TX]) lockAll(ctx context.Context, names []string) (unlocker, error) {
+	return c.LockAll(ctx, names)
+}
 
 func newClient[TX any](engine driver.Engine[TX], options []dblock.Option) (client, error) {
 	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(slog.New(slog.DiscardHandler))}, options...)...)
 	return clientOf[TX]{c}, err
+}
+
+// backend is the engine without its type of transactions.
+func (a *app) backend() driver.Backend {
+	switch a.engine {
+	case migrate.Postgres:
+		return postgres.New(a.pgx)
+	case migrate.MySQL:
+		return mysql.New(a.db)
+	}
+	return sqlite.New(a.db)
 }
 
 func (a *app) client(options ...dblock.Option) (client, error) {
