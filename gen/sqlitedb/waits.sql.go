@@ -27,12 +27,18 @@ WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, w.enqueued_at
       FROM reached r JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
      WHERE r.holds
+), needs AS (
+    SELECT w.name, w.ticket, CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q END AS INTEGER) AS need
+      FROM dblock_waiters w
+     WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds)
+       AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
+    WINDOW q AS (PARTITION BY w.name ORDER BY w.ticket)
 )
 SELECT r.name, r.session_id, r.host, r.thread, r.attempt, CAST(r.holds AS BOOLEAN) AS holds, r.units, r.since, l.capacity,
-       CAST(COALESCE((SELECT CASE WHEN min(w.units) = 0 THEN 0 ELSE max(w.units) END FROM dblock_waiters w
-                       WHERE NOT r.holds AND w.name = r.name AND w.ticket <= r.ticket
-                         AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)), 0) AS INTEGER) AS need
-  FROM reached r JOIN dblock_locks l ON l.name = r.name
+       CAST(COALESCE(n.need, 0) AS INTEGER) AS need
+  FROM reached r
+  JOIN dblock_locks l ON l.name = r.name
+  LEFT JOIN needs n ON n.name = r.name AND n.ticket = r.ticket AND NOT r.holds
 `
 
 type WaitsRow struct {
@@ -49,7 +55,8 @@ type WaitsRow struct {
 }
 
 // Who waits for whom, from the places of some attempts on: who holds the names of the places, where these owners wait
-// themselves, and so on. The attempts come as a JSON array. The need of a place is that of all who are before it.
+// themselves, and so on. The attempts come as a JSON array. The need of a place is that of all before it, summed up once for
+// each queue: asked for each place, it would go through the queue again and again.
 func (q *Queries) Waits(ctx context.Context, attempts string) ([]WaitsRow, error) {
 	rows, err := q.db.QueryContext(ctx, waits, attempts)
 	if err != nil {
