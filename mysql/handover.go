@@ -78,13 +78,17 @@ func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]dr
 	return next, err
 }
 
-// leaveQueue gives up a place in a locked name's queue.
+// leaveQueue gives up a place in a locked name's queue. It counts before it drops: who reads uncommitted data must not find
+// more counted than there are.
 func leaveQueue(ctx context.Context, q *mysqldb.Queries, name, session, attempt string, row *mysqldb.LockRowRow) (bool, error) {
 	w, err := q.FindWaiter(ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: name})
 	if queued, err := found(err); err != nil || !queued || w.SessionID != session {
 		return false, err
 	}
 	row.Waiters = max(row.Waiters-1, 0)
+	if err := q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters}); err != nil {
+		return false, err
+	}
 	return true, q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket})
 }
 
@@ -173,8 +177,8 @@ const batch = 64
 // row. The dead before them leave the queue, which gone tells of. It runs after LockRow, and reads new snapshots. self needs
 // no notification.
 func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row mysqldb.LockRowRow) (next []driver.Handoff, gone bool, err error) {
-	if row.SessionID != "" {
-		return nil, false, q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters})
+	if row.SessionID != "" { // a place in the queue was given up behind it
+		return nil, false, nil
 	}
 	rests, err := resting(ctx, q, row)
 	if err != nil {

@@ -56,7 +56,7 @@ type CountWaitersParams struct {
 	Name    string
 }
 
-// After LockRow: a place in the queue was given up behind somebody who has the name as a whole.
+// After LockRow, before DropWaiter.
 func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) error {
 	_, err := q.db.ExecContext(ctx, countWaiters, arg.Waiters, arg.Name)
 	return err

@@ -33,6 +33,6 @@ DELETE w FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = sqlc.arg(nam
 -- name: FindWaiter :one
 SELECT ticket, session_id FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
 
--- After LockRow: a place in the queue was given up behind somebody who has the name as a whole.
+-- After LockRow, before DropWaiter.
 -- name: CountWaiters :exec
 UPDATE dblock_locks SET waiters = sqlc.arg(waiters) WHERE name = sqlc.arg(name);
