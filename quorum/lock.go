@@ -99,8 +99,10 @@ func (l *Lock) leave(ctx context.Context) error {
 		return &Error{Op: "unlock", Name: l.name, Err: context.Cause(l.ctx)}
 	}
 	e := &Error{Op: "unlock", Name: l.name}
+	limit := time.NewTimer(l.c.limit)
+	defer limit.Stop()
 	released, lost := 0, 0
-	for answered := 0; answered < cap(answers) && released < l.c.majority; answered++ {
+	for answered, late := 0, false; answered < cap(answers) && released < l.c.majority && !late; answered++ {
 		select {
 		case a := <-answers:
 			switch {
@@ -111,6 +113,8 @@ func (l *Lock) leave(ctx context.Context) error {
 				lost++
 			}
 			e.Nodes = append(e.Nodes, NodeError{a.node + 1, l.c.nodes[a.node].name, a.err})
+		case <-limit.C:
+			late = true
 		case <-stop:
 			e.Err = context.Cause(ctx)
 			return e

@@ -14,11 +14,15 @@ import (
 // healLimit is how long it may take to find the highest token of the other nodes: they look at all their locks.
 const healLimit = 30 * time.Second
 
+// maxStalled is how many requests to a node may be stuck before it gets no more.
+const maxStalled = 16
+
 // rest is what the client knows of a node that does not count.
 type rest struct {
 	until   time.Time // the node need not be asked before
 	healing bool
 	again   time.Time // when to try again to heal it
+	stalled int       // requests that have been called off, and have not returned
 }
 
 // resting returns why a node need not be asked.
@@ -28,7 +32,17 @@ func (c *Client) resting(i int) error {
 	if left := time.Until(c.rests[i].until); left > 0 {
 		return quarantined(left)
 	}
+	if c.rests[i].stalled >= maxStalled {
+		return fmt.Errorf("%w: %d earlier requests have been called off, and have not returned", dblock.ErrUnavailable, c.rests[i].stalled)
+	}
 	return nil
+}
+
+// stall counts requests that a node does not even see called off: a disk that hangs, say. Each has a goroutine.
+func (c *Client) stall(i, by int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rests[i].stalled += by
 }
 
 func quarantined(left time.Duration) error {

@@ -97,11 +97,19 @@ func excuse(asking context.Context, err error) error {
 	return errDismissed
 }
 
-// run has the answers come in until there are no more.
+// run has the answers come in until there are no more. The outcome does not wait for those that are late.
 func (r *round) run() {
 	defer r.dismiss()
+	late := r.asking.Done()
 	for r.pending > 0 {
-		a := <-r.answers
+		var a answer
+		select {
+		case a = <-r.answers:
+		case <-late:
+			late = nil
+			r.expire()
+			continue
+		}
 		r.pending--
 		switch {
 		case r.decided:
@@ -120,6 +128,19 @@ func (r *round) run() {
 		}
 		r.judge()
 	}
+}
+
+// expire ends the round if it is not decided. A node that is slow to see that it was called off does not hold it up.
+func (r *round) expire() {
+	if r.decided {
+		return
+	}
+	for i := range r.failures {
+		if r.failures[i] == nil && !r.counts[i] && (r.grants[i] == nil || r.token != 0) {
+			r.failures[i] = r.excuse(errors.New("it has not answered"))
+		}
+	}
+	r.fail()
 }
 
 // granted counts a grant. With that of a majority the token is fixed. A later grant with a higher token helps to keep the lock, but
@@ -175,7 +196,7 @@ func (r *round) judge() {
 	}
 }
 
-// fail gives everything back, and says so when that is done or the caller cannot wait.
+// fail gives everything back, and says so when that is done, or cannot be waited for.
 func (r *round) fail() {
 	r.decided = true
 	r.dismiss()
@@ -191,9 +212,12 @@ func (r *round) fail() {
 		close(released)
 	})
 	r.c.calls.Go(func() {
+		limit := time.NewTimer(r.c.limit)
+		defer limit.Stop()
 		select {
 		case <-released:
 		case <-r.caller.Done():
+		case <-limit.C:
 		}
 		r.outcome <- false
 	})
@@ -214,6 +238,12 @@ func (c *Client) grant(ctx context.Context, i int, name string) (nodeLock, int64
 	if err := c.resting(i); err != nil {
 		return nil, 0, err
 	}
+	watch := context.AfterFunc(ctx, func() { c.stall(i, 1) })
+	defer func() {
+		if !watch() {
+			c.stall(i, -1)
+		}
+	}()
 	l, err := c.nodes[i].node.TryLock(ctx, name)
 	if err != nil {
 		return nil, 0, excuse(ctx, err)

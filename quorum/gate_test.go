@@ -1,0 +1,191 @@
+package quorum
+
+import (
+	"context"
+	"database/sql"
+	sqldriver "database/sql/driver"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+var errCut = errors.New("the database is cut off")
+
+// gate is a database in an SQLite file that can be cut off, held up, and wiped. It stands where the network would.
+type gate struct {
+	folder   string
+	template []byte // an empty database with dblock's tables
+
+	mu    sync.Mutex // protects what follows
+	file  string
+	gen   int // how often it was wiped
+	cut   bool
+	delay time.Duration
+}
+
+// newGates makes databases that have been in use for long.
+func newGates(t *testing.T, n int) []*gate {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "template.db")
+	db := openFile(t, file)
+	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	template, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gates := make([]*gate, n)
+	for i := range gates {
+		gates[i] = &gate{folder: t.TempDir(), template: template}
+		if err := gates[i].wipe(); err != nil {
+			t.Fatal(err)
+		}
+		db := openFile(t, gates[i].file)
+		if _, err := db.Exec("INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, 1, 1)"); err != nil {
+			t.Fatal(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return gates
+}
+
+func openFile(t *testing.T, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+func dsn(file string) string {
+	return "file:" + file + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
+}
+
+// wipe puts an empty database in place of the one that there is. Connections to that one break.
+func (g *gate) wipe() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.gen++
+	g.file = filepath.Join(g.folder, strconv.Itoa(g.gen)+".db")
+	return os.WriteFile(g.file, g.template, 0o600)
+}
+
+func (g *gate) set(cut bool, delay time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cut, g.delay = cut, delay
+}
+
+// pass is the way to the database. gen is that of the connection; 0: a new one.
+func (g *gate) pass(gen int) (file string, now int, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if delay := g.delay; delay > 0 {
+		g.mu.Unlock()
+		time.Sleep(rand.N(delay)) // the database's, not the test's: it waits for nothing
+		g.mu.Lock()
+	}
+	if g.cut || gen != 0 && gen != g.gen {
+		return "", 0, errCut
+	}
+	return g.file, g.gen, nil
+}
+
+// remembers reports whether the database knows what it ever knew, or has learnt it again.
+func (g *gate) remembers(t *testing.T, quarantine time.Duration) bool {
+	g.mu.Lock()
+	file := g.file
+	g.mu.Unlock()
+	db := openFile(t, file)
+	defer db.Close()
+	var ok bool
+	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN dblock_clock c", quarantine.Microseconds()).Scan(&ok)
+	return err == nil && ok
+}
+
+// link is one process's way through a gate; it can be cut too.
+type link struct {
+	g   *gate
+	mu  sync.Mutex // protects cut
+	cut bool
+}
+
+func (l *link) pass(gen int) (string, int, error) {
+	l.mu.Lock()
+	cut := l.cut
+	l.mu.Unlock()
+	if cut {
+		return "", 0, errCut
+	}
+	return l.g.pass(gen)
+}
+
+func (l *link) set(cut bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.cut = cut
+}
+
+// Connect makes a link a sqldriver.Connector.
+func (l *link) Connect(context.Context) (sqldriver.Conn, error) {
+	file, gen, err := l.pass(0)
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.Driver().Open(dsn(file))
+	if err != nil {
+		return nil, err
+	}
+	return &cuttable{Conn: c, l: l, gen: gen}, nil
+}
+
+func (l *link) Driver() sqldriver.Driver {
+	db, err := sql.Open("sqlite", "")
+	if err != nil {
+		panic(err)
+	}
+	defer db.Close()
+	return db.Driver()
+}
+
+// cuttable is a connection through a gate.
+type cuttable struct {
+	sqldriver.Conn
+	l   *link
+	gen int
+}
+
+func (c *cuttable) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
+	if _, _, err := c.l.pass(c.gen); err != nil {
+		return nil, err
+	}
+	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	if _, _, err := c.l.pass(c.gen); err != nil {
+		return nil, err
+	}
+	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+// IsValid keeps connections to a wiped database out of the pool.
+func (c *cuttable) IsValid() bool {
+	c.l.g.mu.Lock()
+	defer c.l.g.mu.Unlock()
+	return c.gen == c.l.g.gen
+}

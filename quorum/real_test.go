@@ -1,0 +1,143 @@
+package quorum
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// on makes a node of a database of any kind, whose client is closed when the test has ended.
+func onDatabase(t *testing.T, db dbtest.Database) Node {
+	t.Helper()
+	switch db.Kind {
+	case dbtest.KindPostgres:
+		client, err := dblock.New(postgres.New(db.Pool(t)), dblock.WithTTL(realTTL))
+		return closing(t, client, err)
+	case dbtest.KindSQLite:
+		client, err := dblock.New(sqlite.New(db.SQL(t)), dblock.WithTTL(realTTL))
+		return closing(t, client, err)
+	}
+	client, err := dblock.New(mysql.New(db.SQL(t)), dblock.WithTTL(realTTL))
+	return closing(t, client, err)
+}
+
+func closing[TX any](t *testing.T, client *dblock.Client[TX], err error) Node {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(t.Context()); err != nil && t.Context().Err() == nil {
+			t.Error(err)
+		}
+	})
+	return On(client)
+}
+
+// What a quorum relies on, of each kind of database.
+func TestADatabaseKeepsItsMemory(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		n := onDatabase(t, db).node
+		m, err := n.Memory(t.Context())
+		if err != nil || m.floor != 0 || m.age < 0 || m.age > time.Second {
+			t.Fatalf("an empty database: %+v, %v", m, err)
+		}
+		clock, err := n.Highest(t.Context())
+		if err != nil || clock < time.Now().Add(-time.Hour).UnixMicro() {
+			t.Fatalf("the highest of nothing: %d, %v", clock, err)
+		}
+		l, err := n.TryLock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		raised, err := l.Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
+		if err != nil || l.Token() != raised {
+			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
+		}
+		if again, err := l.Raise(t.Context(), 1); err != nil || again != raised {
+			t.Errorf("raised to 1: %d, %v", again, err)
+		}
+		if left := time.Until(l.Until()); left <= 0 || left > realTTL {
+			t.Errorf("trusted for %v", left)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if h, err := n.Highest(t.Context()); err != nil || h != raised {
+			t.Errorf("the highest is %d, not %d: %v", h, raised, err)
+		}
+		next, err := n.TryLock(t.Context(), "n")
+		if err != nil || next.Token() <= raised {
+			t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
+		}
+		if err := next.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, floor := range []int64{raised + 1e12, 0, 7} {
+			if err := n.Renew(t.Context(), floor); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := n.Memory(t.Context()); err != nil || m.floor != floor || m.age > time.Second {
+				t.Errorf("renewed with %d: %+v, %v", floor, m, err)
+			}
+			if h, err := n.Highest(t.Context()); err != nil || h < max(floor, next.Token()) {
+				t.Errorf("renewed with %d, and the highest is %d: %v", floor, h, err)
+			}
+		}
+		if l, err := n.TryLock(t.Context(), strings.Repeat("x", 300)); !errors.Is(err, dblock.ErrInvalidName) || l != nil {
+			t.Errorf("%v, %v", l, err)
+		}
+	})
+}
+
+func TestEnginesMayDiffer(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		t.Parallel()
+		nodes := []Node{onDatabase(t, db), onDatabase(t, dbtest.SQLite(t)), onDatabase(t, dbtest.SQLite(t))}
+		c, err := New(nodes, WithQuarantine(realQuarantine))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := c.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}()
+		if _, err := c.TryLock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) {
+			t.Errorf("no name: %v", err)
+		}
+		if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
+			t.Errorf("before Init: %v", err)
+		}
+		if err := Init(t.Context(), nodes...); err != nil {
+			t.Fatal(err)
+		}
+		var last int64
+		for range 20 {
+			l, err := c.Lock(t.Context(), "n") // at first it waits until the quarantine is over
+			if err != nil {
+				t.Fatal(err)
+			}
+			if l.Token() <= last {
+				t.Errorf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			if _, err := c.TryLock(l.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+				t.Errorf("under its own context: %v", err)
+			}
+			if err := l.Unlock(l.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
