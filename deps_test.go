@@ -51,6 +51,7 @@ var layers = []layer{
 	{name: "optimistic", not: [][]string{anything}, but: below("driver", "internal/transaction", "gen/versions")},
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.
