@@ -198,6 +198,24 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	return party
 }
 
+// Incarnation is for how long a database has had the data that it has, for who must know that it lost none (package quorum).
+type Incarnation struct {
+	Age   time.Duration // since it was first asked, or last renewed
+	Floor int64         // a token that none before was above; 0: nobody has said one
+	Fresh bool          // this was the first time
+}
+
+// Incarnation asks the database for its memory, and with renew begins it anew, with a floor. A floor below 0 changes nothing,
+// and has the database look at all its locks: Floor is then at least every token that it knows of. ErrUnsupported without tables.
+func (c *Client[TX]) Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error) {
+	var i driver.Incarnation
+	err := c.inquire(ctx, "incarnation", "", func(ctx context.Context) (err error) {
+		i, err = c.engine.Incarnation(ctx, renew, floor)
+		return err
+	})
+	return Incarnation(i), err
+}
+
 // inquire runs a statement that no lock depends on, and again where a race was lost.
 func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context) error) error {
 	fail := func(err error) error { return &LockError{op, name, err} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	dblockdriver "github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -36,7 +37,7 @@ func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 		ok(t, err)
 		var version int
 		scan(t, pool, &version, "SELECT version FROM dblock_schema")
-		if version != 1 {
+		if version != dblockdriver.SchemaVersion {
 			t.Errorf("the tables are at version %d", version)
 		}
 		states(t, db, pool, false) // not ours

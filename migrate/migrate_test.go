@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -292,6 +293,7 @@ func left(t *testing.T, db dbtest.Database, pool *sql.DB) (names []string) {
 		}
 	}
 	ok(t, rows.Err())
+	slices.Sort(names)
 	return names
 }
 
