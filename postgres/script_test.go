@@ -85,14 +85,16 @@ func (s *script) commit() {
 	}
 }
 
-// blocked starts a call of the engine and returns once it waits for a lock; the channel closes when it is done.
-func (s *script) blocked(call func()) <-chan struct{} {
+// blocked starts a call of the engine and returns once it waits for a lock, as the nth of those who wait where there are
+// several; the channel closes when it is done.
+func (s *script) blocked(call func(), nth ...int64) <-chan struct{} {
 	s.Helper()
+	waiting := append(nth, 1)[0]
 	done := make(chan struct{})
 	go func() { defer close(done); call() }()
 	deadline := time.After(10 * time.Second)
 	for {
-		if s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) > 0 {
+		if s.number(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`) >= waiting {
 			return done
 		}
 		select {

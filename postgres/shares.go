@@ -37,10 +37,10 @@ func (e *engine) refuseCapacity(ctx context.Context, r driver.Request) error {
 }
 
 func otherCapacity(name string, is, wanted int) error {
-	return driver.Fail(driver.ErrCapacity, fmt.Errorf("%q has %s now, and %s were asked for", name, units(is), units(wanted)))
+	return driver.Fail(driver.ErrCapacity, fmt.Errorf("%q has %s now, and %s were asked for", name, inUnits(is), inUnits(wanted)))
 }
 
-func units(of int) string {
+func inUnits(of int) string {
 	if of == driver.Readers {
 		return fmt.Sprintf("readers (%d units)", of)
 	}

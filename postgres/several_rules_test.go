@@ -1,0 +1,184 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// The rules for many names at once, and for what is taken away and written down.
+
+func requests(session string, names ...string) []driver.Request {
+	rs := make([]driver.Request, len(names))
+	for i, name := range names {
+		rs[i] = request(session, session+" "+name)
+		rs[i].Name = name
+	}
+	return rs
+}
+
+// Broken by leaving out LockRows: what another had just taken would be taken again.
+func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	s.begin()
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", Patience: "10s"}))
+	done := s.blocked(func() {
+		rs := requests("a", "l", "m", "n")
+		rs[0] = units(rs[0], 2, 3)
+		grants, err := s.TakeAll(t.Context(), rs)
+		if err != nil || len(grants) != 1 {
+			t.Errorf("took %+v, %v", grants, err)
+		}
+	})
+	s.commit()
+	<-done
+	if n := s.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND name = 'l' AND units = 2"); n != 1 {
+		t.Error("the first name was not taken")
+	}
+	if n := s.number("SELECT count(*) FROM dblock_holders"); n != 2 {
+		t.Errorf("%d holders", n)
+	}
+	s.sound()
+}
+
+// Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.
+func TestTakeAllInOppositeOrdersNeverDeadlocks(t *testing.T) {
+	for _, there := range []bool{false, true} {
+		s := newScript(t)
+		s.session("a", time.Minute)
+		s.session("b", time.Minute)
+		if there {
+			for _, r := range requests("a", "l", "m", "n") {
+				if _, err := s.Release(t.Context(), s.have(r), false); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		took := make(chan int, 2)
+		all := func(rs []driver.Request) func() {
+			return func() {
+				grants, err := s.TakeAll(t.Context(), rs)
+				if err != nil {
+					t.Error(err)
+				}
+				took <- len(grants)
+			}
+		}
+		s.begin()
+		if there {
+			s.do(query(postgresdb.LockRow, "m"))
+		} else {
+			s.do(query(postgresdb.EnsureRow, "m"))
+		}
+		one := s.blocked(all(requests("a", "l", "m", "n")))
+		two := s.blocked(all(requests("b", "n", "m", "l")), 2)
+		s.commit()
+		<-one
+		<-two
+		if x, y := <-took, <-took; x+y != 3 || x*y != 0 {
+			t.Errorf("rows that were there %v: one took %d, the other %d", there, x, y)
+		}
+		s.sound()
+	}
+}
+
+// Broken by leaving out LockRows: the lock would be released to nobody, with somebody in the queue.
+func TestReleaseAllLeavesWhatSomebodyJustQueuedUpFor(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	rs := requests("a", "l", "m", "n")
+	rs[0], rs[1] = units(rs[0], 1, 2), units(rs[1], 1, 2)
+	more := units(request("a", "a2"), 1, 2)
+	more.Name = "l"
+	held := []driver.Held{s.have(rs[0]), s.have(rs[1]), s.have(rs[2]), s.have(more), {Name: "n", Session: "a", Token: 1}}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(join(request("b", "b1")))
+	done := s.blocked(func() {
+		rest, err := s.ReleaseAll(t.Context(), held)
+		if err != nil || len(rest) != 2 || rest[0] != held[2] || rest[1] != held[4] {
+			t.Errorf("left %+v, %v", rest, err)
+		}
+	})
+	s.commit()
+	<-done
+	if n := s.number("SELECT sum(shared_units) FROM dblock_locks"); n != 0 {
+		t.Errorf("%d units are still taken", n)
+	}
+	s.sound()
+}
+
+// Broken by leaving LockSession out of Break: the guard is a share lock on the session. The event comes with the theft, once.
+func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
+	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+		s := newScript(t)
+		s.session("a", time.Minute)
+		s.session("b", time.Minute)
+		h := s.have(r)
+		s.enqueue(request("b", "b1"))
+		breakIt := func() ([]driver.Handoff, bool, error) {
+			return s.Break(t.Context(), "b", "n", driver.Holder{Session: "a", Attempt: "a1", Grant: driver.Grant{Token: h.Token}},
+				driver.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
+		}
+		events := func() int64 {
+			return s.number("SELECT count(*) FROM dblock_events WHERE kind = 'broken' AND name = 'n'")
+		}
+		s.begin()
+		if err := (transactions[pgx.Tx]{ofPgx}).Guard(t.Context(), s.tx, h, nil); err != nil {
+			t.Fatal(err)
+		}
+		if next, taken, err := breakIt(); !errors.Is(err, driver.ErrBusy) || taken || next != nil || events() != 0 {
+			t.Errorf("under a guarded transaction: %+v, %v, %v, %d events", next, taken, err, events())
+		}
+		s.commit()
+		next, taken, err := breakIt()
+		if err != nil || !taken || events() != 1 {
+			t.Errorf("after the guarded transaction: %v, %v, %d events", taken, err, events())
+		}
+		s.went(next, false, "b1")
+		if next, taken, err := breakIt(); err != nil || taken || next != nil || events() != 1 {
+			t.Errorf("once more: %+v, %v, %v, %d events", next, taken, err, events())
+		}
+		s.begin()
+		if err := (transactions[pgx.Tx]{ofPgx}).Guard(t.Context(), s.tx, h, nil); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("the old holder guards: %v", err)
+		}
+		s.commit()
+		s.sound()
+	}
+}
+
+// Broken by leaving out LockRun: RetryRun would then see the run of a session that it does not know yet, and take it for dead.
+func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("c", time.Minute)
+	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, 1000*time.Hour, false)
+	if err != nil || !mine {
+		t.Fatal(mine, err)
+	}
+	run.Failed = true
+	if err := s.EndRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	s.begin()
+	s.do(query(postgresdb.OpenSession, postgresdb.OpenSessionParams{ID: "b", Ttl: time.Minute.Microseconds()}))
+	s.do(query(postgresdb.LockRun, postgresdb.LockRunParams{Name: "n", Slot: run.Slot}))
+	s.do(query(postgresdb.RetryRun, postgresdb.RetryRunParams{Name: "n", Slot: run.Slot, Token: 2, Session: "b"}))
+	done := s.blocked(func() {
+		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, 1000*time.Hour, true)
+		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
+			t.Errorf("got %+v, %v, %v", is, mine, err)
+		}
+	})
+	s.commit()
+	<-done
+}

@@ -1,0 +1,298 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// The rules for what is shared, in the way of rules_test.go.
+
+func units(of driver.Request, n, capacity int) driver.Request {
+	of.Units, of.Of = n, capacity
+	return of
+}
+
+func reader(session, attempt string) driver.Request {
+	return units(request(session, attempt), 1, driver.Readers)
+}
+
+// have takes what must be free.
+func (s *script) have(r driver.Request) driver.Held {
+	s.Helper()
+	return driver.Held{Name: r.Name, Session: r.Session, Token: s.take(r).Token, Shared: r.Units > 0}
+}
+
+func takeShare(r driver.Request) statement {
+	return query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Units: int32(r.Units), Capacity: int32(r.Of), Patience: "10s"})
+}
+
+// went checks to whom a name was handed on.
+func (s *script) went(next []driver.Handoff, contended bool, attempts ...string) {
+	s.Helper()
+	if len(next) != len(attempts) {
+		s.Fatalf("handed on to %+v, want %q", next, attempts)
+	}
+	for i, n := range next {
+		if n.Attempt != attempts[i] || n.Grant.Contended != contended || i > 0 && n.Grant.Token <= next[i-1].Grant.Token {
+			s.Fatalf("hand-off %d of %+v, want %q, contended %v", i, next, attempts[i], contended)
+		}
+	}
+}
+
+// sound checks that what is counted in the rows of names is what there is, and that nobody waits who fits.
+func (s *script) sound() {
+	s.Helper()
+	if n := s.number(`SELECT count(*) FROM dblock_locks l
+		LEFT JOIN LATERAL (SELECT units FROM dblock_waiters w WHERE w.name = l.name ORDER BY ticket LIMIT 1) head ON true
+		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares h WHERE h.name = l.name)
+		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR shared_units > 0 AND (session_id IS NOT NULL OR shared_units > capacity)
+		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares h WHERE h.name = l.name)
+		   OR session_id IS NULL AND rests_until < dblock_now()
+		      AND CASE WHEN head.units = 0 THEN shared_units = 0 ELSE shared_units + head.units <= capacity END`); n != 0 {
+		s.Errorf("%d names are counted wrongly, or keep somebody waiting", n)
+	}
+}
+
+// Broken by having GiveUpShare subtract units that it did not delete.
+func TestAShareIsSubtractedOnceWhereItsReleaseMeetsItsReclaim(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(units(request("a", "a1"), 2, 5))
+	s.have(units(request("b", "b1"), 1, 5))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.GiveUpShare, postgresdb.GiveUpShareParams{Name: "n", Session: "a", Token: h.Token}))
+	done := s.blocked(func() {
+		if next, err := s.Release(t.Context(), h, false); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("released what was taken away meanwhile: %+v, %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+	if n := s.number("SELECT shared_units FROM dblock_locks"); n != 1 {
+		t.Errorf("%d units are shared, of 1", n)
+	}
+	s.sound()
+}
+
+// Broken by leaving the condition on shared_units out of TakeLock, or those on units and capacity out of TakeShare.
+func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
+	for name, call := range map[string]func(s *script) error{
+		"a writer": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), request("b", "b1"))
+			return notTaken(taken, err)
+		},
+		"another capacity": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, 3))
+			return notTaken(taken, err)
+		},
+		"too many units": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 4, 5))
+			return notTaken(taken, err)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			h := s.have(request("a", "a1")) // so that there is a row
+			if _, err := s.Release(t.Context(), h, false); err != nil {
+				t.Fatal(err)
+			}
+			s.begin()
+			s.do(takeShare(units(request("a", "a2"), 2, 5)))
+			done := s.blocked(func() {
+				if err := call(s); err != nil {
+					t.Error(err)
+				}
+			})
+			s.commit()
+			<-done
+			s.sound()
+		})
+	}
+}
+
+func notTaken(taken bool, err error) error {
+	if taken {
+		return errors.New("taken")
+	}
+	return err
+}
+
+// Broken by leaving the capacity out of JoinQueue's WHERE.
+func TestAQueueHasOneCapacityWhoeverComesFirst(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	s.have(request("a", "a1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: "n", Session: "a", Host: "h", Thread: "a2", Attempt: "a2", Units: 2, Capacity: 5}))
+	done := s.blocked(func() {
+		if _, outcome, err := s.Enqueue(t.Context(), units(request("b", "b1"), 1, 3)); !errors.Is(err, driver.ErrCapacity) {
+			t.Errorf("outcome %v, %v", outcome, err)
+		}
+	})
+	s.commit()
+	<-done
+	s.enqueue(request("b", "b2")) // who wants the whole name minds no capacity
+	s.enqueue(units(request("b", "b3"), 5, 5))
+	s.sound()
+}
+
+// Broken by having JoinQueue queue whoever shares: nobody would hand on to who fits.
+func TestNobodyQueuesForUnitsThatWereGivenUpMeanwhile(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(units(request("a", "a1"), 2, 2))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.GiveUpShare, postgresdb.GiveUpShareParams{Name: "n", Session: "a", Token: h.Token}))
+	done := s.blocked(func() {
+		if _, outcome, err := s.Enqueue(t.Context(), units(request("b", "b1"), 1, 2)); outcome != driver.Gone || err != nil {
+			t.Errorf("outcome %v, %v", outcome, err)
+		}
+	})
+	s.commit()
+	<-done
+	s.sound()
+}
+
+// Broken by LIMIT 1 where HandOver walks: the second reader would wait for the first.
+func TestReadersNextToEachOtherAreGrantedInOneCommit(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(request("a", "writer"))
+	for _, r := range []driver.Request{reader("a", "r1"), reader("b", "r2"), request("b", "next writer"), reader("a", "r3")} {
+		s.enqueue(r)
+	}
+	next, err := s.Release(t.Context(), h, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.went(next, true, "r1", "r2")
+	if n := s.number("SELECT count(DISTINCT xmin::text) FROM dblock_shares"); n != 1 {
+		t.Errorf("%d transactions", n)
+	}
+	s.sound()
+	for i, n := range next {
+		after, err := s.Release(t.Context(), driver.Held{Name: "n", Session: n.Session, Token: n.Grant.Token, Shared: true}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.went(after, true, [][]string{nil, {"next writer"}}[i]...)
+		s.sound()
+	}
+}
+
+// Broken by leaving LockRow out of handOver, so that the reader who is just queueing up is overlooked; or by handing nothing
+// on where only a place in the queue was given up.
+func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	s.have(reader("a", "a1"))
+	s.enqueue(request("b", "writer"))
+	s.enqueue(reader("a", "r1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: "n", Session: "b", Host: "h", Thread: "r2", Attempt: "r2", Units: 1, Capacity: driver.Readers}))
+	done := s.blocked(func() {
+		next, err := s.Leave(t.Context(), "b", "n", "writer")
+		if err != nil {
+			t.Error(err)
+		}
+		s.went(next, false, "r1", "r2")
+	})
+	s.commit()
+	<-done
+	s.sound()
+}
+
+// Broken by leaving LockRow out of Upgrade: it would then decide by a snapshot from before the other reader.
+func TestAnUpgradeSeesTheReaderThatItWaitedFor(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(reader("a", "a1"))
+	s.begin()
+	s.do(takeShare(reader("b", "b1")))
+	done := s.blocked(func() {
+		if g, whole, err := s.Upgrade(t.Context(), h, "a1"); whole || err != nil {
+			t.Errorf("upgraded beside another reader: %+v, %v", g, err)
+		}
+	})
+	s.commit()
+	<-done
+	s.sound()
+}
+
+// Broken by leaving out that the share must be the only one: both would have the name.
+func TestOfTwoWhoUpgradeAtOnceNeitherWaitsForTheOther(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	a, b := s.have(reader("a", "a1")), s.have(reader("b", "b1"))
+	upgrade := func(h driver.Held, attempt string) func() {
+		return func() {
+			if _, whole, err := s.Upgrade(t.Context(), h, attempt); whole || err != nil {
+				t.Errorf("upgrade of %s: %v, %v", attempt, whole, err)
+			}
+		}
+	}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	one := s.blocked(upgrade(a, "a1"))
+	two := s.blocked(upgrade(b, "b1"), 2)
+	s.commit()
+	<-one
+	<-two
+	if _, err := s.Release(t.Context(), b, false); err != nil {
+		t.Fatal(err)
+	}
+	s.enqueue(request("b", "b2"))
+	g, whole, err := s.Upgrade(t.Context(), a, "a1")
+	if err != nil || !whole || g.Token <= b.Token || !g.Contended {
+		t.Fatalf("upgrade of the only reader: %+v, %v, %v", g, whole, err)
+	}
+	if again, whole, err := s.Upgrade(t.Context(), a, "a1"); err != nil || !whole || again != g {
+		t.Errorf("the same again: %+v, %v, %v", again, whole, err)
+	}
+	s.sound()
+}
+
+// Broken by leaving LockRow out of handOver, or the capacity out of Downgrade.
+func TestADowngradeSeesTheReaderThatItWaitedFor(t *testing.T) {
+	for capacity, want := range map[int]error{driver.Readers: nil, 5: driver.ErrCapacity} {
+		s := newScript(t)
+		s.session("a", time.Minute)
+		s.session("b", time.Minute)
+		h := s.have(request("a", "a1"))
+		s.begin()
+		s.do(query(postgresdb.LockRow, "n"))
+		s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+			Name: "n", Session: "b", Host: "h", Thread: "b1", Attempt: "b1", Units: 1, Capacity: int32(capacity)}))
+		done := s.blocked(func() {
+			next, err := s.Downgrade(t.Context(), h)
+			if !errors.Is(err, want) || (want == nil) != (first(next).Attempt == "b1") {
+				t.Errorf("capacity %d: %+v, %v", capacity, next, err)
+			}
+		})
+		s.commit()
+		<-done
+		s.sound()
+	}
+}
