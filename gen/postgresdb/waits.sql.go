@@ -10,11 +10,13 @@ import (
 )
 
 const Waits = `-- name: Waits :many
-WITH RECURSIVE walk AS (
+WITH RECURSIVE clock AS MATERIALIZED (
+    SELECT dblock_now() AS now
+), walk AS (
     SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.units, w.enqueued_at AS since
       FROM dblock_waiters w
      WHERE w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))
-       AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > dblock_now())
+       AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > (SELECT clock.now FROM clock))
      UNION
     SELECT n.name, n.ticket, n.session_id, n.host, n.thread, n.attempt, n.holds, n.units, n.since
       FROM walk CROSS JOIN LATERAL (
@@ -24,15 +26,16 @@ WITH RECURSIVE walk AS (
            SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, false, w.units, w.enqueued_at
              FROM dblock_waiters w
             WHERE walk.holds AND w.session_id = walk.session_id AND w.thread = walk.thread AND w.host = walk.host) n
-     WHERE EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = n.session_id AND b.expires_at > dblock_now())
+     WHERE EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = n.session_id AND b.expires_at > (SELECT clock.now FROM clock))
 ), need AS ( -- along the queues of places that do not want the whole name themselves
     SELECT n.name, q.ticket, q.whole, q.units
       FROM (SELECT DISTINCT walk.name FROM walk WHERE NOT walk.holds AND walk.units > 0) n CROSS JOIN LATERAL (
            SELECT w.ticket, bool_or(w.units = 0) OVER before AS whole, max(w.units) OVER before AS units
              FROM dblock_waiters w
             WHERE w.name = n.name
-              AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > dblock_now())
+              AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > (SELECT clock.now FROM clock))
            WINDOW before AS (ORDER BY w.ticket)) q
+     WHERE EXISTS (SELECT 1 FROM walk WHERE NOT walk.holds AND walk.name = n.name AND walk.ticket = q.ticket)
 )
 SELECT walk.name, walk.session_id::text AS session, walk.host, walk.thread, walk.attempt, walk.holds, walk.units,
        CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
