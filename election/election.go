@@ -1,0 +1,92 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/dblock-go/dblock"
+)
+
+// The errors of this package, to be found with errors.Is. The others that it returns are those of package dblock.
+var (
+	// ErrResigned is the cause with which a leader's context ends after Resign.
+	ErrResigned = errors.New("resigned")
+
+	// ErrNotLeader: Resign of an election in which this one does not lead.
+	ErrNotLeader = errors.New("not the leader")
+)
+
+// The kinds of events that terms leave in the history of the name.
+const (
+	elected  = "elected"
+	resigned = "resigned"
+)
+
+// Elections are those in which one client takes part, under any number of names. TX is the type of the application's own
+// transactions, as the client has it. It is safe for concurrent use.
+type Elections[TX any] struct {
+	client *dblock.Client[TX]
+
+	mu    sync.Mutex // protects terms
+	terms map[string]*Term[TX]
+}
+
+// New makes them of a client with locks in tables. It does no I/O and starts nothing. End all campaigns before the client is
+// closed: Close hands their locks on without waiting for their functions.
+func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
+	return &Elections[TX]{client: client, terms: map[string]*Term[TX]{}}
+}
+
+// Resign ends the term of which this is the leader: the context of its function ends with cause ErrResigned, the function
+// returns, the next candidate leads, and this one goes to the end of the queue; where nobody else is in it, it is elected
+// again. Resign waits until the lock was handed on or ctx ends; called under the leader's own context it does not wait.
+//
+// ErrNotLeader where this one does not lead, or not any more. Another error: the lock could not be given back yet, which
+// the client goes on trying.
+func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
+	fail := func(err error) error { return &dblock.LockError{Op: "resign", Name: name, Err: err} }
+	if ctx == nil {
+		return fail(fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption))
+	}
+	t := e.term(name)
+	if t == nil {
+		return fail(ErrNotLeader)
+	}
+	t.Resign()
+	if ctx.Value(t) != nil {
+		return nil
+	}
+	select {
+	case <-t.over:
+		return t.failure
+	case <-ctx.Done():
+		return fail(fmt.Errorf("its function has not returned, or the lock was not given back yet: %w", context.Cause(ctx)))
+	}
+}
+
+// term is the latest of a name that is not over; nil: there is none.
+func (e *Elections[TX]) term(name string) *Term[TX] {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t := e.terms[name]; t != nil && t.lock.Context().Err() == nil {
+		return t
+	}
+	return nil
+}
+
+func (e *Elections[TX]) enter(t *Term[TX]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.terms[t.Name()] = t
+}
+
+// leave takes a term off the books, unless another campaign of the name has won since.
+func (e *Elections[TX]) leave(t *Term[TX]) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.terms[t.Name()] == t {
+		delete(e.terms, t.Name())
+	}
+}
