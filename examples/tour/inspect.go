@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+type lock = *dblock.Lock[*sql.Tx]
+
+// inspect looks at who holds a name and who waits for it, and at what happened to it.
+func inspect(ctx context.Context, a, b client) error {
+	held, err := a.Lock(ctx, "the archive", dblock.Metadata(map[string]string{"job": "backup"}))
+	if err != nil {
+		return err
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		l, err := b.Lock(ctx, "the archive")
+		if err == nil {
+			err = l.Unlock(ctx)
+		}
+		waiting <- err
+	}()
+	for info, err := range b.Watch(ctx, "the archive") { // until the other stands in the queue
+		if err != nil {
+			return err
+		}
+		if len(info.Waiters) > 0 {
+			break
+		}
+	}
+	for info, err := range a.List(ctx, dblock.Filter{Prefix: "the "}) {
+		if err != nil {
+			return err
+		}
+		holder := info.Holders[0]
+		say("%s: held by %s (pid %d) for %v, token %d, %v; %d waiting", info.Name, holder.App, holder.PID,
+			time.Since(holder.Since).Round(time.Millisecond), holder.Token, holder.Metadata, len(info.Waiters))
+	}
+	if err := errors.Join(held.Unlock(ctx), <-waiting); err != nil {
+		return err
+	}
+	return events(ctx, a)
+}
+
+// events waits until the history has it all, and prints it.
+func events(ctx context.Context, c client) error {
+	for {
+		var lines []dblock.Event
+		for e, err := range c.Events(ctx, dblock.EventFilter{Name: "the archive"}) {
+			if err != nil {
+				return err
+			}
+			lines = append(lines, e)
+		}
+		if len(lines) >= 4 { // two were granted, two released
+			for _, e := range lines[len(lines)-4:] {
+				say("%s  %-8s token %d", e.At.Format("15:04:05.000"), e.Kind, e.Token)
+			}
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(50 * time.Millisecond): // it is written in the background
+		}
+	}
+}

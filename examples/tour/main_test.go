@@ -1,0 +1,25 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+func TestEveryStopShowsWhatItSays(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		dsn := db.DSN
+		if db.Kind == dbtest.KindSQLite {
+			dsn = ""
+		}
+		if err := run(t.Context(), dsn, ""); err != nil {
+			t.Fatal(err)
+		}
+	})
+	if err := run(t.Context(), "", "nowhere"); err == nil {
+		t.Error("a stop that does not exist was visited")
+	}
+}
