@@ -48,10 +48,14 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Error names the node and its cause.
 func (e NodeError) Error() string {
+	return fmt.Sprintf("%s: %v", e.place(), e.Err)
+}
+
+func (e NodeError) place() string {
 	if e.Name != "" {
-		return fmt.Sprintf("node %d (%s): %v", e.Node, e.Name, e.Err)
+		return fmt.Sprintf("node %d (%s)", e.Node, e.Name)
 	}
-	return fmt.Sprintf("node %d: %v", e.Node, e.Err)
+	return fmt.Sprintf("node %d", e.Node)
 }
 
 // Unwrap returns the cause.
@@ -75,6 +79,9 @@ func permanent(err error) bool {
 	return false
 }
 
+// node says which node is meant.
+func (c *Client) node(i int, err error) NodeError { return NodeError{i + 1, c.nodes[i].name, err} }
+
 // verdict turns the failures of a round, by node, into one. held says that enough nodes could have been had, if others did not
 // hold them; final, that another round is of no use.
 func (c *Client) verdict(op, name string, failures []error) (e *Error, held, final bool) {
@@ -85,7 +92,7 @@ func (c *Client) verdict(op, name string, failures []error) (e *Error, held, fin
 		if err == nil {
 			continue
 		}
-		e.Nodes = append(e.Nodes, NodeError{i + 1, c.nodes[i].name, err})
+		e.Nodes = append(e.Nodes, c.node(i, err))
 		switch {
 		case permanent(err):
 			hopeless++

@@ -112,7 +112,7 @@ func (l *Lock) leave(ctx context.Context) error {
 			case errors.Is(a.err, dblock.ErrLost):
 				lost++
 			}
-			e.Nodes = append(e.Nodes, NodeError{a.node + 1, l.c.nodes[a.node].name, a.err})
+			e.Nodes = append(e.Nodes, l.c.node(a.node, a.err))
 		case <-limit.C:
 			late = true
 		case <-stop:
@@ -188,9 +188,9 @@ func (l *Lock) left(i int, m nodeLock) {
 	l.c.giveBack(m) // it may be lost here and held there
 	l.mu.Unlock()
 	cause := context.Cause(m.Context())
-	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", i+1, "left", n, "because", cause)
+	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n, "because", cause)
 	if n < l.c.majority {
-		l.giveUp(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it was node %d: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), i+1, cause))
+		l.giveUp(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), l.c.node(i, cause)))
 	}
 }
 

@@ -91,10 +91,10 @@ func (c *Client) startHealing(i int) {
 		r.again = time.Now().Add(max(c.limit, c.quarantine/8))
 		c.mu.Unlock()
 		if err != nil {
-			c.log.Warn("quorum: a node that lost its data could not be healed yet", "node", i+1, "error", err)
+			c.log.Warn("quorum: a node that lost its data could not be healed yet", "error", c.node(i, err))
 			return
 		}
-		c.log.Info("quorum: a node that lost its data knows the tokens again", "node", i+1, "floor", floor, "counts in", c.quarantine)
+		c.log.Info("quorum: a node that lost its data knows the tokens again", "node", c.node(i, nil).place(), "floor", floor, "counts in", c.quarantine)
 	})
 }
 
@@ -118,7 +118,7 @@ func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
-				failures = append(failures, NodeError{j + 1, n.name, err})
+				failures = append(failures, c.node(j, err))
 				return
 			}
 			known++
