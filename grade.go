@@ -20,6 +20,9 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 		if s.shared() {
 			return fmt.Errorf("%w: it is shared already", ErrUnsupported)
 		}
+		if err := l.hold.once(); err != nil {
+			return err
+		}
 		asked := l.client.config.clock()
 		var next []driver.Handoff
 		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
@@ -45,6 +48,9 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.regrade(ctx, "tryupgrade", func(s *standing) error {
 		if !s.shared() {
 			return nil
+		}
+		if err := l.hold.once(); err != nil {
+			return err
 		}
 		var g driver.Grant
 		var got bool
@@ -84,6 +90,14 @@ func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err er
 	return raised, err
 }
 
+// once refuses to change what code relies on that entered the lock again. MUST be called with mu locked.
+func (h *hold) once() error {
+	if h.count > 1 {
+		return fmt.Errorf("%w: the lock was entered %d times", ErrUnsupported, h.count)
+	}
+	return nil
+}
+
 // regrade changes what a lock is in the database, alone, and again where a race was lost.
 func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standing) error) error {
 	h := l.hold
@@ -108,8 +122,6 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 			return fail(errors.Unwrap(cause))
 		case cause != nil:
 			return fail(cause)
-		case h.count > 1:
-			return fail(fmt.Errorf("%w: the lock was entered %d times, by code that relies on what it is", ErrUnsupported, h.count))
 		}
 		err := change(h.standing.Load())
 		switch {

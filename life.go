@@ -79,7 +79,11 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	}
 	if first && c.config.reap {
 		c.lives.Go(func() {
-			_ = reaper.Run(c.background, c.engine, append([]reaper.Option{reaper.Logger(c.config.log)}, c.config.reaper...)...)
+			options := []reaper.Option{reaper.Logger(c.config.log)}
+			if c.config.events {
+				options = append(options, reaper.Events())
+			}
+			_ = reaper.Run(c.background, c.engine, append(options, c.config.reaper...)...)
 		})
 	}
 	return l, nil

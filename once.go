@@ -58,6 +58,8 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 		o(&config)
 	}
 	switch {
+	case ctx == nil:
+		return fail(fmt.Errorf("%w: the context is nil", ErrInvalidOption))
 	case fn == nil:
 		return fail(fmt.Errorf("%w: fn is nil", ErrInvalidOption))
 	case interval < minInterval:
@@ -85,6 +87,7 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 // lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to look whether the slot has
 // been run is waited for: by then it may be the next slot.
 func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error) {
+	ctx = context.WithValue(ctx, ownerKey{c}, nil) // a job that asks for itself is somebody else, and finds itself running
 	for tries := 1; ; tries++ {
 		l, err := c.TryLock(ctx, onceName(name))
 		var taken *NotAcquiredError

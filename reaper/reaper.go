@@ -53,6 +53,7 @@ type config struct {
 	batch                        int
 	report                       func(Report)
 	log                          *slog.Logger
+	events                       bool
 }
 
 // Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do not march in step.
@@ -68,6 +69,10 @@ func History(d time.Duration) Option { return func(c *config) { c.history = d } 
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.
 func Batch(n int) Option { return func(c *config) { c.batch = n } }
+
+// Events has the reaper write into the history what it takes from the dead (kind "expired"), as a client with WithEvents
+// does, which gives it to its own reaper. Default: not.
+func Events() Option { return func(c *config) { c.events = true } }
 
 // OnReport sets a function that is called after each sweep that did something. Default: it is logged.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }

@@ -11,16 +11,17 @@ import (
 // sweeper is one reaper's way through the tables.
 type sweeper struct {
 	config
-	engine driver.Backend
-	after  string // where the walk over the names stands; "" at its beginning
-	report Report
+	engine  driver.Backend
+	after   string // where the walk over the names stands; "" at its beginning
+	report  Report
+	expired []driver.Event // what this sweep took from the dead, with Events
 }
 
 // sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
 // told to. A failure of one does not keep the others from being tried.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	s.report = Report{}
-	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch))
+	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	if purge {
 		err = errors.Join(err, s.purge(ctx, batch), s.records(ctx, batch))
 	}
@@ -90,6 +91,11 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 
 func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder) error {
 	next, taken, err := s.engine.Reclaim(ctx, "", name, holder)
+	if taken && s.events {
+		s.expired = append(s.expired, driver.Event{
+			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session, Detail: "found by a reaper",
+		})
+	}
 	switch {
 	case err != nil || !taken:
 		return err
@@ -97,6 +103,19 @@ func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder
 		s.report.HandedOn += len(next)
 	default:
 		s.report.Freed++
+	}
+	return nil
+}
+
+// write puts on record what was taken from the dead.
+func (s *sweeper) write(ctx context.Context) error {
+	events := s.expired
+	s.expired = nil
+	if len(events) == 0 {
+		return nil
+	}
+	if err := s.engine.Record(ctx, events); err != nil {
+		return fmt.Errorf("writing %d events: %w", len(events), err)
 	}
 	return nil
 }

@@ -200,6 +200,14 @@ func recordFenced(t *testing.T, e *env) {
 	if err := l.Record(t.Context(), "note", "mine"); err != nil {
 		t.Fatal(err)
 	}
+	again, err := a.Lock(l.Context(), "n") // to have entered it again is no obstacle
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.Record(t.Context(), "other", ""); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, again)
 	is(t, l.Record(t.Context(), "no spaces", ""), dblock.ErrInvalidOption)
 	is(t, l.Record(t.Context(), "", ""), dblock.ErrInvalidOption)
 	e.exec(t, "UPDATE dblock_locks SET token = token + 1 WHERE name = 'n'")

@@ -89,6 +89,15 @@ func retryFailed(t *testing.T, e *env) {
 			t.Errorf("%+v, %v", run, err)
 		}
 	}
+	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context) error {
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context) error { return trouble }, dblock.RetryFailed())
+		if ran {
+			t.Error("a job ran within itself")
+		}
+		return err
+	}); !ran || err != nil {
+		t.Errorf("%v, %v", ran, err)
+	}
 	func() { // a panic is a failure
 		defer func() { _ = recover() }()
 		_, _ = a.OncePer(t.Context(), "other", longSlot, func(context.Context) error { panic("panic") })

@@ -17,6 +17,8 @@ var reaping = []test{
 	{"a purge takes what is idle for longer than the retention, and nothing else", retention},
 	{"a sweep frees fixed leases that are over, and hands them on", overdue},
 	{"a sweep that finds nothing to do says so", nothingToDo},
+	{"a sweep gives back the shares of the dead, and puts it on record if told to", sharesOfTheDead},
+	{"a sweep deletes history that is too old, and no slot that may still be run", oldHistory},
 }
 
 func name(i int) string { return fmt.Sprintf("name %05d", i) }
@@ -186,4 +188,56 @@ func nothingToDo(t *testing.T, e *env) {
 		t.Errorf("swept: %v, %v: want nothing", report, err)
 	}
 	live(t, l)
+}
+
+func sharesOfTheDead(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithoutReaper())
+	kept := lock(t, c, "s", dblock.Permits(1, 3))
+	gone := lock(t, e.client(t, dblock.WithoutReaper()), "s", dblock.Permits(2, 3))
+	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", gone.Token()))
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.Events())
+	if err != nil || report.Freed != 1 {
+		t.Errorf("%v, %v", report, err)
+	}
+	if used := e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = 's'"); used != 1 {
+		t.Errorf("%d units are held", used)
+	}
+	if ev := e.told(t, c, "s", "expired", 1)[0]; ev.Token != gone.Token() {
+		t.Errorf("%+v", ev)
+	}
+	live(t, kept)
+	unlock(t, kept)
+}
+
+func oldHistory(t *testing.T, e *env) {
+	c := e.client(t)
+	l := lock(t, c, "n")
+	for range 3 {
+		if err := l.Record(t.Context(), "note", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, slot := range []time.Duration{time.Second, longSlot} {
+		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context) error { return nil }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const day = 24 * time.Hour
+	e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
+	e.exec(t, "UPDATE dblock_runs SET began_at = began_at - ?, ended_at = ended_at - ?", 2*day.Microseconds(), 2*day.Microseconds())
+	e.exec(t, "UPDATE dblock_runs SET slot_ends = slot_ends - ? WHERE name = 'job 1s'", 2*day.Microseconds())
+	if err := l.Record(t.Context(), "note", "young"); err != nil {
+		t.Fatal(err)
+	}
+	report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day), reaper.Batch(2))
+	if err != nil || report.Deleted != 4 {
+		t.Errorf("%v, %v", report, err)
+	}
+	e.told(t, c, "n", "note", 1)
+	for name, want := range map[string]int64{"job 1s": 0, "job " + longSlot.String(): 1} {
+		if n := e.number(t, "SELECT count(*) FROM dblock_runs WHERE name = ?", name); n != want {
+			t.Errorf("%d runs of %s are left, want %d", n, name, want)
+		}
+	}
+	unlock(t, l)
 }
