@@ -52,7 +52,7 @@ type party struct {
 	*election.Elections[*sql.Tx]
 	client *dblock.Client[*sql.Tx]
 	pool   *sql.DB
-	away   *atomic.Bool // its database cannot be reached
+	away   *atomic.Bool // its database cannot be reached; SQLite only
 }
 
 func (w world) party(options ...dblock.Option) party {
@@ -62,12 +62,12 @@ func (w world) party(options ...dblock.Option) party {
 	switch w.db.Kind {
 	case dbtest.KindSQLite:
 		engine = sqlite.New(p.pool)
+		engine.Backend = unreliable{engine.Backend, p.away}
 	case dbtest.KindPostgres:
 		engine = postgres.NewSQL(p.pool)
 	default:
 		engine = mysql.New(p.pool)
 	}
-	engine.Backend = unreliable{engine.Backend, p.away}
 	log := slog.New(slog.NewTextHandler(w.Output(), nil))
 	client, err := dblock.New(engine, append([]dblock.Option{dblock.WithTTL(longTTL), dblock.WithLogger(log)}, options...)...)
 	if err != nil {
