@@ -180,13 +180,13 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 	if row.SessionID != "" { // a place in the queue was given up behind it
 		return nil, false, nil
 	}
-	rests, err := resting(ctx, q, row)
+	stop, err := resting(ctx, q, row)
 	if err != nil {
 		return nil, false, err
 	}
 	var dropped, granted []int64 // tickets
-	h := hand{ctx, q, name, self}
-	for after, limit := int64(math.MinInt64), int32(1); row.Waiters > 0 && !rests; limit = batch {
+	h := hand{q, name, self}
+	for after, limit := int64(math.MinInt64), int32(1); row.Waiters > 0 && !stop; limit = batch {
 		list, err := q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: name, After: after, Limit: limit})
 		if err != nil {
 			return nil, false, err
@@ -197,20 +197,20 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 		for _, w := range list {
 			fits := w.Units == 0 && row.SharedUnits == 0 || w.Units > 0 && room(row.SharedUnits, row.Capacity, w.Units, row.Capacity)
 			if w.Alive != 0 && !fits {
-				rests = true // those behind it wait with it
+				stop = true // those behind it wait with it
 				break
 			}
 			after = w.Ticket
-			row.Waiters--
+			row.Waiters = max(row.Waiters-1, 0)
 			dropped = append(dropped, w.Ticket)
 			switch {
 			case w.Alive == 0:
 				gone = true
 			case w.Units == 0:
-				if err := h.drop(dropped); err != nil {
+				if err := h.drop(ctx, dropped); err != nil {
 					return nil, false, err
 				}
-				whole, err := h.give(w, row.Waiters)
+				whole, err := h.give(ctx, w, row.Waiters)
 				return []driver.Handoff{whole}, gone, err
 			default:
 				row.SharedUnits += w.Units
@@ -219,10 +219,10 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 			}
 		}
 	}
-	if err := h.share(granted, next, row); err != nil {
+	if err := h.share(ctx, granted, next, row); err != nil {
 		return nil, false, err
 	}
-	return next, gone, h.drop(dropped)
+	return next, gone, h.drop(ctx, dropped)
 }
 
 // resting reports whether nobody gets a locked name for the sake of MinHold.
@@ -232,70 +232,4 @@ func resting(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow) (b
 	}
 	now, err := q.Clock(ctx)
 	return row.RestsUntil > now, err
-}
-
-// hand writes what a hand-over has decided.
-type hand struct {
-	ctx  context.Context
-	q    *mysqldb.Queries
-	name string
-	self string
-}
-
-// drop takes tickets out of the queue.
-func (h hand) drop(tickets []int64) error {
-	if len(tickets) == 1 {
-		return h.q.DropWaiter(h.ctx, mysqldb.DropWaiterParams{Name: h.name, Ticket: tickets[0]})
-	}
-	for some := range chunks(tickets) {
-		if err := h.q.DropWaiters(h.ctx, mysqldb.DropWaitersParams{Name: h.name, Tickets: some}); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// give gives the whole name to a waiter.
-func (h hand) give(w mysqldb.NextWaitersRow, waiters int32) (driver.Handoff, error) {
-	var handed int8
-	if w.SessionID != h.self {
-		handed = 1
-	}
-	fixed := microseconds(w.Lease)
-	token, err := h.q.GiveLock(h.ctx, mysqldb.GiveLockParams{
-		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
-	})
-	return driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
-		Token: token, Contended: waiters > 0, Lease: fixed,
-	}}, err
-}
-
-// share writes the row of a name that nobody has as a whole, and gives those with these tickets their units, and their tokens
-// in next.
-func (h hand) share(tickets []int64, next []driver.Handoff, row mysqldb.LockRowRow) error {
-	if len(tickets) == 0 {
-		return h.q.FreeLock(h.ctx, mysqldb.FreeLockParams{
-			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters,
-		})
-	}
-	last, err := h.q.ShareLock(h.ctx, mysqldb.ShareLockParams{
-		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters, More: int64(len(tickets) - 1),
-	})
-	if err != nil {
-		return err
-	}
-	before := last - int64(len(tickets))
-	for i := range next {
-		next[i].Grant.Token = before + 1 + int64(i)
-		next[i].Grant.Contended = row.Waiters > 0
-	}
-	for len(tickets) > 0 {
-		some := tickets[:min(len(tickets), maxList)]
-		if err := h.q.HandShares(h.ctx, mysqldb.HandSharesParams{Name: h.name, Self: h.self, Before: before, Tickets: pad(some)}); err != nil {
-			return err
-		}
-		before, tickets = before+int64(len(some)), tickets[len(some):]
-	}
-	return nil
 }

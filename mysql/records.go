@@ -109,27 +109,23 @@ func askShares(ctx context.Context, q *mysqldb.Queries, name string, reason sql.
 	return sessions, nil
 }
 
-// PurgeRecords deletes in small transactions: a large one would be in the way of those who record.
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
 	events, err := e.queries().OldEvents(ctx, mysqldb.OldEventsParams{Keep: keep.Microseconds(), Limit: count(limit)})
 	if err != nil {
 		return 0, interpret(err)
 	}
-	for some := range chunks(events) {
-		err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-			n, err := q.DropEvents(ctx, some)
-			deleted += int(n)
-			return nil, err
-		})
-		if err != nil {
-			return deleted, err
-		}
-	}
 	runs, err := e.queries().OldRuns(ctx, mysqldb.OldRunsParams{Keep: keep.Microseconds(), Limit: count(limit)})
-	if err != nil || len(runs) == 0 {
-		return deleted, interpret(err)
+	if err != nil || len(events)+len(runs) == 0 {
+		return 0, interpret(err)
 	}
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		for _, id := range events {
+			n, err := q.DropEvent(ctx, id)
+			if err != nil {
+				return nil, err
+			}
+			deleted += int(n)
+		}
 		for _, run := range runs {
 			n, err := q.DropRun(ctx, mysqldb.DropRunParams(run))
 			if err != nil {
@@ -139,7 +135,10 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 		}
 		return nil, nil
 	})
-	return deleted, err
+	if err != nil {
+		return 0, err
+	}
+	return deleted, nil
 }
 
 // Incarnation begins where there is none: the insert id says whose it is.

@@ -116,23 +116,13 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	return err
 }
 
-const dropEvents = `-- name: DropEvents :execrows
-DELETE e FROM dblock_events e FORCE INDEX (PRIMARY) WHERE e.id IN (/*SLICE:ids*/?)
+const dropEvent = `-- name: DropEvent :execrows
+DELETE FROM dblock_events WHERE id = ?
 `
 
-// As DropWaiters.
-func (q *Queries) DropEvents(ctx context.Context, ids []int64) (int64, error) {
-	query := dropEvents
-	var queryParams []interface{}
-	if len(ids) > 0 {
-		for _, v := range ids {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:ids*/?", strings.Repeat(",?", len(ids))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:ids*/?", "NULL", 1)
-	}
-	result, err := q.db.ExecContext(ctx, query, queryParams...)
+// As DropWaiter.
+func (q *Queries) DropEvent(ctx context.Context, id int64) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropEvent, id)
 	if err != nil {
 		return 0, err
 	}

@@ -7,7 +7,6 @@ package mysqldb
 
 import (
 	"context"
-	"strings"
 )
 
 const addWaiter = `-- name: AddWaiter :exec
@@ -71,36 +70,10 @@ type DropWaiterParams struct {
 	Ticket int64
 }
 
-// After LockRow. One row by its whole key: a range would wait for the neighbours' rows.
+// After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so would a list of keys, for which
+// MySQL reads a small table from end to end, also where a DELETE of several tables forces the index (seen on 9.7).
 func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Ticket)
-	return err
-}
-
-const dropWaiters = `-- name: DropWaiters :exec
-DELETE w FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = ? AND w.ticket IN (/*SLICE:tickets*/?)
-`
-
-type DropWaitersParams struct {
-	Name    string
-	Tickets []int64
-}
-
-// DropWaiter of several. That they have several tables to read from lets statements that delete take the hint, and without it
-// the optimizer may read them whole, and wait for each row.
-func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) error {
-	query := dropWaiters
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tickets) > 0 {
-		for _, v := range arg.Tickets {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 

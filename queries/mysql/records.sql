@@ -17,9 +17,9 @@ SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FRO
 -- name: OldEvents :many
 SELECT id FROM dblock_events WHERE at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED) ORDER BY at LIMIT ?;
 
--- As DropWaiters.
--- name: DropEvents :execrows
-DELETE e FROM dblock_events e FORCE INDEX (PRIMARY) WHERE e.id IN (sqlc.slice(ids));
+-- As DropWaiter.
+-- name: DropEvent :execrows
+DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
 -- After LockRow.
 -- name: AskHolder :exec

@@ -20,14 +20,10 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?;
 
--- After LockRow. One row by its whole key: a range would wait for the neighbours' rows.
+-- After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so would a list of keys, for which
+-- MySQL reads a small table from end to end, also where a DELETE of several tables forces the index (seen on 9.7).
 -- name: DropWaiter :exec
 DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket = sqlc.arg(ticket);
-
--- DropWaiter of several. That they have several tables to read from lets statements that delete take the hint, and without it
--- the optimizer may read them whole, and wait for each row.
--- name: DropWaiters :exec
-DELETE w FROM dblock_waiters w FORCE INDEX (PRIMARY) WHERE w.name = sqlc.arg(name) AND w.ticket IN (sqlc.slice(tickets));
 
 -- After LockRow.
 -- name: FindWaiter :one

@@ -1,0 +1,70 @@
+package mysql
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// hand writes what a hand-over has decided.
+type hand struct {
+	q    *mysqldb.Queries
+	name string
+	self string
+}
+
+// drop takes tickets out of the queue.
+func (h hand) drop(ctx context.Context, tickets []int64) error {
+	for _, ticket := range tickets {
+		if err := h.q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: h.name, Ticket: ticket}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give gives the whole name to a waiter.
+func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) (driver.Handoff, error) {
+	var handed int8
+	if w.SessionID != h.self {
+		handed = 1
+	}
+	fixed := microseconds(w.Lease)
+	token, err := h.q.GiveLock(ctx, mysqldb.GiveLockParams{
+		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
+		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
+	})
+	return driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
+		Token: token, Contended: waiters > 0, Lease: fixed,
+	}}, err
+}
+
+// share writes the row of a name that nobody has as a whole, and gives those with these tickets their units, and their tokens
+// in next.
+func (h hand) share(ctx context.Context, tickets []int64, next []driver.Handoff, row mysqldb.LockRowRow) error {
+	if len(tickets) == 0 {
+		return h.q.FreeLock(ctx, mysqldb.FreeLockParams{
+			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters,
+		})
+	}
+	last, err := h.q.ShareLock(ctx, mysqldb.ShareLockParams{
+		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters, More: int64(len(tickets) - 1),
+	})
+	if err != nil {
+		return err
+	}
+	before := last - int64(len(tickets))
+	for i := range next {
+		next[i].Grant.Token = before + 1 + int64(i)
+		next[i].Grant.Contended = row.Waiters > 0
+	}
+	for len(tickets) > 0 {
+		some := tickets[:min(len(tickets), maxList)]
+		if err := h.q.HandShares(ctx, mysqldb.HandSharesParams{Name: h.name, Self: h.self, Before: before, Tickets: pad(some)}); err != nil {
+			return err
+		}
+		before, tickets = before+int64(len(some)), tickets[len(some):]
+	}
+	return nil
+}

@@ -1,0 +1,383 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b, c := s.actor(t), s.actor(t), s.actor(t)
+		r := a.units("n", 2, 5)
+		r.Lease = time.Hour
+		held := a.share(t, r)
+		b.share(t, b.units("n", 3, 5))
+		s.exec(t, "UPDATE dblock_shares SET expires_at = 1 WHERE token = ?", held.Token)
+		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
+		releasing := start(t, func(ctx context.Context) (bool, error) {
+			_, err := a.Release(ctx, held, false)
+			return err == nil, ignore(err, driver.ErrNotHeld)
+		})
+		reclaiming := start(t, func(ctx context.Context) (bool, error) {
+			_, taken, err := c.Reclaim(ctx, c.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token, Lease: -1}})
+			return taken, err
+		})
+		s.blocked(t, a)
+		s.blocked(t, c)
+		must(t, locking.Commit())
+		released, reclaimed := <-releasing, <-reclaiming
+		if released.err != nil || reclaimed.err != nil || released.value == reclaimed.value {
+			t.Fatalf("released %+v, reclaimed %+v: one of them must have done it", released, reclaimed)
+		}
+		if n := s.used(t, "n"); n != 3 {
+			t.Fatalf("%d units are left", n)
+		}
+	})
+}
+
+func ignore(err, kind error) error {
+	if errors.Is(err, kind) {
+		return nil
+	}
+	return err
+}
+
+func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		for range 10 {
+			name := id()
+			ra, rb := a.reader(name), b.reader(name)
+			ha, hb := a.share(t, ra), b.share(t, rb)
+			upgrades := []<-chan outcome[bool]{
+				start(t, func(ctx context.Context) (bool, error) {
+					_, upgraded, err := a.Upgrade(ctx, ha, ra.Attempt)
+					return upgraded, err
+				}),
+				start(t, func(ctx context.Context) (bool, error) {
+					_, upgraded, err := b.Upgrade(ctx, hb, rb.Attempt)
+					return upgraded, err
+				}),
+			}
+			for _, u := range upgrades {
+				if got := <-u; got.err != nil || got.value {
+					t.Fatalf("%+v, want refused", got)
+				}
+			}
+			must(t, errorOf(b.Release(t.Context(), hb, true)))
+			if _, upgraded, err := a.Upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
+				t.Fatal(upgraded, err)
+			}
+		}
+	})
+}
+
+func TestAReaderThatWaitedForTheRowDecidesByItAsItIsThen(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		for _, change := range []string{"waiters = 1", "session_id = 'x'", "rests_until = token + 3600000000", "capacity = 7", "shared_units = capacity"} {
+			name := id()
+			a.share(t, a.reader(name))
+			meanwhile := s.transaction(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
+			taking := start(t, func(ctx context.Context) (bool, error) {
+				_, taken, err := b.Take(ctx, b.reader(name))
+				return taken, err
+			})
+			s.blocked(t, b)
+			must(t, meanwhile.Commit())
+			if got := <-taking; got.err != nil || got.value {
+				t.Fatalf("%s: %+v, want not taken", change, got)
+			}
+		}
+	})
+}
+
+// At REPEATABLE READ, or with a range, a hand-over would wait for rows of the names beside it.
+func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, dead := s.actor(t), s.actor(t)
+		for _, name := range []string{"m", "o"} {
+			a.take(t, name)
+			a.wait(t, a.request(name))
+			a.share(t, a.reader(name+"r"))
+		}
+		held := a.take(t, "n")
+		var want []string
+		for range 3 {
+			dead.wait(t, dead.request("n"))
+			want = append(want, a.wait(t, a.reader("n")))
+		}
+		a.wait(t, a.request("n"))
+		s.expire(t, dead)
+		for _, text := range []string{
+			"SELECT name FROM dblock_waiters FORCE INDEX (PRIMARY) WHERE name IN ('m', 'o') FOR UPDATE",
+			"SELECT name FROM dblock_shares FORCE INDEX (PRIMARY) WHERE name IN ('mr', 'or') FOR UPDATE",
+			"SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN ('m', 'mr', 'o', 'or') FOR UPDATE",
+		} {
+			s.transaction(t, text)
+		}
+		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) { return a.Release(ctx, held, true) })
+		if got.err != nil || !slices.Equal(attempts(got.value), want) {
+			t.Fatalf("%+v, want the readers", got)
+		}
+		asked := <-start(t, func(ctx context.Context) (int, error) {
+			return a.Ask(ctx, "n", "why", driver.Event{Name: "n", Kind: "asked"})
+		})
+		if asked.err != nil || asked.value != 3 {
+			t.Fatalf("%+v", asked)
+		}
+		var all []driver.Held
+		for _, h := range got.value {
+			all = append(all, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
+		}
+		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) { return a.ReleaseAll(ctx, all) })
+		if rest.err != nil || len(rest.value) != 3 {
+			t.Fatalf("%+v, want all of them, since somebody waits", rest)
+		}
+	})
+}
+
+func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		const rounds = 8
+		names := make([]string, 6)
+		for i := range names {
+			names[i] = fmt.Sprint(i)
+		}
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range 4 {
+			e := s.engine(t)
+			a := actor{Backend: e, session: id()}
+			must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+			mine := slices.Clone(names)
+			if i%2 == 1 {
+				slices.Reverse(mine)
+			}
+			all.Go(func() {
+				for range rounds {
+					var rs []driver.Request
+					for _, name := range mine {
+						rs = append(rs, a.request(name))
+					}
+					grants, err := a.TakeAll(t.Context(), rs)
+					if err != nil {
+						if !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry) {
+							t.Error(err)
+						}
+						continue
+					}
+					var held []driver.Held
+					for i, g := range grants {
+						held = append(held, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
+					}
+					for len(held) > 0 {
+						if held, err = a.ReleaseAll(t.Context(), held); err != nil && !errors.Is(err, driver.ErrRetry) {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(began); took > 8*time.Second {
+			t.Fatalf("%v", took)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
+			t.Fatalf("%d are held", n)
+		}
+	})
+}
+
+func TestTakeAllGivesUpBehindATransactionAndTakesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := actor{Backend: s.engine(t), session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		for _, name := range []string{"a", "b", "c"} {
+			must(t, errorOf(a.Release(t.Context(), a.take(t, name), false)))
+		}
+		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'b' FOR UPDATE")
+		rs := []driver.Request{a.request("a"), a.request("b"), a.request("c")}
+		is(t, errorOf(a.TakeAll(t.Context(), rs)), driver.ErrBusy)
+		must(t, locking.Commit())
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
+			t.Fatalf("%d are held", n)
+		}
+		// What comes after a name that is not free is nobody's business.
+		a.take(t, "b")
+		locking = s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'c' FOR UPDATE")
+		if grants, err := a.TakeAll(t.Context(), rs); err != nil || len(grants) != 1 {
+			t.Fatal(grants, err)
+		}
+		must(t, locking.Rollback())
+	})
+}
+
+func TestNobodyTakesAShareFromAGuardedTransaction(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		held := a.share(t, a.units("n", 1, 2))
+		whole := a.take(t, "m")
+		s.expire(t, a)
+		guard := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", a.session)
+		holders := map[string]driver.Holder{
+			"n": {Session: a.session, Units: 1, Grant: driver.Grant{Token: held.Token, Lease: -1}},
+			"m": {Session: a.session, Grant: driver.Grant{Token: whole.Token}},
+		}
+		for name, holder := range holders {
+			is(t, third(b.Reclaim(t.Context(), b.session, name, holder)), driver.ErrBusy)
+			is(t, third(b.Break(t.Context(), b.session, name, holder, driver.Event{Name: name, Kind: "broken"})), driver.ErrBusy)
+		}
+		if s.used(t, "n") != 1 || s.number(t, "SELECT COUNT(*) FROM dblock_events") != 0 {
+			t.Fatal("something was done")
+		}
+		must(t, guard.Commit())
+		b.wait(t, b.units("n", 2, 2))
+		next, taken, err := soleTaken(b.Break(t.Context(), b.session, "n", holders["n"], driver.Event{Name: "n", Kind: "broken", Detail: "why"}))
+		if err != nil || !taken || next.Session != b.session || s.used(t, "n") != 2 {
+			t.Fatal(next, taken, err)
+		}
+		if _, taken, err := b.Break(t.Context(), b.session, "n", holders["n"], driver.Event{Name: "n", Kind: "broken"}); err != nil || taken {
+			t.Fatal("broken twice", err)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events WHERE kind = 'broken' AND detail = 'why'"); n != 1 {
+			t.Fatalf("%d events", n)
+		}
+	})
+}
+
+// aside runs what a client does on its reserved connection.
+func aside(t *testing.T, b driver.Backend) driver.Aside {
+	t.Helper()
+	up, err := b.Upkeep(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = up.Close() })
+	return func(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+		return do(ctx, up)
+	}
+}
+
+func TestAShareInATransactionOfTheApplication(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
+			pool := s.open(t, nil)
+			e := mysql.New(pool)
+			a := actor{Backend: e.Backend, session: id()}
+			must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+			beside, name := aside(t, e.Backend), id()
+			begin := func() *sql.Tx {
+				tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+				must(t, err)
+				t.Cleanup(func() { _ = tx.Rollback() })
+				if level != sql.LevelSerializable { // where it locks what it reads
+					var n int
+					must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_shares").Scan(&n)) // an old snapshot
+				}
+				return tx
+			}
+			tx := begin()
+			held := a.share(t, a.units(name, 2, 3))
+			whole := held
+			whole.Shared = false
+			is(t, e.Transactions.Guard(t.Context(), tx, whole, beside), driver.ErrNotHeld)
+			must(t, e.Transactions.Guard(t.Context(), tx, held, beside))
+			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, beside), driver.ErrNotHeld)
+			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
+			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside), driver.ErrNotHeld)
+			must(t, tx.Rollback())
+			if s.used(t, name) != 2 {
+				t.Fatal("the rollback did not give it back")
+			}
+
+			tx = begin()
+			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name, func(string) bool { return true }, true, beside)
+			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 || state.Holder.Units != 2 {
+				t.Fatalf("%+v %v %v", state, locked, err)
+			}
+			must(t, tx.Rollback())
+			tx = begin()
+			attempt := a.wait(t, a.units(name, 3, 3))
+			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
+			must(t, tx.Commit())
+			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
+				t.Fatalf("%+v", state)
+			}
+			next, taken, err := soleTaken(a.Reclaim(t.Context(), a.session, name, driver.Holder{}))
+			if err != nil || !taken || next.Attempt != attempt || s.used(t, name) != 3 {
+				t.Fatal(next, taken, err)
+			}
+		}
+	})
+}
+
+func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		a := actor{Backend: e.Backend, session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		held, beside := a.share(t, a.reader("n")), aside(t, e.Backend)
+		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		gone := held
+		gone.Token--
+		is(t, e.Transactions.ReleaseTx(t.Context(), tx, gone, beside), driver.ErrNotHeld)
+		must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
+		for _, name := range []string{"m", "n ", "o"} {
+			got := <-start(t, func(ctx context.Context) (bool, error) {
+				_, taken, err := a.Take(ctx, a.reader(name))
+				return taken, err
+			})
+			if got.err != nil || !got.value {
+				t.Fatalf("%q: %+v", name, got)
+			}
+		}
+	})
+}
+
+func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
+	const sessions, each1, rounds = 3, 30, 5 // more for one session than it keeps in mind
+	each(t, func(t *testing.T, s server) {
+		granter := actor{Backend: s.engine(t), session: id()}
+		must(t, granter.OpenSession(t.Context(), driver.Session{ID: granter.session, TTL: ttl}))
+		ears := make([]*ear, sessions)
+		for i := range ears {
+			ears[i] = s.listen(t, s.open(t, nil))
+		}
+		for round := range rounds {
+			name := fmt.Sprint("n", round)
+			held := granter.take(t, name)
+			attempts := make([]map[string]bool, sessions)
+			for i, e := range ears {
+				attempts[i] = map[string]bool{}
+				for range each1 {
+					attempts[i][e.wait(t, e.reader(name))] = true
+				}
+			}
+			next, err := granter.Release(t.Context(), held, true)
+			if err != nil || len(next) != sessions*each1 {
+				t.Fatal(len(next), err)
+			}
+			for i, e := range ears {
+				e.hear(t, attempts[i])
+			}
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_shares WHERE handed = 0"); n == 0 {
+			t.Fatal("no listener has said what it knows")
+		}
+		for _, e := range ears {
+			is(t, e.end(t), context.Canceled)
+		}
+	})
+}
