@@ -99,8 +99,11 @@ func number01(b bool) int64 {
 	return 0
 }
 
+// Watch is a transaction for its level of isolation: at the application's, the session's row could be locked.
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
-	return interpret(e.queries().AddWatcher(ctx, mysqldb.AddWatcherParams{Name: name, Watch: watch, Session: session}))
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		return nil, q.AddWatcher(ctx, mysqldb.AddWatcherParams{Name: name, Watch: watch, Session: session})
+	})
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {

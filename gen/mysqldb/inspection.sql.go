@@ -12,7 +12,8 @@ import (
 )
 
 const addWatcher = `-- name: AddWatcher :exec
-INSERT INTO dblock_watchers (name, watch, session_id) VALUES (?, ?, ?)
+INSERT INTO dblock_watchers (name, watch, session_id)
+SELECT ?, ?, s.id FROM dblock_sessions s WHERE s.id = ? AND s.dead = 0
 ON DUPLICATE KEY UPDATE session_id = ?
 `
 
@@ -22,6 +23,7 @@ type AddWatcherParams struct {
 	Session string
 }
 
+// For a session that lives: nobody would forget what another watches.
 func (q *Queries) AddWatcher(ctx context.Context, arg AddWatcherParams) error {
 	_, err := q.db.ExecContext(ctx, addWatcher,
 		arg.Name,
@@ -228,11 +230,11 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 const namesHeld = `-- name: NamesHeld :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > ? AND l.name >= ? AND (CAST(? AS SIGNED) = 0 OR l.name < ?)
-   AND (l.session_id IS NOT NULL AND (? = '' OR l.host = ?)
+   AND (l.session_id IS NOT NULL AND (? = '' OR l.host = ? AND CHAR_LENGTH(l.host) = CHAR_LENGTH(?))
         AND l.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
      OR l.shared_units > 0 AND EXISTS (
         SELECT h.name FROM dblock_shares h
-         WHERE h.name = l.name AND (? = '' OR h.host = ?)
+         WHERE h.name = l.name AND (? = '' OR h.host = ? AND CHAR_LENGTH(h.host) = CHAR_LENGTH(?))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)))
  ORDER BY l.name LIMIT ?
 `
@@ -256,7 +258,9 @@ func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string,
 		arg.Last,
 		arg.Host,
 		arg.Host,
+		arg.Host,
 		arg.Older,
+		arg.Host,
 		arg.Host,
 		arg.Host,
 		arg.Older,

@@ -34,11 +34,13 @@ WITH RECURSIVE found (part, name, number) AS (
     SELECT 0, w.name, w.ticket FROM found f
       JOIN dblock_locks l ON l.name = f.name
       JOIN dblock_waiters w ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host)
      WHERE f.part = 1
     UNION
     SELECT 0, w.name, w.ticket FROM found f
       JOIN dblock_shares r ON r.name = f.name AND r.token = f.number
       JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host)
      WHERE f.part = 2
 )
 SELECT l.name, f.part <> 0 AS holds,
@@ -79,7 +81,8 @@ type WaitsRow struct {
 // Who waits for whom, in one snapshot. What is found: places in queues (part 0, by ticket), which lead to the names that are
 // waited for (3), which lead to who has them as a whole (1) or shares them (2, by token), who lead to the places in queues of
 // the same owners. Names are found once, however many wait for them: otherwise as many would each lead to all who share one.
-// need: an owner waits for as much room as the largest request before its own needs, and the dead need none.
+// Their collation takes no notice of spaces at the end: hence the lengths.
+// need: a place waits for as much room as the largest request before its own needs, and the dead need none.
 func (q *Queries) Waits(ctx context.Context, attempts []string) ([]WaitsRow, error) {
 	query := waits
 	var queryParams []interface{}

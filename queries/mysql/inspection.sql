@@ -39,16 +39,18 @@ SELECT l.name FROM dblock_locks l
 -- name: NamesHeld :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
-   AND (l.session_id IS NOT NULL AND (sqlc.arg(host) = '' OR l.host = sqlc.arg(host))
+   AND (l.session_id IS NOT NULL AND (sqlc.arg(host) = '' OR l.host = sqlc.arg(host) AND CHAR_LENGTH(l.host) = CHAR_LENGTH(sqlc.arg(host)))
         AND l.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)
      OR l.shared_units > 0 AND EXISTS (
         SELECT h.name FROM dblock_shares h
-         WHERE h.name = l.name AND (sqlc.arg(host) = '' OR h.host = sqlc.arg(host))
+         WHERE h.name = l.name AND (sqlc.arg(host) = '' OR h.host = sqlc.arg(host) AND CHAR_LENGTH(h.host) = CHAR_LENGTH(sqlc.arg(host)))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)))
  ORDER BY l.name LIMIT ?;
 
+-- For a session that lives: nobody would forget what another watches.
 -- name: AddWatcher :exec
-INSERT INTO dblock_watchers (name, watch, session_id) VALUES (sqlc.arg(name), sqlc.arg(watch), sqlc.arg(session))
+INSERT INTO dblock_watchers (name, watch, session_id)
+SELECT sqlc.arg(name), sqlc.arg(watch), s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session) AND s.dead = 0
 ON DUPLICATE KEY UPDATE session_id = sqlc.arg(session);
 
 -- name: DropWatcher :exec
