@@ -197,8 +197,34 @@ func TestReadersNextToEachOtherAreGrantedInOneCommit(t *testing.T) {
 	}
 }
 
-// Broken by leaving LockRow out of handOver, so that the reader who is just queueing up is overlooked; or by handing nothing
-// on where only a place in the queue was given up.
+// Broken by handing on to whoever fits, or by granting more than there is.
+func TestALargeRequestAtTheHeadIsNotPassedBySmallOnes(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	two, one := s.have(units(request("a", "two"), 2, 3)), s.have(units(request("b", "one"), 1, 3))
+	s.enqueue(units(request("b", "large"), 3, 3))
+	s.enqueue(units(request("a", "small"), 1, 3))
+	next, err := s.Release(t.Context(), two, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.went(next, false)
+	if _, taken, err := s.Take(t.Context(), units(request("a", "barging"), 1, 3)); taken || err != nil {
+		t.Errorf("passed the queue: %v, %v", taken, err)
+	}
+	for _, attempt := range []string{"large", "small"} {
+		if next, err = s.Release(t.Context(), one, false); err != nil {
+			t.Fatal(err)
+		}
+		s.went(next, attempt == "large", attempt)
+		s.sound()
+		one = driver.Held{Name: "n", Session: next[0].Session, Token: next[0].Grant.Token, Shared: true}
+	}
+}
+
+// Broken by handing nothing on where only a place in the queue was given up, or by reading the queue in the statement that
+// waits for the row: the reader who is just queueing up would be overlooked.
 func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
