@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -112,6 +113,8 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 2 {
 			t.Fatalf("%d events, want one of each time that somebody was there", n)
 		}
+		is(t, b.end(t), context.Canceled)
+		is(t, c.end(t), context.Canceled)
 	})
 }
 
@@ -157,6 +160,7 @@ func TestThoseWhoWatchHearOfIt(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_watchers"); n != 0 {
 			t.Fatalf("%d watch", n)
 		}
+		is(t, b.end(t), context.Canceled)
 	})
 }
 
