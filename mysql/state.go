@@ -31,6 +31,7 @@ const (
 	theName int64 = iota
 	aHolder
 	aPlace
+	theHead // of a queue
 )
 
 // assemble puts together what LookShared returns, in whatever order.
@@ -40,7 +41,7 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 	})
 	var states []driver.State
 	var names []mysqldb.LookSharedRow // the rows of states
-	index, headed := map[string]int{}, map[string]bool{}
+	index := map[string]int{}
 	for _, row := range rows {
 		h := driver.Holder{Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units)}
 		if row.Part == theName {
@@ -62,21 +63,18 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 			continue
 		}
 		s, name := &states[i], names[i]
-		if row.Part == aHolder {
+		switch row.Part {
+		case aHolder:
 			s.Sharing = int(row.Sharing)
 			h.Grant = driver.Grant{Token: row.Token, Contended: name.Waiters > 0}
 			has(s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, name.NowUs), session)
-			continue
-		}
-		if !headed[row.Name] {
-			headed[row.Name] = true
+		case aPlace:
+			s.Queued = append(s.Queued, row.Attempt)
+		case theHead:
 			s.Ready = s.Ready && room(name.Units, name.Capacity, row.Units, name.Capacity)
 			if s.Sharing > 0 {
 				s.Head = times(h, row.Since, sql.NullInt64{}, row.SessionExpiresAt, name.NowUs)
 			}
-		}
-		if row.SessionID == session {
-			s.Queued = append(s.Queued, row.Attempt)
 		}
 	}
 	return states

@@ -120,13 +120,17 @@ SELECT t.name, 1, t.session_id, t.host, t.thread, t.attempt, t.token, t.units, t
          WHERE r.name IN (/*SLICE:names*/?)) t
  WHERE t.place = 1 OR t.own = 1
 UNION ALL
-SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, 0, 0
+SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL, 0, 0, 0, 0, 0, 0
   FROM dblock_waiters w
+ WHERE w.name IN (/*SLICE:names*/?) AND w.session_id = ?
+UNION ALL
+SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, 0, 0
+  FROM dblock_locks l
+  JOIN dblock_waiters w ON w.name = l.name AND w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (/*SLICE:names*/?)
-   AND (w.session_id = ? OR w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = w.name))
+ WHERE l.name IN (/*SLICE:names*/?)
 `
 
 type LookSharedParams struct {
@@ -154,8 +158,8 @@ type LookSharedRow struct {
 }
 
 // The same of names that are shared, or free with a queue: a row for each name (part 0), the share whose time is over first
-// and those of the session (1), the first place in the queue and those of the session (2). One statement: between two, a
-// grant would be missed by both. units is of the name what all have, sharing how many they are.
+// and those of the session (1), the session's places in the queue (2), and the first place (3). One statement: between two, a
+// grant would be missed by both. units is of the name what all have, sharing how many they are, token of a place its ticket.
 func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
 	query := lookShared
 	var queryParams []interface{}
@@ -185,6 +189,14 @@ func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookS
 		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
 	}
 	queryParams = append(queryParams, arg.Session)
+	if len(arg.Names) > 0 {
+		for _, v := range arg.Names {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(arg.Names))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
+	}
 	rows, err := q.db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err

@@ -13,8 +13,8 @@ SELECT l.name, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.att
  WHERE l.name IN (sqlc.slice(names));
 
 -- The same of names that are shared, or free with a queue: a row for each name (part 0), the share whose time is over first
--- and those of the session (1), the first place in the queue and those of the session (2). One statement: between two, a
--- grant would be missed by both. units is of the name what all have, sharing how many they are.
+-- and those of the session (1), the session's places in the queue (2), and the first place (3). One statement: between two, a
+-- grant would be missed by both. units is of the name what all have, sharing how many they are, token of a place its ticket.
 -- name: LookShared :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.token, l.shared_units AS units,
        l.acquired_at AS since, l.expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
@@ -36,10 +36,14 @@ SELECT t.name, 1, t.session_id, t.host, t.thread, t.attempt, t.token, t.units, t
          WHERE r.name IN (sqlc.slice(names))) t
  WHERE t.place = 1 OR t.own = 1
 UNION ALL
-SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, 0, 0
+SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL, 0, 0, 0, 0, 0, 0
   FROM dblock_waiters w
+ WHERE w.name IN (sqlc.slice(names)) AND w.session_id = sqlc.arg(session)
+UNION ALL
+SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.units, w.enqueued_at, NULL,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, 0, 0
+  FROM dblock_locks l
+  JOIN dblock_waiters w ON w.name = l.name AND w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (sqlc.slice(names))
-   AND (w.session_id = sqlc.arg(session) OR w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = w.name));
+ WHERE l.name IN (sqlc.slice(names));
