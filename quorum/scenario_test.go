@@ -79,7 +79,7 @@ func up(s *server)   { s.down = false }
 
 // holders says how many servers let nobody else have the name, a moment later: what was called off is undone by then.
 func (s scene) holders() (n int) {
-	time.Sleep(50 * time.Millisecond)
+	time.Sleep(20 * time.Millisecond)
 	for _, v := range s.servers {
 		v.mu.Lock()
 		if time.Now().Before(v.data.sessions[v.data.rows["n"].session]) {
@@ -93,7 +93,18 @@ func (s scene) holders() (n int) {
 func TestALockIsOnEveryNodeAndGoneFromEveryNode(t *testing.T) {
 	scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)
+		s.unlock(s.lock(a)) // connects
+		s.set(func(s *server) { s.slow = fakeLimit / 10 }, 1, 4)
+		began := time.Now()
 		l := s.lock(a)
+		if took := time.Since(began); took >= fakeLimit/10 {
+			t.Errorf("it took %v: it waited for more than a majority", took)
+		}
+		if n := s.holders(); n != 3 {
+			t.Errorf("%d nodes hold it at once", n)
+		}
+		s.set(func(s *server) { s.slow = 0 }, 1, 4)
+		time.Sleep(fakeLimit) // the others join
 		if n := s.holders(); n != 5 {
 			t.Errorf("%d nodes hold it", n)
 		}
