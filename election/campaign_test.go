@@ -155,7 +155,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 
 func TestALeaderThatIsBrokenStandsAgain(t *testing.T) {
 	each(t, func(w world) {
-		a, b := w.party(), w.party()
+		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party() // who never waited hears of it with a heartbeat
 		first := a.run(w, false)
 		one := first.leads()
 		if err := b.client.Ask(w.Context(), name, "please"); err != nil {

@@ -32,11 +32,14 @@
 // does not return after its context has ended keeps the election from its successor, unless the lock is lost.
 //
 // Hand-over: after a resignation or the end of a campaign, the next candidate has the lock with the commit that gives it
-// back. After a crash the next leads within TTL + 1 s; so it does after Break, but at once.
+// back. After a crash the next leads within TTL + 1 s.
 //
 // First come, first served: who resigns goes to the end of the queue.
 //
 // # What is not
+//
+// One leader after dblock.Client.Break, which is a theft: the next leads at once, and the context of the last ends when its
+// client hears of that, within a fifth of its TTL. Tokens and Guard know no such exception. Ask is the polite way.
 //
 // That there is a leader: there is none while no candidate reaches the database, and a network that parts a leader from it
 // ends the term after a TTL. That a leader knows at once: one whose connection is gone leads on until its lock would end.
@@ -50,7 +53,7 @@
 // away leads until its TTL is over, and is a candidate again as soon as it is back. A failover that loses commits can lose the
 // latest terms: observers then see the next one, with a higher token.
 //
-// The history is kept for as long as the reaper's Retention says. An observer that was cut off for longer misses what was
+// The history is kept for as long as reaper.History says. An observer that was cut off for longer misses what was
 // deleted meanwhile, and no more than that.
 //
 // # Choices

@@ -64,6 +64,7 @@ type actor struct {
 	crew    *crew
 
 	mu      sync.Mutex // protects what follows
+	stand   *stand
 	handles map[int]*handle
 	cancels map[int]context.CancelFunc
 	hogs    map[int]*sql.Conn
@@ -129,6 +130,12 @@ func (a *actor) obey(c command) {
 		_, err := conn.ExecContext(context.Background(), "ROLLBACK")
 		_ = conn.Close()
 		a.report(event{What: evDone, Op: c.Op}.with(err))
+	case "campaign":
+		a.campaign(c)
+	case "resign":
+		a.resign(c)
+	case "observe":
+		a.observe(c)
 	case "work":
 		a.crew = a.hire(c)
 		a.report(event{What: evDone, Op: c.Op})
@@ -148,6 +155,9 @@ func (a *actor) exit(c command) int {
 	var err error
 	if a.crew != nil {
 		err = a.crew.dismiss()
+	}
+	if stood := a.standDown(); err == nil {
+		err = stood
 	}
 	if closed := a.client.close(); err == nil {
 		err = closed

@@ -1,0 +1,334 @@
+package faulttest
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+const (
+	candidates  = 5
+	observers   = 2
+	electionTTL = time.Second
+	// succession is within what a crashed leader is succeeded.
+	succession = electionTTL + time.Second
+	office     = "office"
+)
+
+// failovers is DBLOCK_TEST_ELECTION, or a sample that has one of each kind. With it set, MySQL takes part.
+func failovers(t testing.TB) (n int, all bool) {
+	t.Helper()
+	text := os.Getenv("DBLOCK_TEST_ELECTION")
+	if text == "" {
+		return 6, false
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 {
+		t.Fatalf("DBLOCK_TEST_ELECTION=%s: want a number of failovers", text)
+	}
+	return n, true
+}
+
+func TestElectionsUnderFaults(t *testing.T) {
+	t.Parallel()
+	n, all := failovers(t)
+	t.Run(dbtest.KindSQLite, func(t *testing.T) {
+		t.Parallel()
+		w := newWorld(t, dbtest.SQLite(t))
+		newBallot(w, w.hogging()).run(n)
+	})
+	kinds := []string{dbtest.KindPostgres, dbtest.KindMariaDB}
+	if all {
+		kinds = append(kinds, dbtest.KindMySQL)
+	}
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := ownServer[kind](t)
+			w := newWorld(t, server.Database(t))
+			newBallot(w, outage{server.Kill, func() {
+				server.Start()
+				eventually(w, "the test has a connection again", func() bool { return w.sql.PingContext(w.Context()) == nil })
+			}}).run(n)
+		})
+	}
+}
+
+// ballot is one election, and who takes part in it.
+type ballot struct {
+	*world
+	outage    outage
+	canary    *canary
+	running   []*process // the candidates of now
+	all       []*process // those before them, too
+	observers []*process
+	times     map[string][]time.Duration // from a fault to the next leader
+}
+
+func newBallot(w *world, o outage) *ballot {
+	w.Helper()
+	b := &ballot{world: w, outage: o, canary: w.canary(), running: make([]*process, candidates), times: map[string][]time.Duration{}}
+	for i := range observers {
+		b.observers = append(b.observers, b.launch(fmt.Sprintf("observer %d", i), "observe"))
+	}
+	for _, p := range b.observers {
+		p.await(1, evSaw)
+	}
+	for i := range candidates {
+		b.nominate(i)
+	}
+	return b
+}
+
+// launch starts a process that does one thing, whose number is 1.
+func (b *ballot) launch(label, verb string, change ...func(c *actorConfig)) *process {
+	b.Helper()
+	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: electionTTL, Reaper: true}
+	for _, f := range change {
+		f(&config)
+	}
+	p := launch(b, label, config)
+	p.send(command{Verb: verb, Name: office, Names: []string{label}})
+	return p
+}
+
+// nominate starts a process that campaigns, in place of one that is no more.
+func (b *ballot) nominate(i int) {
+	b.Helper()
+	b.running[i] = b.launch(fmt.Sprintf("candidate %d", len(b.all)), "campaign")
+	b.all = append(b.all, b.running[i])
+}
+
+func (b *ballot) run(n int) {
+	b.Helper()
+	for i := range n {
+		sleeper := b.observers[i%observers]
+		asleep := i%3 == 1
+		if asleep {
+			b.halt(sleeper)
+		}
+		switch i % 5 {
+		case 0, 2:
+			b.crash()
+		case 1, 3:
+			b.standstill()
+		case 4:
+			b.serverDies()
+		}
+		if asleep {
+			sleeper.resume()
+		}
+		if i%2 == 0 {
+			b.handOver(i%4 == 0)
+		}
+	}
+	b.settle()
+	b.agree()
+	b.report()
+}
+
+// settle waits until one leads and all others wait, and returns its place and its term.
+func (b *ballot) settle() (place int, term event) {
+	b.Helper()
+	if !within(patience, func() bool {
+		var leads bool
+		place, term, leads = b.leader()
+		return leads && b.waiters(office) == candidates-1 && b.count("SELECT token FROM dblock_locks WHERE name = '%s'", office) == term.Token
+	}) {
+		b.dump()
+		for _, p := range b.running {
+			if e, ok := p.find(1, evRefused); ok {
+				b.Logf("%s campaigns no more: %s", p.label, e.Err)
+			}
+		}
+		b.Fatalf("not in %v: one leads and all others wait; the latest is %s with token %d", patience, b.running[place].label, term.Token)
+	}
+	return place, term
+}
+
+// leader is who began the latest term, if that has not ended.
+func (b *ballot) leader() (place int, term event, leads bool) {
+	for i, p := range b.running {
+		for _, e := range p.all() {
+			switch {
+			case e.What == evHeld && e.Token > term.Token:
+				place, term, leads = i, e, true
+			case e.What == evLost && e.Token == term.Token:
+				leads = false
+			}
+		}
+	}
+	return place, term, leads
+}
+
+// next waits for the term after one, and notes how long after a moment it began. limit 0: there is none.
+func (b *ballot) next(what string, after event, since, limit time.Duration) {
+	b.Helper()
+	var term event
+	eventually(b, "the next leads after a "+what, func() bool {
+		_, term, _ = b.leader()
+		return term.Token > after.Token
+	})
+	took := term.At - since
+	b.times[what] = append(b.times[what], took)
+	if limit == 0 || took <= limit+scheduling {
+		return
+	}
+	if !b.canary.choked(term.At) {
+		b.Errorf("the next led %v after a %s, promised are %v", took, what, limit)
+		return
+	}
+	b.Logf("the next led %v after a %s, while the machine had too much to do", took, what)
+}
+
+func (b *ballot) crash() {
+	b.Helper()
+	place, term := b.settle()
+	at := b.running[place].kill()
+	b.next("crash", term, at.from, succession)
+	b.nominate(place)
+}
+
+// standstill stops the leader until another leads.
+func (b *ballot) standstill() {
+	b.Helper()
+	place, term := b.settle()
+	at := b.halt(b.running[place])
+	b.next("standstill", term, at, succession)
+	pass(electionTTL / 10)
+	b.running[place].resume()
+}
+
+// halt stops a process while it does not write to an SQLite file: there that would stop everybody.
+func (b *ballot) halt(p *process) time.Duration {
+	b.Helper()
+	if b.db.Kind != dbtest.KindSQLite {
+		return p.stop()
+	}
+	b.exec("BEGIN IMMEDIATE")
+	defer b.exec("ROLLBACK")
+	return p.stop()
+}
+
+func (b *ballot) serverDies() {
+	b.Helper()
+	_, term := b.settle()
+	b.outage.begin()
+	pass(electionTTL * 3 / 2)
+	b.outage.end()
+	b.next("restart of the server", term, session.Boottime(), 0)
+}
+
+// handOver is a leader that goes in good order: its process ends, or it resigns.
+func (b *ballot) handOver(exit bool) {
+	b.Helper()
+	place, term := b.settle()
+	at, p := session.Boottime(), b.running[place]
+	if exit {
+		p.send(command{Verb: "exit"})
+		b.next("shutdown", term, at, scheduling)
+		<-p.ended
+		for _, e := range p.all() {
+			if e.What == evDone && e.Err != "" {
+				b.Errorf("%s: %s", p.label, e.Err)
+			}
+		}
+		b.nominate(place)
+		return
+	}
+	op := p.send(command{Verb: "resign", Name: office})
+	b.next("resignation", term, at, scheduling)
+	if e := p.await(op, evDone); e.Err != "" {
+		b.Errorf("%s: %s", p.label, e.Err)
+	}
+}
+
+// agree compares what candidates believed, what the database has recorded, and what observers saw.
+func (b *ballot) agree() {
+	b.Helper()
+	b.exclusive(b.all...)
+	recorded := b.recorded()
+	for i := 1; i < len(recorded); i++ {
+		if recorded[i] <= recorded[i-1] {
+			b.Errorf("token %d is recorded after %d", recorded[i], recorded[i-1])
+		}
+	}
+	labels := map[int64]string{}
+	for _, p := range b.all {
+		for _, h := range p.holds() {
+			if !slices.Contains(recorded, h.token) {
+				b.Errorf("%s led with token %d, which is not recorded", p.label, h.token)
+			}
+			labels[h.token] = p.label
+		}
+		if e, ok := p.find(1, evRefused); ok {
+			b.Errorf("%s: the campaign ended: %s", p.label, e.Err)
+		}
+	}
+	for _, p := range b.observers {
+		last := recorded[len(recorded)-1]
+		eventually(b, p.label+" is up to date", func() bool {
+			saw := p.all()
+			return saw[len(saw)-1].Token == last
+		})
+		var saw []int64
+		for _, e := range p.all() {
+			if e.What != evSaw || e.Token == 0 {
+				continue
+			}
+			saw = append(saw, e.Token)
+			if label := labels[e.Token]; label != "" && e.Name != label {
+				b.Errorf("%s saw %s lead with token %d, which was %s's", p.label, e.Name, e.Token, label)
+			}
+		}
+		if !slices.Equal(saw, recorded) {
+			b.Errorf("%s saw %d leaders, recorded are %d:\n%v\n%v", p.label, len(saw), len(recorded), saw, recorded)
+		}
+	}
+}
+
+// recorded is the history, in the order in which it was written.
+func (b *ballot) recorded() (tokens []int64) {
+	b.Helper()
+	rows, err := b.sql.QueryContext(b.Context(), "SELECT token FROM dblock_events WHERE name = 'office' AND kind = 'elected' ORDER BY id")
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var token int64
+		if err := rows.Scan(&token); err != nil {
+			b.Fatal(err)
+		}
+		if len(tokens) == 0 || token != tokens[len(tokens)-1] { // a statement whose answer was lost was repeated
+			tokens = append(tokens, token)
+		}
+	}
+	if err := rows.Err(); err != nil {
+		b.Fatal(err)
+	}
+	return tokens
+}
+
+// report prints the figures, and has everybody go home.
+func (b *ballot) report() {
+	b.Helper()
+	for what, times := range b.times {
+		slices.Sort(times)
+		b.Logf("%d × %s: the next leads after %v at the median, %v at most", len(times), what, times[len(times)/2], times[len(times)-1])
+	}
+	terms, failed := len(b.recorded()), 0
+	for _, times := range b.times {
+		failed += len(times)
+	}
+	b.Logf("%d terms, of which %d were brought about", terms, failed+1)
+	for _, p := range append(slices.Clone(b.observers), b.running...) {
+		p.exit()
+	}
+}
