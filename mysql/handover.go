@@ -11,7 +11,7 @@ import (
 // vacate locks a name's row, has leave take somebody off it, and hands on what that makes room for. Where leave reports
 // false nothing is changed. The sessions that get something are woken, except self, and those that leave names.
 func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error)) (next []driver.Handoff, left bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there {
 			return nil, err
@@ -150,7 +150,7 @@ func (e *engine) Break(ctx context.Context, self, name string, holder driver.Hol
 
 // promote hands on a name that has room for the first in its queue: ReleaseTx left it so, or it rested when it was released.
 func (e *engine) promote(ctx context.Context, self, name string) (next []driver.Handoff, taken bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there || row.SessionID != "" || row.Waiters == 0 {
 			return nil, err

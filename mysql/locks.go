@@ -18,7 +18,7 @@ import (
 // than the lock's row, or more than the upsert can say, is a transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
 	if r.Units > 0 || r.MinHold > 0 {
-		err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+		err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) (_ []string, err error) {
 			grant, taken, err = e.takeNext(ctx, q, r)
 			return nil, err
 		})
@@ -95,7 +95,7 @@ func room(used, capacity, units, of int32) bool {
 }
 
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there {
 			return nil, err

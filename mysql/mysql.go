@@ -48,6 +48,7 @@ type engine struct {
 	prepared   *prepared
 	reads      atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
 	patience   time.Duration
+	turns      turns
 	obstructed func() // tells a test that a row was found locked; else nil
 }
 

@@ -32,7 +32,7 @@ func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
 }
 
 func (e *engine) Announce(ctx context.Context, h driver.Held, event driver.Event) error {
-	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	return e.transactAt(ctx, h.Name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, h.Name, true)
 		if err != nil || !there {
 			return nil, notHeld(err)
@@ -68,7 +68,7 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 }
 
 func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Event) (holders int, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there {
 			return nil, err

@@ -84,7 +84,7 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 }
 
 func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (grant driver.Grant, upgraded bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactAt(ctx, h.Name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, h.Name, true)
 		if err != nil || !there {
 			return nil, notHeld(err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -378,6 +379,37 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 		}
 		for _, e := range ears {
 			is(t, e.end(t), context.Canceled)
+		}
+	})
+}
+
+func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		pool.SetMaxOpenConns(8)
+		a := actor{Backend: mysql.New(pool).Backend, session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		var obstructed atomic.Int64
+		mysql.Patient(a.Backend, func() { obstructed.Add(1) })
+		var all sync.WaitGroup
+		for range 8 {
+			all.Go(func() {
+				for range 10 {
+					r := a.reader("n")
+					grant, taken, err := a.Take(t.Context(), r)
+					if err != nil || !taken {
+						t.Error(taken, err)
+						return
+					}
+					if _, err := a.Release(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token, Shared: true}, false); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+		if n := obstructed.Load(); n > 0 {
+			t.Fatalf("a row was found locked %d times", n)
 		}
 	})
 }

@@ -1,0 +1,69 @@
+package mysql
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/gen/mysqldb"
+)
+
+// turns lets the goroutines of one engine go to a name's row one after the other. They would else find it locked by each
+// other, and come back to it at random: with eight readers of one name most of the time, and some in vain. It is a
+// courtesy, not a lock: who has waited as long as for a locked row goes on regardless, so that nobody is held up by one
+// whose connection hangs.
+type turns struct {
+	mu   sync.Mutex // of list
+	list map[string]*turn
+}
+
+type turn struct {
+	taken chan struct{} // full while somebody has it; goroutines get it in the order in which they came
+	users int           // who have it or wait for it; protected by turns.mu
+}
+
+// await returns when it is the caller's turn, or it has waited for long enough, or ctx has ended. The caller must call done.
+func (t *turns) await(ctx context.Context, name string, patience time.Duration) (done func()) {
+	t.mu.Lock()
+	if t.list == nil {
+		t.list = map[string]*turn{}
+	}
+	mine := t.list[name]
+	if mine == nil {
+		mine = &turn{taken: make(chan struct{}, 1)}
+		t.list[name] = mine
+	}
+	mine.users++
+	t.mu.Unlock()
+
+	var had bool
+	select {
+	case mine.taken <- struct{}{}:
+		had = true
+	default:
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case mine.taken <- struct{}{}:
+			had = true
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+	return func() {
+		if had {
+			<-mine.taken
+		}
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if mine.users--; mine.users == 0 {
+			delete(t.list, name)
+		}
+	}
+}
+
+// transactAt is transact for work that begins with the lock of a name's row.
+func (e *engine) transactAt(ctx context.Context, name string, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	defer e.turns.await(ctx, name, e.patience)()
+	return e.transact(ctx, work)
+}
