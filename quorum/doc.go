@@ -49,7 +49,7 @@
 // majority's tokens is none either: the one node that had the largest may be missing from the next majority. Here a round
 // takes T, the largest token of the majority that granted, writes it to that majority (each node raises its own token to T,
 // durably, as long as it still holds the grant), and has the lock only when a majority of nodes have the write, all of
-// which are still trusted at that moment, and none of which granted with a token above T.
+// which are still trusted at that moment, and none of which knew of a token above T when it granted.
 //
 // Then tokens rise in the order in which locks are had. Let A have the lock at time a, and B at b > a. Some node n is in A's
 // majority at a and in B's at b. On n, A's grant was held from before A's write until a, as B's was until b; one node's grants of a
@@ -72,7 +72,7 @@
 // before that, and trusts it for a TTL at most; by the time the node counts again nobody relies on what it forgot. Twice,
 // because a session that a backup still knows is renewed once more before its client finds that the lock is missing.
 //
-// The second rule: a node counts only with a floor, which goes into T as if it were a token of its own. When the
+// The second rule: a node counts only with a floor, and T is above the floors of all that count. When the
 // quarantine is over, and not before, the node is told the largest token that a majority of other nodes remember, all of
 // which count. Until then someone may have counted on the forgetful node and still be writing T to the rest; now he has
 // either done so or lost its trust. Of any majority that remembers, one node knows T: that held when T was written, and a node

@@ -24,7 +24,8 @@ type round struct {
 	failures []error    // by node
 	floor    int64      // the highest floor of the nodes that granted
 	token    int64      // 0: a majority has not granted
-	counts   []bool     // by node: its grant went into the token, and it has been told the token
+	counts   []bool     // by node: all that it knew when it granted is below the token, and it has been told that
+	spare    []bool     // by node: its grant came after the token, and it knows more
 	decided  bool
 	outcome  chan bool // receives once: whether the lock is held
 }
@@ -43,7 +44,7 @@ func (c *Client) round(ctx context.Context, name string) (*Lock, []error) {
 	n := len(c.nodes)
 	r := &round{
 		c: c, lock: newLock(ctx, c, name), caller: ctx, answers: make(chan answer, 2*n), grants: make([]nodeLock, n),
-		failures: make([]error, n), counts: make([]bool, n), outcome: make(chan bool, 1),
+		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), outcome: make(chan bool, 1),
 	}
 	// Without the caller's values: a node's client would take the caller for the owner of a lock that it has on that node alone.
 	r.asking, r.dismiss = context.WithTimeoutCause(context.Background(), c.limit, errLate)
@@ -73,8 +74,8 @@ func (r *round) ask(i int, name string) {
 // tell writes the token to a node.
 func (r *round) tell(i int) {
 	l := r.grants[i]
-	if l.Token() >= r.token {
-		r.counts[i] = l.Token() == r.token
+	if l.Token() == r.token {
+		r.counts[i] = true
 		return
 	}
 	r.pending++
@@ -122,7 +123,7 @@ func (r *round) run() {
 		case a.err != nil:
 			r.failures[a.node] = a.err
 		case a.told:
-			r.counts[a.node] = true
+			r.counts[a.node] = r.grants[a.node] != nil // or it was lost meanwhile
 		default:
 			r.granted(a)
 		}
@@ -136,22 +137,26 @@ func (r *round) expire() {
 		return
 	}
 	for i := range r.failures {
-		if r.failures[i] == nil && !r.counts[i] && (r.grants[i] == nil || r.token != 0) {
+		if r.failures[i] == nil && !r.counts[i] && !r.spare[i] && (r.grants[i] == nil || r.token != 0) {
 			r.failures[i] = r.excuse(errors.New("it has not answered"))
 		}
 	}
 	r.fail()
 }
 
-// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher token helps to keep the lock, but
-// does not count for having it: a whole holder may have come and gone on that node since the token was fixed.
+// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher token, or of a node with a
+// higher floor, helps to keep the lock, but does not count for having it: a whole holder may have come and gone on that node.
 func (r *round) granted(a answer) {
 	r.grants[a.node] = a.lock
-	r.floor = max(r.floor, a.floor)
-	if r.token != 0 {
+	switch {
+	case r.token != 0 && (a.lock.Token() > r.token || a.floor >= r.token):
+		r.spare[a.node] = true
+		return
+	case r.token != 0:
 		r.tell(a.node)
 		return
 	}
+	r.floor = max(r.floor, a.floor)
 	var n int
 	token := r.floor + 1
 	for _, l := range r.grants {
@@ -183,7 +188,7 @@ func (r *round) judge() {
 		if r.counts[i] {
 			counted++
 		}
-		if r.failures[i] == nil && (l == nil || r.token == 0 || l.Token() <= r.token) {
+		if r.failures[i] == nil && !r.spare[i] {
 			possible++
 		}
 	}

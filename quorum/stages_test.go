@@ -142,3 +142,31 @@ func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 		s.set(up, 1)
 	})
 }
+
+// A node that has learnt the tokens grants late, with a low token of its own and a floor above the one that is fixed by then.
+func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		a := s.client(1, WithNodeLimit(time.Minute))
+		nodes := s.stage(a)
+		s.set(func(s *server) { s.offset = time.Hour }, 0)
+		floor := time.Now().Add(2 * time.Hour).UnixMicro()
+		s.set(func(s *server) { s.data.floor = floor }, 2)
+		nodes[1].raise, nodes[2].lock = make(gateway), make(gateway)
+		outcome := make(chan error)
+		var l *Lock
+		go func() {
+			var err error
+			l, err = a.TryLock(t.Context(), "n")
+			outcome <- err
+		}()
+		time.Sleep(time.Second / 4)                                    // 1 and 2 have granted
+		s.set(func(s *server) { clear(s.data.sessions); s.wipe() }, 1) // 2 cannot be told
+		close(nodes[2].lock)
+		time.Sleep(time.Second / 4)
+		close(nodes[1].raise)
+		if err := <-outcome; err == nil {
+			t.Errorf("token %d, and the floor is %d", l.Token(), floor)
+			s.unlock(l)
+		}
+	})
+}
