@@ -236,6 +236,10 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 			_, _, err := s.Reclaim(s.Context(), "b", "n", s.holder())
 			return err
 		},
+		"theft": func(s *script) error {
+			_, _, err := s.Break(s.Context(), "b", "n", s.holder(), driver.Event{})
+			return err
+		},
 		"return of the same owner": func(s *script) error {
 			_, _, err := s.Reenter(s.Context(), driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
 			return err

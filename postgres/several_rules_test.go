@@ -116,7 +116,7 @@ func TestReleaseAllLeavesWhatSomebodyJustQueuedUpFor(t *testing.T) {
 	s.sound()
 }
 
-// Broken by leaving LockSession out of Break: the guard is a share lock on the session. The event comes with the theft, once.
+// Broken by leaving out that Break passes the session's row: the guard is a share lock on the session. The event comes with the theft, once.
 func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
 		s := newScript(t)
@@ -173,8 +173,8 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s.do(query(postgresdb.OpenSession, postgresdb.OpenSessionParams{ID: "b", Ttl: time.Minute.Microseconds()}))
 	s.do(query(postgresdb.LockRun, postgresdb.LockRunParams{Name: "n", Slot: run.Slot}))
 	s.do(query(postgresdb.RetryRun, postgresdb.RetryRunParams{Name: "n", Slot: run.Slot, Token: 2, Session: "b"}))
-	done := s.blocked(func() {
-		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, 1000*time.Hour, true)
+	done := s.blocked(func() { // passRun: what comes before it in BeginRun would wait for the row already
+		is, mine, err := s.passRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, run.Slot, true)
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
 		}
