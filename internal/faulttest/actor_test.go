@@ -16,7 +16,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -33,6 +32,7 @@ type actorConfig struct {
 	Seed      uint64
 	Bug       string        // one of bugs, "" for none
 	Lose      string        // the call whose first reply gets lost
+	Deadlock  time.Duration // after what waiters look for circles, 0: the default
 	Teller    *tellerConfig // nil: it obeys the commands below
 }
 
@@ -41,18 +41,12 @@ type command struct {
 	Verb    string
 	Op      int // chosen by the parent
 	Name    string
-	Hold    int // the op of the acquire that is meant
-	Names   []string
+	Hold    int      // the op of the acquire that is meant
+	Names   []string // work; lock: all of them together, after Name
+	Grade   grade    // of a lock
+	Under   int      // the op of the acquire whose owner asks, 0: a new one
 	Workers int
-	For     time.Duration
-}
-
-type held = dblock.Lock[any]
-
-// handle is a hold and how it is told about.
-type handle struct {
-	op   int
-	lock *held
+	For     time.Duration // lock: patience; work: the slots' length
 }
 
 type actor struct {
@@ -66,6 +60,7 @@ type actor struct {
 	mu      sync.Mutex // protects what follows
 	stand   *stand
 	handles map[int]*handle
+	several map[int]*dblock.Locks[any]
 	cancels map[int]context.CancelFunc
 	hogs    map[int]*sql.Conn
 }
@@ -74,7 +69,7 @@ type actor struct {
 func act(text string, in io.Reader, out io.Writer) int {
 	a := &actor{
 		reporter: newReporter(out), witness: newWitness(),
-		handles: map[int]*handle{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
+		handles: map[int]*handle{}, several: map[int]*dblock.Locks[any]{}, cancels: map[int]context.CancelFunc{}, hogs: map[int]*sql.Conn{},
 	}
 	err := json.Unmarshal([]byte(text), &a.config)
 	if err == nil && a.config.Teller != nil {
@@ -110,6 +105,10 @@ func (a *actor) obey(c command) {
 	switch c.Verb {
 	case "lock", "try":
 		a.lock(c)
+	case "lockall":
+		a.lockAll(c)
+	case "unlockall":
+		a.unlockAll(c)
 	case "cancel":
 		a.mu.Lock()
 		cancel := a.cancels[c.Hold]
@@ -141,7 +140,7 @@ func (a *actor) obey(c command) {
 		a.report(event{What: evDone, Op: c.Op})
 	case "pause":
 		a.crew.pause()
-		a.report(event{What: evIdle, Op: c.Op})
+		a.report(event{What: evIdle, Op: c.Op, Rows: a.crew.done.Load()})
 	case "resume":
 		a.crew.resume()
 		a.report(event{What: evDone, Op: c.Op})
@@ -190,6 +189,9 @@ func (a *actor) newClient() (*client, error) {
 	backend = &recorder{Backend: backend, report: a.reporter, db: a.db, sessions: map[string]bool{}}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	options := []dblock.Option{dblock.WithTTL(a.config.TTL), dblock.WithLogger(log)}
+	if a.config.Deadlock != 0 {
+		options = append(options, dblock.WithDeadlockCheck(a.config.Deadlock))
+	}
 	if a.config.Reaper {
 		options = append(options, dblock.WithReaper(reaper.Interval(reapInterval), reaper.OnReport(func(reaper.Report) {})))
 	} else {
@@ -210,80 +212,6 @@ func (c *client) close() error {
 	err := c.Close(ctx)
 	c.closePool()
 	return err
-}
-
-func (a *actor) lock(c command) {
-	ctx, cancel := context.WithCancel(context.Background())
-	if c.For != 0 {
-		ctx, cancel = context.WithTimeout(ctx, c.For)
-	}
-	a.mu.Lock()
-	a.cancels[c.Op] = cancel
-	a.mu.Unlock()
-	a.acquire(ctx, a.client, c.Op, c.Name, c.Verb == "try")
-}
-
-// acquire tells of the attempt and of what came of it; nil: no lock.
-func (a *actor) acquire(ctx context.Context, c *client, op int, name string, try bool) *handle {
-	asked := session.Boottime()
-	a.report(event{What: evAsked, Op: op, Name: name, At: asked})
-	call := c.Lock
-	if try {
-		call = c.TryLock
-	}
-	lock, err := call(ctx, name)
-	if err != nil {
-		a.report(event{What: evRefused, Op: op, Name: name}.with(err))
-		return nil
-	}
-	return a.hold(op, lock, asked)
-}
-
-func (a *actor) hold(op int, lock *held, asked time.Duration) *handle {
-	at := session.Boottime()
-	a.witness.add(op, lock.Context(), asked)
-	h := &handle{op: op, lock: lock}
-	a.mu.Lock()
-	a.handles[op] = h
-	a.mu.Unlock()
-	a.report(event{What: evHeld, Op: op, Name: lock.Name(), Token: lock.Token(), At: at})
-	context.AfterFunc(lock.Context(), func() {
-		at, cause := session.Boottime(), context.Cause(lock.Context())
-		if e := (event{What: evLost, Op: op, Name: lock.Name(), Token: lock.Token(), At: at}).with(cause); e.is(kindLost) || e.is(kindClosed) {
-			e.Live = a.witness.live(op)
-			a.report(e)
-		}
-	})
-	return h
-}
-
-func (a *actor) handle(op int) *handle {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.handles[op]
-}
-
-func (a *actor) unlock(h *handle) {
-	a.report(event{What: evEnding, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Live: a.witness.live(h.op)})
-	err := h.lock.Unlock(context.Background())
-	a.report(event{What: evUnlocked, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token()}.with(err))
-	a.witness.remove(h.op)
-	a.mu.Lock()
-	delete(a.cancels, h.op) // the handle stays, for a write that comes too late
-	a.mu.Unlock()
-}
-
-// write changes what the lock protects, unless somebody with a higher token did already.
-func (a *actor) write(h *handle) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	var rows int64
-	result, err := a.db.ExecContext(ctx, fmt.Sprintf(
-		"UPDATE resource SET n = n + 1, token = %d WHERE name = '%s' AND token <= %[1]d", h.lock.Token(), h.lock.Name()))
-	if err == nil {
-		rows, err = result.RowsAffected()
-	}
-	a.report(event{What: evWrote, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Rows: rows}.with(err))
 }
 
 // hog opens a write transaction on a connection of its own, and leaves it open.

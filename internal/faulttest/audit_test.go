@@ -11,7 +11,7 @@ import (
 
 // The database's own record of who queued, who left and who was granted. Its order is the commit order of each name,
 // whose row is locked by whoever writes it.
-const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer)`
+const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer, tx bigint%s)`
 
 const (
 	insertJoin  = `INSERT INTO audit (what, name, ticket, attempt, session) VALUES ('join', NEW.name, NEW.ticket, NEW.attempt, NEW.session_id);`
@@ -26,10 +26,11 @@ func (w *world) audit() {
 	leave := fmt.Sprintf(insertLeave, w.now())
 	switch w.db.Kind {
 	case dbtest.KindPostgres:
-		w.exec(fmt.Sprintf(auditTable, "bigserial PRIMARY KEY"))
+		w.exec(fmt.Sprintf(auditTable, "bigserial PRIMARY KEY", " DEFAULT txid_current()"))
 		for name, trigger := range map[string][2]string{
 			"audit_join":        {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
 			"audit_leave":       {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
+			"audit_share":       {insertGrant, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
 			"audit_first_grant": {insertGrant, "AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
 			"audit_grant":       {insertGrant, "AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt)"},
 		} {
@@ -37,10 +38,11 @@ func (w *world) audit() {
 			w.exec(fmt.Sprintf("CREATE TRIGGER %s %s EXECUTE FUNCTION %[1]s()", name, trigger[1]))
 		}
 	case dbtest.KindSQLite:
-		w.exec(fmt.Sprintf(auditTable, "integer PRIMARY KEY"))
+		w.exec(fmt.Sprintf(auditTable, "integer PRIMARY KEY", ""))
 		for _, trigger := range []string{
 			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
 			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
+			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertGrant + " END",
 			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant + " END",
 			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt BEGIN " + insertGrant + " END",
 		} {
@@ -64,6 +66,7 @@ type place struct {
 	joined, left     int64 // ids of the record; 0: not yet
 	alive            bool  // its session lived when it left
 	granted          int64 // id; 0: it was not
+	token            int64
 }
 
 // unfair are the grants that were not in the order of the queue. Who left of his own will is known from leaves: his
@@ -73,21 +76,22 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	if !w.records() {
 		return nil
 	}
-	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0) FROM audit ORDER BY id")
+	rows, err := w.sql.QueryContext(w.Context(), "SELECT id, what, name, COALESCE(ticket, 0), attempt, session, COALESCE(token, 0), COALESCE(alive, 0), COALESCE(tx, id) FROM audit ORDER BY id")
 	if err != nil {
 		w.Fatal(err)
 	}
 	defer rows.Close()
 	queues := map[string][]*place{}
 	places := map[string]*place{}
-	tokens := map[string]int64{}
+	type last struct{ token, tx int64 }
+	tokens, grants := map[string]last{}, map[string]int64{}
 	used := map[string]int64{} // the last time that a session did something, which a dead one does not
 	direct := map[int64]string{}
 	for rows.Next() {
 		var what, name, attempt, session string
-		var id, ticket, token int64
+		var id, ticket, token, tx int64
 		var alive bool
-		if err := rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive); err != nil {
+		if err := rows.Scan(&id, &what, &name, &ticket, &attempt, &session, &token, &alive, &tx); err != nil {
 			w.Fatal(err)
 		}
 		p := places[attempt]
@@ -102,12 +106,21 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 		case "leave":
 			p.left, p.alive = id, alive
 		case "grant":
-			if token <= tokens[name] {
-				found = append(found, fmt.Sprintf("%s: token %d after %d", name, token, tokens[name]))
+			if grants[attempt] == token {
+				continue // a writer became a reader
 			}
-			tokens[name] = token
+			l := tokens[name]
+			if token <= l.token && l.tx != tx { // of several in one transaction the record has no order
+				found = append(found, fmt.Sprintf("%s: token %d after %d", name, token, l.token))
+			}
+			tokens[name] = last{max(token, l.token), tx}
+			before := grants[attempt]
+			grants[attempt] = token
+			if before != 0 {
+				continue // a reader became a writer, for which nobody queues
+			}
 			if p != nil {
-				p.granted = id
+				p.granted, p.token = id, token
 			} else {
 				direct[id] = name
 				used[session] = id
@@ -123,7 +136,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 				continue
 			}
 			for _, before := range queue[:i] {
-				if problem := before.passedOver(p.granted, leaves, used); problem != "" {
+				if problem := before.passedOver(p, leaves, used); problem != "" {
 					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which %s", name, p.ticket, before.ticket, problem))
 				}
 			}
@@ -181,16 +194,16 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 	return found
 }
 
-// passedOver says why a place should have been served before that grant; "" where all is well.
-func (p *place) passedOver(grant int64, leaves map[string]bool, used map[string]int64) string {
+// passedOver says why a place should have been served before another; "" where all is well.
+func (p *place) passedOver(by *place, leaves map[string]bool, used map[string]int64) string {
 	switch {
-	case p.granted != 0 && p.granted < grant:
+	case p.granted != 0 && p.token < by.token:
 		return ""
 	case p.granted != 0:
 		return "was granted later"
 	case p.left == 0:
 		return "still stands there"
-	case leaves[p.attempt] && p.left < grant:
+	case leaves[p.attempt] && p.left < by.granted:
 		return "" // of its own will, before
 	case p.alive && used[p.session] > p.left: // a session whose time ran out in this moment joins no queue again
 		return "was dropped although its session lived"

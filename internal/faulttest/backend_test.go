@@ -136,6 +136,12 @@ func (r *recorder) Release(ctx context.Context, h driver.Held, contended bool) (
 	return next, err
 }
 
+func (r *recorder) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
+	next, err := r.Backend.Downgrade(ctx, h)
+	r.handed(h.Name, next)
+	return next, err
+}
+
 func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
 	next, taken, err := r.Backend.Reclaim(ctx, self, name, holder)
 	r.handed(name, next)

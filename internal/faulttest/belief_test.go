@@ -1,11 +1,6 @@
 package faulttest
 
-import (
-	"cmp"
-	"fmt"
-	"slices"
-	"time"
-)
+import "time"
 
 // hold is what one actor was granted and believed in.
 type hold struct {
@@ -19,13 +14,29 @@ type hold struct {
 	until  time.Duration // not believed in any more at that moment; forever where that is not known
 	lost   time.Duration // when it was told of the loss; 0: it was not lost
 	reason string        // why it was lost
+	phases []*phase      // at least one
 }
+
+// phase is a hold as long as it is of one grade.
+type phase struct {
+	*hold
+	grade
+	token int64
+	asked time.Duration // it did not begin before
+	from  time.Duration // it had begun; forever where that is not known
+	sure  time.Duration // from then on the name was held in this grade at least
+	live  time.Duration // believed in then for certain, in this grade at least; the last phase ends with the hold
+	grant bool          // it began with a token of its own
+}
+
+// last MUST NOT be called before evHeld.
+func (h *hold) last() *phase { return h.phases[len(h.phases)-1] }
 
 const forever = time.Duration(1<<63 - 1)
 
 // holds reads them from what an actor said.
 func (p *process) holds() []*hold {
-	asked, open := map[int]time.Duration{}, map[int]*hold{}
+	asked, open, grading := map[int]time.Duration{}, map[int]*hold{}, map[*hold]event{}
 	var all []*hold
 	for _, e := range p.all() {
 		h := open[e.Op]
@@ -34,11 +45,18 @@ func (p *process) holds() []*hold {
 			asked[e.Op] = e.At
 		case e.What == evHeld:
 			h = &hold{by: p.label, op: e.Op, name: e.Name, token: e.Token, asked: asked[e.Op], from: e.At, live: asked[e.Op], until: forever}
+			h.phases = []*phase{{h, e.Grade, e.Token, h.asked, e.At, e.At, h.live, true}}
 			open[e.Op] = h
 			all = append(all, h)
 		case h == nil:
 		case e.What == evEnding:
 			h.live = max(h.live, e.Live)
+		case e.What == evGrading && e.Grade == reader:
+			h.downgrades(e)
+		case e.What == evGrading:
+			h.last().live, grading[h] = max(h.last().live, e.Live), e
+		case e.What == evGraded:
+			h.graded(grading[h], e)
 		case e.What == evLost:
 			h.live, h.until = max(h.live, e.Live), min(h.until, e.At)
 			if e.is(kindLost) && !e.is(kindClosed) {
@@ -55,36 +73,42 @@ func (p *process) holds() []*hold {
 		if h.until == forever && killed.to != 0 {
 			h.until = killed.to
 		}
+		for i, f := range h.phases { // what came of a hold after its context had ended is not known
+			if i > 0 && (f.asked > h.until || f.grant && f.from > h.until) {
+				h.phases = h.phases[:i]
+				break
+			}
+		}
+		h.live = max(h.live, h.last().live)
+		h.last().live = h.live
 	}
 	return all
 }
 
-// overlaps are the cases in which two believed to hold the same name, and those in which a later grant had a token
-// that was not higher.
-func overlaps(actors ...*process) (found []string) {
-	byName := map[string][]*hold{}
-	for _, p := range actors {
-		for _, h := range p.holds() {
-			byName[h.name] = append(byName[h.name], h)
-		}
+// downgrades: whatever comes of it, from when it is called the holder has a reader's share at least.
+func (h *hold) downgrades(e event) {
+	before := h.last()
+	if before.from == forever { // once more, since it is not known what came of it
+		return
 	}
-	for name, holds := range byName {
-		slices.SortFunc(holds, func(a, b *hold) int { return cmp.Compare(a.token, b.token) })
-		for i := 1; i < len(holds); i++ {
-			a, b := holds[i-1], holds[i]
-			switch {
-			case a.token == b.token:
-				found = append(found, fmt.Sprintf("%s: token %d twice, %s %d and %s %d", name, a.token, a.by, a.op, b.by, b.op))
-			case a.live >= b.from:
-				found = append(found, fmt.Sprintf("%s: %s %d held token %d until %v at least, %s %d token %d from %v",
-					name, a.by, a.op, a.token, a.live, b.by, b.op, b.token, b.from))
-			}
-		}
-	}
-	return found
+	before.live = max(before.live, e.Live)
+	h.phases = append(h.phases, &phase{h, reader, before.token, e.At, forever, max(before.sure, before.live), before.live, false})
 }
 
-// exclusive fails where two believed in the same name.
+// graded is what came of a Downgrade or TryUpgrade.
+func (h *hold) graded(asked, e event) {
+	now := h.last()
+	switch {
+	case e.Grade == reader && e.Err == "":
+		now.from = e.At
+	case e.Grade == reader && (e.is(kindCapacity) || e.is(kindNotAcquired)):
+		h.phases = h.phases[:len(h.phases)-1]
+	case e.Grade == grade{} && e.Err == "":
+		h.phases = append(h.phases, &phase{h, grade{}, e.Token, asked.At, e.At, e.At, asked.Live, true})
+	}
+}
+
+// exclusive fails where more believed in the same name than may.
 func (w *world) exclusive(actors ...*process) {
 	w.Helper()
 	for _, text := range overlaps(actors...) {

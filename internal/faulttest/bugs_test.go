@@ -41,7 +41,24 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 			return u.Heartbeat(ctx, session, ttl)
 		}}
 	},
-	bugNeverGivesBack: func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
+	bugOneTooMany: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }}
+	},
+	bugWriterBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }}
+	},
+	bugReaderBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool {
+			return r.Units > 0 && s.Holder.Session != "" && s.Sharing == 0
+		}}
+	},
+	bugCountsOne:           func(b driver.Backend, _ *sql.DB) driver.Backend { return countsOne{b} },
+	bugUpgradesBeside:      func(b driver.Backend, _ *sql.DB) driver.Backend { return upgradesBeside{b} },
+	bugDowngradesToNothing: func(b driver.Backend, _ *sql.DB) driver.Backend { return downgradesToNothing{b} },
+	bugLetsSmallPass:       func(b driver.Backend, db *sql.DB) driver.Backend { return letsSmallPass{b, db} },
+	bugLetsReadersPass:     func(b driver.Backend, db *sql.DB) driver.Backend { return letsReadersPass{b, db} },
+	bugForgetsUnits:        func(b driver.Backend, db *sql.DB) driver.Backend { return forgetsUnits{b, db} },
+	bugNeverGivesBack:      func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
 }
 
 type grantsUnseen struct{ driver.Backend }

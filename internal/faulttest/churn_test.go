@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -24,14 +25,15 @@ func TestProcessesKilledAgainAndAgainLeaveNothing(t *testing.T) {
 		for c := 'a'; c < 'k'; c++ {
 			names = append(names, "churn "+string(c))
 		}
-		w.resource(names...)
+		all := append(slices.Clone(names), "read churn", "permits churn")
+		w.resource(all...)
 		seed := seed(w)
 		random := rand.New(rand.NewPCG(seed, 0))
-		var all []*process
+		var actors []*process
 		start := func() *process {
-			p := w.actor(fmt.Sprintf("actor %d", len(all)), func(c *actorConfig) { c.Seed, c.Reaper = random.Uint64(), len(all)%2 == 0 })
-			p.work(modeLoad, 3, names...)
-			all = append(all, p)
+			p := w.actor(fmt.Sprintf("actor %d", len(actors)), func(c *actorConfig) { c.Seed, c.Reaper = random.Uint64(), len(actors)%2 == 0 })
+			p.work(modeLoad, 3, all...)
+			actors = append(actors, p)
 			return p
 		}
 		running := []*process{start(), start(), start(), start()}
@@ -45,11 +47,11 @@ func TestProcessesKilledAgainAndAgainLeaveNothing(t *testing.T) {
 			p.kill()
 		}
 		at := session.Boottime()
-		w.allFree(names, at)
+		w.allFree(all, at)
 		w.nothingIsLeft(at)
-		w.exclusive(all...)
-		w.exact(names, all...)
-		w.Logf("%d processes were killed", len(all))
+		w.exclusive(actors...)
+		w.exact(names, actors...)
+		w.Logf("%d processes were killed", len(actors))
 	})
 }
 
@@ -103,7 +105,7 @@ func (w *world) nothingIsLeft(died time.Duration) {
 			w.Log(report)
 		}
 		left = ""
-		for _, table := range []string{"dblock_waiters", "dblock_locks", "dblock_heartbeats", "dblock_sessions"} {
+		for _, table := range []string{"dblock_waiters", "dblock_shares", "dblock_locks", "dblock_heartbeats", "dblock_sessions"} {
 			if n := w.count("SELECT count(*) FROM %s", table); n != 0 {
 				left += fmt.Sprintf(" %s: %d", table, n)
 			}

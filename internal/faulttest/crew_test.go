@@ -13,8 +13,10 @@ import (
 
 // What a crew does.
 const (
-	modeLoad  = "load"  // lock, write, unlock
-	modeChaos = "chaos" // whatever the API allows
+	modeLoad    = "load"    // lock, write if nobody shares it, unlock
+	modeChaos   = "chaos"   // whatever the API allows
+	modeOrdered = "ordered" // several names, in one order
+	modeOnce    = "once"    // jobs that run once per slot
 )
 
 // firstCrewOp is above what the parent numbers.
@@ -25,9 +27,11 @@ type crew struct {
 	actor   *actor
 	mode    string
 	names   []string
+	slot    time.Duration // modeOnce
 	clients []atomic.Pointer[client]
 	workers sync.WaitGroup
 	ops     atomic.Int64
+	done    atomic.Int64 // what is only counted
 
 	mu        sync.Mutex // protects what follows
 	moved     sync.Cond  // signals each change
@@ -39,7 +43,7 @@ type crew struct {
 }
 
 func (a *actor) hire(c command) *crew {
-	w := &crew{actor: a, mode: c.Name, names: c.Names, clients: make([]atomic.Pointer[client], (c.Workers+1)/2), quiet: make(chan struct{})}
+	w := &crew{actor: a, mode: c.Name, names: c.Names, slot: c.For, clients: make([]atomic.Pointer[client], (c.Workers+1)/2), quiet: make(chan struct{})}
 	w.moved.L = &w.mu
 	w.ops.Store(firstCrewOp)
 	for i := range w.clients {
@@ -147,6 +151,14 @@ func (w *crew) linger(random *rand.Rand) {
 
 func (w *crew) turn(random *rand.Rand, i int) {
 	ctx, c := context.Background(), w.clients[i].Load()
+	switch w.mode {
+	case modeOrdered:
+		w.ascend(ctx, random, c)
+		return
+	case modeOnce:
+		w.once(ctx, random, c)
+		return
+	}
 	name, op := w.names[random.IntN(len(w.names))], int(w.ops.Add(1))
 	kind := random.IntN(100)
 	if w.mode == modeLoad {
@@ -169,28 +181,40 @@ func (w *crew) turn(random *rand.Rand, i int) {
 }
 
 func (w *crew) hold(ctx context.Context, random *rand.Rand, c *client, op int, name string, try bool) {
-	h := w.actor.acquire(ctx, c, op, name, try)
+	g := gradeOf(random, name)
+	if w.mode == modeChaos && isPermits(name) && random.IntN(30) == 0 {
+		g = otherPermits
+	}
+	h := w.actor.acquire(ctx, c, op, name, g, try)
 	if h == nil {
 		return
 	}
-	if w.mode == modeLoad {
+	if w.mode == modeLoad && g == (grade{}) {
 		w.actor.write(h)
 	}
 	w.linger(random)
+	for isRead(name) && random.IntN(2) == 0 {
+		w.actor.regrade(h)
+		w.linger(random)
+	}
 	w.actor.unlock(h)
 	w.actor.forget(op)
 }
 
-// nest enters a lock again that is held.
+// nest enters a lock again that is held; permits are not entered, and the other way to take a name twice waits for itself.
 func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, name string) {
-	a, asked := w.actor, session.Boottime()
-	a.report(event{What: evAsked, Op: op, Name: name, At: asked})
+	a, asked, g := w.actor, session.Boottime(), gradeOf(random, name)
+	if g.Units > 0 && g != reader {
+		w.hold(ctx, random, c, op, name, false)
+		return
+	}
+	a.report(event{What: evAsked, Op: op, Name: name, At: asked, Grade: g})
 	entered := false
 	err := c.Do(ctx, name, func(ctx context.Context, outer *held) error {
 		entered = true
-		a.hold(op, outer, asked)
+		a.hold(op, outer, g, asked)
 		asked := session.Boottime()
-		inner, err := c.Lock(ctx, name)
+		inner, err := c.Lock(ctx, name, g.options()...)
 		switch {
 		case err == nil && inner.Token() == outer.Token():
 			a.report(event{What: evReheld, Op: op, Name: name, Token: inner.Token()})
@@ -198,18 +222,18 @@ func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, n
 			err = inner.Unlock(ctx)
 		case err == nil: // the outer one was lost meanwhile, and this is a hold of its own
 			op := int(w.ops.Add(1))
-			a.report(event{What: evAsked, Op: op, Name: name, At: asked})
-			a.unlock(a.hold(op, inner, asked))
+			a.report(event{What: evAsked, Op: op, Name: name, At: asked, Grade: g})
+			a.unlock(a.hold(op, inner, g, asked))
 			a.forget(op)
 		}
 		a.report(event{What: evEnding, Op: op, Name: name, Token: outer.Token(), Live: a.witness.live(op)})
 		return err
-	})
+	}, g.options()...)
 	what := evUnlocked
 	if !entered {
 		what = evRefused
 	}
-	a.report(event{What: what, Op: op, Name: name}.with(err))
+	a.report(event{What: what, Op: op, Name: name, Grade: g}.with(err))
 	a.witness.remove(op)
 	a.forget(op)
 }

@@ -19,6 +19,8 @@ const (
 	evHeld     = "held"     // it returned a lock
 	evRefused  = "refused"  // it returned an error
 	evReheld   = "reheld"   // the same owner entered the lock again
+	evGrading  = "grading"  // Downgrade or TryUpgrade is about to be called
+	evGraded   = "graded"   // it returned
 	evEnding   = "ending"   // Unlock is about to be called
 	evUnlocked = "unlocked" // it returned
 	evLost     = "lost"     // the context of a lock ended by itself
@@ -28,6 +30,7 @@ const (
 	evGranted  = "granted"  // the database says that an attempt has the lock
 	evIdle     = "idle"     // nobody does anything any more
 	evHogging  = "hogging"  // a write transaction is open
+	evRan      = "ran"      // a job runs in its slot
 	evDone     = "done"
 )
 
@@ -45,6 +48,7 @@ type event struct {
 	Ticket  int64         `json:",omitempty"`
 	Err     string        `json:",omitempty"`
 	Kinds   []string      `json:",omitempty"` // which of the errors below it is
+	Grade   grade         `json:",omitzero"`
 }
 
 func (e event) is(kind string) bool { return slices.Contains(e.Kinds, kind) }
@@ -55,12 +59,16 @@ const (
 	kindClosed      = "ErrClosed"
 	kindUnavailable = "ErrUnavailable"
 	kindNotAcquired = "ErrNotAcquired"
+	kindNotHeld     = "ErrNotHeld"
+	kindDeadlock    = "ErrDeadlock"
+	kindCapacity    = "ErrCapacity"
 )
 
 func kindsOf(err error) (kinds []string) {
 	for kind, target := range map[string]error{
 		kindLost: dblock.ErrLost, kindClosed: dblock.ErrClosed,
-		kindUnavailable: dblock.ErrUnavailable, kindNotAcquired: dblock.ErrNotAcquired,
+		kindUnavailable: dblock.ErrUnavailable, kindNotAcquired: dblock.ErrNotAcquired, kindNotHeld: dblock.ErrNotHeld,
+		kindDeadlock: dblock.ErrDeadlock, kindCapacity: dblock.ErrCapacity,
 	} {
 		if errors.Is(err, target) {
 			kinds = append(kinds, kind)

@@ -11,30 +11,39 @@ import (
 
 // lockState is a lock as the model has it: who believes in it, and the highest token so far.
 type lockState struct {
-	holder string
-	token  int64
+	holders []holder // in the order of their names; never changed in place
+	token   int64
 }
 
-// step is an operation of the model: somebody begins to hold a lock, holds it, or holds it no longer.
+type holder struct {
+	name  string
+	token int64
+	grade
+}
+
+// step is an operation of the model: somebody begins to hold a lock, holds it, holds it in another grade, or holds it no longer.
 type step struct {
-	name   string
-	what   string
-	holder string
-	token  int64
+	name string
+	what string
+	holder
 }
 
 const (
-	stepAcquire = "acquires"
-	stepReenter = "reenters"
-	stepEnd     = "ends"
+	stepAcquire   = "acquires"
+	stepReenter   = "reenters"
+	stepDowngrade = "downgrades"
+	stepUpgrade   = "upgrades"
+	stepEnd       = "ends"
 )
 
-// lockModel: an acquire needs that nobody holds the lock, and a token above all before it. A hold ends when its context
-// does, at some time between when it was last seen alive and when that was noticed.
+// lockModel is a lock, a lock of readers and writers, and a semaphore: an acquire needs that the others leave room for it,
+// and a token above all before it. An upgrade needs the same, when the share itself is not counted. A hold ends when its
+// context does, at some time between when it was last seen alive and when that was noticed.
 //
 // An acquire whose outcome is not known, because its process was killed, is left out: if it happened nobody came to
-// believe in it, and that it took a token leaves the next one only less room. A model in which it may or may not have
-// happened accepts the same histories.
+// believe in it, and that it took a token, and room, leaves the next one only less. A model in which it may or may not have
+// happened accepts the same histories. An upgrade, likewise. A downgrade whose outcome is not known happens at some time before
+// the hold ends: that it did not happen at all would leave others only less room.
 var lockModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byName := map[string][]porcupine.Operation{}
@@ -51,18 +60,38 @@ var lockModel = porcupine.Model{
 	Init: func() any { return lockState{} },
 	Step: func(state, input, _ any) (bool, any) {
 		s, in := state.(lockState), input.(step)
+		others := make([]holder, 0, len(s.holders)+1)
+		var room []grade
+		var mine holder
+		for _, h := range s.holders {
+			if h.name == in.holder.name {
+				mine = h
+				continue
+			}
+			others, room = append(others, h), append(room, h.grade)
+		}
+		here, token := mine.name != "", s.token
 		switch in.what {
 		case stepAcquire:
-			return s.holder == "" && in.token > s.token, lockState{in.holder, in.token}
+			here, token = !here && in.token > s.token && in.beside(room), in.token
+		case stepUpgrade:
+			here, token = here && in.token > s.token && in.beside(room), in.token
+		case stepDowngrade:
+			here = here && mine.grade == grade{}
 		case stepReenter:
-			return s.holder == in.holder && s.token == in.token, s
-		default:
-			return s.holder == in.holder, lockState{"", s.token}
+			return here && mine.token == in.token, s
+		case stepEnd:
+			return here, lockState{others, s.token}
 		}
+		at, _ := slices.BinarySearchFunc(others, in.holder, func(a, b holder) int { return cmp.Compare(a.name, b.name) })
+		return here, lockState{slices.Insert(others, at, in.holder), token}
+	},
+	Equal: func(a, b any) bool {
+		return a.(lockState).token == b.(lockState).token && slices.Equal(a.(lockState).holders, b.(lockState).holders)
 	},
 	DescribeOperation: func(input, _ any) string {
 		in := input.(step)
-		return fmt.Sprintf("%s %s %s with %d", in.holder, in.what, in.name, in.token)
+		return fmt.Sprintf("%s %s %v of %s with %d", in.holder.name, in.what, in.grade, in.name, in.token)
 	},
 }
 
@@ -75,21 +104,30 @@ func operations(actors []*process) (all []porcupine.Operation) {
 				reheld[e.Op] = append(reheld[e.Op], e)
 			}
 		}
-		add := func(h *hold, what string, token int64, call, end time.Duration) {
+		add := func(f *phase, what string, token int64, call, end time.Duration) {
 			all = append(all, porcupine.Operation{
 				ClientId: id, Call: int64(call), Return: int64(max(call, end)),
-				Input: step{h.name, what, fmt.Sprintf("%s/%d", h.by, h.op), token},
+				Input: step{f.name, what, holder{fmt.Sprintf("%s/%d", f.by, f.op), token, f.grade}},
 			})
 		}
 		for _, h := range p.holds() {
-			add(h, stepAcquire, h.token, h.asked, h.from)
+			for i, f := range h.phases {
+				switch {
+				case i == 0:
+					add(f, stepAcquire, f.token, f.asked, f.from)
+				case f.grant:
+					add(f, stepUpgrade, f.token, f.asked, f.from)
+				default:
+					add(f, stepDowngrade, f.token, f.asked, min(f.from, h.until))
+				}
+			}
 			for _, e := range reheld[h.op] {
 				if e.At <= h.live {
-					add(h, stepReenter, e.Token, h.asked, e.At)
+					add(h.phases[0], stepReenter, e.Token, h.asked, e.At)
 				}
 			}
 			if h.until != forever {
-				add(h, stepEnd, h.token, h.live, h.until)
+				add(h.last(), stepEnd, h.last().token, h.live, h.until)
 			}
 		}
 	}

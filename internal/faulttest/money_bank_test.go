@@ -80,7 +80,7 @@ func newBank(w *world, seed uint64, schemes map[string]int, bug string) *bank {
 	if b.db.Kind == dbtest.KindSQLite {
 		b.ttl = ttl
 	}
-	if bug != "" || b.db.Kind == dbtest.KindSQLite && moneyLength(b) == 0 {
+	if bug != "" || b.db.Kind == dbtest.KindSQLite && lengthOf(b, "DBLOCK_TEST_MONEY", 0) == 0 {
 		b.running = b.running[:fewTellers]
 	}
 	b.exec("CREATE TABLE accounts (book varchar(16) NOT NULL, id integer NOT NULL, balance bigint NOT NULL, PRIMARY KEY (book, id))")

@@ -1,27 +1,12 @@
 package faulttest
 
 import (
-	"os"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/session"
 )
-
-// moneyLength is DBLOCK_TEST_MONEY, or 0: one round of faults.
-func moneyLength(t testing.TB) time.Duration {
-	t.Helper()
-	text := os.Getenv("DBLOCK_TEST_MONEY")
-	if text == "" {
-		return 0
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		t.Fatalf("DBLOCK_TEST_MONEY: %v", err)
-	}
-	return d
-}
 
 // schemesOf are the ways to move money that an engine has.
 func schemesOf(kind string) []string {
@@ -44,7 +29,7 @@ var ownServer = map[string]func(testing.TB) *dbtest.Server{
 // The sample has one worker of each scheme in each process, so that all of them meet the same faults in the same time.
 // On demand each scheme has the processes for itself as well.
 func TestMoney(t *testing.T) {
-	length := moneyLength(t)
+	length := lengthOf(t, "DBLOCK_TEST_MONEY", 0) // 0: one round of faults
 	if length == 0 {
 		t.Run("the books show seeded bugs", theBooksShowSeededBugs) // beside the rest, which waits a lot
 	}

@@ -136,11 +136,11 @@ func TestAnSQLiteProcessThatIsKilledInMidWrite(t *testing.T) {
 // afterwards, and left nothing.
 func (w *world) underLoad(times int, happens func(actors []*process)) {
 	w.Helper()
-	names := []string{"load a", "load b"}
-	w.resource(names...)
+	names, shared := []string{"load a", "load b"}, []string{"read load", "permits load"}
+	w.resource(append(names, shared...)...)
 	actors := []*process{w.actor("x"), w.actor("y"), w.actor("z")}
 	for _, p := range actors {
-		p.work(modeLoad, 3, names...)
+		p.work(modeLoad, 3, append(names, shared...)...)
 	}
 	for range times {
 		w.goesOn(actors, 20)
@@ -157,7 +157,7 @@ func (w *world) underLoad(times int, happens func(actors []*process)) {
 	w.rest(actors...)
 	w.exclusive(actors...)
 	w.exact(names, actors...)
-	for _, name := range names {
+	for _, name := range append(names, shared...) {
 		w.queueIsClean(name)
 		if w.isHeld(name) {
 			w.Errorf("%s is still held", name)

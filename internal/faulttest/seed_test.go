@@ -22,16 +22,16 @@ func seed(t testing.TB) uint64 {
 	return n
 }
 
-// historyLength is DBLOCK_HISTORY, or 10s.
-func historyLength(t testing.TB) time.Duration {
+// lengthOf is the duration in a variable, or another one.
+func lengthOf(t testing.TB, variable string, otherwise time.Duration) time.Duration {
 	t.Helper()
-	text := os.Getenv("DBLOCK_HISTORY")
+	text := os.Getenv(variable)
 	if text == "" {
-		return 10 * time.Second
+		return otherwise
 	}
 	d, err := time.ParseDuration(text)
 	if err != nil {
-		t.Fatalf("DBLOCK_HISTORY: %v", err)
+		t.Fatalf("%s: %v", variable, err)
 	}
 	return d
 }

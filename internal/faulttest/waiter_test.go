@@ -48,6 +48,10 @@ func (w *world) queueIsClean(name string) {
 	if rows != 0 || counted != 0 {
 		w.Errorf("%d places in the queue, the lock counts %d", rows, counted)
 	}
+	rows, counted = w.count("SELECT COALESCE(sum(units), 0) FROM dblock_shares WHERE name = '%s'", name), w.count("SELECT shared_units FROM dblock_locks WHERE name = '%s'", name)
+	if rows != counted {
+		w.Errorf("%d units are held, the lock counts %d", rows, counted)
+	}
 }
 
 func TestAStoppedWaiterQueuesAgain(t *testing.T) {

@@ -1,0 +1,138 @@
+package faulttest
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Engines that are broken where names are shared.
+const (
+	bugOneTooMany          = "hands a share to one too many"
+	bugWriterBeside        = "lets a writer in beside readers"
+	bugReaderBeside        = "lets a reader in beside a writer"
+	bugCountsOne           = "counts any number of permits as one"
+	bugUpgradesBeside      = "makes a writer of a reader beside others"
+	bugDowngradesToNothing = "gives the whole name back in a downgrade"
+	bugLetsSmallPass       = "lets small requests pass a large one"
+	bugLetsReadersPass     = "lets readers in past a writer who waits"
+	bugForgetsUnits        = "does not count the units that come back"
+)
+
+// unseen grants some of what is not free.
+type unseen struct {
+	driver.Backend
+	grants func(r driver.Request, s driver.State) bool
+}
+
+func (b unseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	if err != nil || taken {
+		return g, taken, err
+	}
+	return b.look(ctx, r)
+}
+
+func (b unseen) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	if g, granted, err := b.look(ctx, r); granted || err != nil {
+		return g, driver.Granted, err
+	}
+	return b.Backend.Enqueue(ctx, r)
+}
+
+func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	states, err := b.Look(ctx, r.Session, []string{r.Name})
+	if err == nil && len(states) > 0 && b.grants(r, states[0]) {
+		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+	}
+	return driver.Grant{}, false, err
+}
+
+type countsOne struct{ driver.Backend }
+
+func (b countsOne) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	r.Units = min(r.Units, 1)
+	return b.Backend.Take(ctx, r)
+}
+
+func (b countsOne) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	r.Units = min(r.Units, 1)
+	return b.Backend.Enqueue(ctx, r)
+}
+
+type upgradesBeside struct{ driver.Backend }
+
+func (b upgradesBeside) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
+	g, got, err := b.Backend.Upgrade(ctx, h, attempt)
+	if err == nil && !got {
+		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+	}
+	return g, got, err
+}
+
+type downgradesToNothing struct{ driver.Backend }
+
+func (b downgradesToNothing) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
+	return b.Release(ctx, h, true)
+}
+
+type letsSmallPass struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b letsSmallPass) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf(`UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND units <> 1
+		AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)
+		AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)`, h.Name))
+	if err != nil {
+		return nil, err
+	}
+	return b.Backend.Release(ctx, h, contended)
+}
+
+type letsReadersPass struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b letsReadersPass) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	if err != nil || taken || r.Units == 0 {
+		return g, taken, err
+	}
+	tx, err := b.db.BeginTx(ctx, nil)
+	if err != nil {
+		return g, false, err
+	}
+	defer tx.Rollback()
+	err = tx.QueryRowContext(ctx, fmt.Sprintf(`UPDATE dblock_locks SET token = token + 1, shared_units = shared_units + 1
+		WHERE name = '%s' AND session_id IS NULL AND shared_units > 0 AND waiters > 0 RETURNING token`, r.Name)).Scan(&g.Token)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at)
+			VALUES ('%s', %d, '%s', '%s', '%s', '%s', 1, 0)`, r.Name, g.Token, r.Session, r.Host, r.Thread, r.Attempt))
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil { // mostly, that nobody reads, or that nobody waits
+		return driver.Grant{}, false, nil
+	}
+	return g, true, nil
+}
+
+type forgetsUnits struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b forgetsUnits) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	if !h.Shared {
+		return b.Backend.Release(ctx, h, contended)
+	}
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", h.Name, h.Token))
+	return nil, err
+}

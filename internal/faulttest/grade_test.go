@@ -1,0 +1,72 @@
+package faulttest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+)
+
+// grade is how a name is taken. The zero value: the whole of it.
+type grade struct{ Units, Of int }
+
+var reader = grade{1, driver.Readers}
+
+func (g grade) String() string {
+	switch g {
+	case grade{}:
+		return "the whole"
+	case reader:
+		return "a reader's share"
+	}
+	return fmt.Sprintf("%d of %d units", g.Units, g.Of)
+}
+
+func (g grade) options() []dblock.LockOption {
+	switch g {
+	case grade{}:
+		return nil
+	case reader:
+		return []dblock.LockOption{dblock.Shared()}
+	}
+	return []dblock.LockOption{dblock.Permits(g.Units, g.Of)}
+}
+
+// beside reports whether somebody can have this while others have that.
+func (g grade) beside(others []grade) bool {
+	used := g.Units
+	for _, o := range others {
+		if g.Units == 0 || o.Units == 0 || g.Of != o.Of {
+			return false
+		}
+		used += o.Units
+	}
+	return used <= g.Of || len(others) == 0
+}
+
+// What crews share: names that begin so are read and written, or are semaphores. Others are taken whole.
+const (
+	readName    = "read"
+	permitsName = "permits"
+	permits     = 5
+)
+
+// otherPermits is what somebody asks for who takes a semaphore for a smaller one.
+var otherPermits = grade{1, permits - 2}
+
+func isRead(name string) bool { return strings.HasPrefix(name, readName) }
+
+func isPermits(name string) bool { return strings.HasPrefix(name, permitsName) }
+
+// gradeOf is one that the name is taken in.
+func gradeOf(random *rand.Rand, name string) grade {
+	switch {
+	case isRead(name) && random.IntN(3) > 0:
+		return reader
+	case isPermits(name) && random.IntN(12) > 0:
+		return grade{1 + random.IntN(permits), permits}
+	}
+	return grade{}
+}

@@ -1,0 +1,96 @@
+package faulttest
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// ascend takes some names in the order of their bytes, in all grades, one by one and together, as one owner. Of what goes well it
+// only keeps the number.
+func (w *crew) ascend(ctx context.Context, random *rand.Rand, c *client) {
+	var unlocks []func(context.Context) error
+	for i, name := range w.names {
+		switch random.IntN(8) {
+		case 0, 1, 2, 3:
+			continue
+		case 4: // and whatever comes after it
+			names, options := []string{name}, []dblock.LockOption{}
+			for _, other := range w.names[i+1:] {
+				if random.IntN(2) == 0 {
+					names = append(names, other)
+					options = append(options, dblock.For(other, gradeOf(random, other).options()...))
+				}
+			}
+			random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+			all, err := c.LockAll(ctx, names, options...)
+			if w.took(name, err) {
+				unlocks = append(unlocks, all.Unlock)
+			}
+		default:
+			l, err := c.Lock(ctx, name, gradeOf(random, name).options()...)
+			if w.took(name, err) {
+				ctx, unlocks = l.Context(), append(unlocks, l.Unlock)
+				continue
+			}
+		}
+		break
+	}
+	if random.IntN(4) == 0 {
+		w.linger(random)
+	}
+	random.Shuffle(len(unlocks), func(i, j int) { unlocks[i], unlocks[j] = unlocks[j], unlocks[i] })
+	for _, unlock := range unlocks {
+		if err := unlock(context.Background()); err != nil {
+			w.actor.report(event{What: evUnlocked}.with(err))
+		}
+	}
+}
+
+// took tells of what went wrong.
+func (w *crew) took(name string, err error) bool {
+	w.done.Add(1)
+	if err != nil {
+		w.actor.report(event{What: evRefused, Name: name}.with(err))
+	}
+	return err == nil
+}
+
+// Whoever takes names in one order waits in no circle, however often he looks for one.
+func TestOrderedLockingIsNeverTakenForADeadlock(t *testing.T) {
+	length := lengthOf(t, "DBLOCK_TEST_ORDERED", 3*time.Second)
+	eachAlone(t, func(w *world) {
+		random := rand.New(rand.NewPCG(seed(w), 2))
+		names := []string{"a", "b", "permits c", "permits d", "read e", "read f", "z"}
+		var actors []*process
+		for _, label := range []string{"x", "y", "z"} {
+			p := w.actor(label, func(c *actorConfig) { c.Seed, c.Deadlock = random.Uint64(), 10*time.Millisecond })
+			p.work(modeOrdered, 4, names...)
+			actors = append(actors, p)
+		}
+		pass(length)
+		at := session.Boottime()
+		var total int64
+		for _, p := range actors {
+			e := p.await(p.send(command{Verb: "pause"}), evIdle)
+			if e.Rows == 0 {
+				w.Errorf("%s got no lock", p.label)
+			}
+			total += e.Rows
+			for _, e := range p.all() {
+				if e.Err != "" {
+					w.Errorf("%s: %s %s: %s", p.label, e.What, e.Name, e.Err)
+				}
+			}
+		}
+		w.Logf("%d locks were taken in %v, and the last waiter was served %v later", total, length, session.Boottime()-at)
+		for _, p := range actors {
+			p.exit()
+		}
+		w.nothingIsLeft(session.Boottime())
+	})
+}
