@@ -148,3 +148,52 @@ func join(r driver.Request) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt})
 }
+
+func units(of driver.Request, n, capacity int) driver.Request {
+	of.Units, of.Of = n, capacity
+	return of
+}
+
+func reader(session, attempt string) driver.Request {
+	return units(request(session, attempt), 1, driver.Readers)
+}
+
+// have takes what must be free.
+func (s *script) have(r driver.Request) driver.Held {
+	s.Helper()
+	return driver.Held{Name: r.Name, Session: r.Session, Token: s.take(r).Token, Shared: r.Units > 0}
+}
+
+func takeShare(r driver.Request) statement {
+	return query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Units: int32(r.Units), Capacity: int32(r.Of), Patience: "10s"})
+}
+
+// went checks to whom a name was handed on.
+func (s *script) went(next []driver.Handoff, contended bool, attempts ...string) {
+	s.Helper()
+	if len(next) != len(attempts) {
+		s.Fatalf("handed on to %+v, want %q", next, attempts)
+	}
+	for i, n := range next {
+		if n.Attempt != attempts[i] || n.Grant.Contended != contended || i > 0 && n.Grant.Token <= next[i-1].Grant.Token {
+			s.Fatalf("hand-off %d of %+v, want %q, contended %v", i, next, attempts[i], contended)
+		}
+	}
+}
+
+// sound checks that what is counted in the rows of names is what there is, and that nobody waits who fits.
+func (s *script) sound() {
+	s.Helper()
+	if n := s.number(`SELECT count(*) FROM dblock_locks l
+		LEFT JOIN LATERAL (SELECT units FROM dblock_waiters w WHERE w.name = l.name ORDER BY ticket LIMIT 1) head ON true
+		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares h WHERE h.name = l.name)
+		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR shared_units > 0 AND (session_id IS NOT NULL OR shared_units > capacity)
+		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares h WHERE h.name = l.name)
+		   OR session_id IS NULL AND rests_until < dblock_now()
+		      AND CASE WHEN head.units = 0 THEN shared_units = 0 ELSE shared_units + head.units <= capacity END`); n != 0 {
+		s.Errorf("%d names are counted wrongly, or keep somebody waiting", n)
+	}
+}
