@@ -20,6 +20,14 @@
 // DBLOCK_HISTORY is for how long, 10s by default). Checkers read it afterwards, and the database's own record of it,
 // which triggers wrote. Each checker is itself tested with an engine that was broken for the purpose.
 //
+// # Elections
+//
+// Five processes stand for election, leaders are killed and stopped for longer than their TTL, the server dies, and leaders go
+// in good order; two more processes observe, and are stopped at times themselves. What leaders believed, what the history has
+// and what each observer saw must be one story. DBLOCK_TEST_ELECTION=50 is for how many failovers, on MySQL too:
+//
+//	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/faulttest
+//
 // # Money
 //
 // Processes move money between accounts, each transfer under locks and with both balances written as they were worked

@@ -69,18 +69,23 @@ func (b *ballot) recorded() (tokens []int64) {
 	return tokens
 }
 
-// report prints the figures, and has everybody go home.
+// report prints the figures, holds them to what is promised, and has everybody go home.
 func (b *ballot) report() {
 	b.Helper()
+	brought := 1
 	for what, times := range b.times {
+		brought += len(times)
 		slices.Sort(times)
 		b.Logf("%d × %s: the next leads after %v at the median, %v at most", len(times), what, times[len(times)/2], times[len(times)-1])
+		limit, promised := limits[what]
+		if calm := b.calm[what]; promised && len(calm) > 0 {
+			slices.Sort(calm)
+			if median := calm[len(calm)/2]; median > limit+scheduling {
+				b.Errorf("the next leads %v after a %s, at the median: promised are %v", median, what, limit)
+			}
+		}
 	}
-	terms, failed := len(b.recorded()), 0
-	for _, times := range b.times {
-		failed += len(times)
-	}
-	b.Logf("%d terms, of which %d were brought about", terms, failed+1)
+	b.Logf("%d terms, of which %d were brought about", len(b.recorded()), brought)
 	for _, p := range append(slices.Clone(b.observers), b.running...) {
 		p.exit()
 	}
