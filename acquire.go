@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
 var (
@@ -50,6 +51,9 @@ func (c *lockConfig) request(name, metadata string, wait bool) driver.Request {
 
 // obtain tries until it holds the name, or until trying again is of no use.
 func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
+	if err := c.ownPermits(ctx, r, o); err != nil {
+		return nil, err
+	}
 	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
 		gate := gateKey{r.Name, o}
 		if !c.gates.enter(ctx, gate, wait) {
@@ -102,6 +106,23 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 		}
 		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
 	}
+}
+
+// ownPermits refuses what would wait for permits that its own caller has.
+func (c *Client[TX]) ownPermits(ctx context.Context, r driver.Request, o owner) error {
+	if _, under := ctx.Value(ownerKey{c}).(owner); !under {
+		return nil
+	}
+	c.mu.Lock()
+	mine := c.books.units(ctx, r.Name, o)
+	c.mu.Unlock()
+	switch {
+	case mine == 0:
+		return nil
+	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
+		return deadlocked(deadlock.Cycle{{Host: o.host, Thread: o.thread, Name: r.Name, Units: r.Units, HeldHost: o.host, HeldThread: o.thread}})
+	}
+	return nil
 }
 
 // try makes one attempt in the session that is alive now.

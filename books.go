@@ -28,7 +28,7 @@ func newBooks() books {
 // enter puts a hold on the books, and returns another that had the whole name until then as far as was known.
 func (b books) enter(h *hold) (before *hold) {
 	b.holds[h.attempt] = h
-	if before = b.whole[h.name]; before == h || h.native != nil {
+	if before = b.whole[h.name]; before == h || h.native != nil || before != nil && before.yielding && h.standing.Load().shared() {
 		before = nil
 	}
 	b.sort(h)
@@ -46,6 +46,16 @@ func (b books) sort(h *hold) {
 	if !s.permit() {
 		b.owners[gateKey{h.name, h.owner}] = h
 	}
+}
+
+// units are what an owner has of a name by permits that ctx is under: they cannot come back before ctx is done with.
+func (b books) units(ctx context.Context, name string, o owner) (n int) {
+	for _, h := range b.holds {
+		if s := h.standing.Load(); h.name == name && h.owner == o && s.permit() && ctx.Value(h) != nil {
+			n += s.units
+		}
+	}
+	return n
 }
 
 // drop takes a hold off the books; false if it was off already.

@@ -12,9 +12,11 @@ import (
 // Downgrade makes a reader of a writer, without a moment in between in which another writer could come in. The readers who
 // stand first in the queue come in with the same commit. The lock keeps its token, its context and its fixed lease.
 //
+// (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a transaction that the lock guards.
+//
 // ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was entered several times.
-// ErrCapacity where somebody waits for permits of the name. After any other error it is not known which of the two the lock
-// is; call Downgrade again.
+// ErrCapacity where somebody waits for permits of the name. After any other error the lock is one of the two; whatever is called
+// next finds out which.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	return l.regrade(ctx, "downgrade", func(s *standing) error {
 		if s.shared() {
@@ -23,6 +25,8 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 		if err := l.hold.once(); err != nil {
 			return err
 		}
+		l.yield(true) // first: a reader may hear of his grant before the answer is here
+		defer l.yield(false)
 		asked := l.client.config.clock()
 		var next []driver.Handoff
 		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
@@ -30,8 +34,11 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 			return err
 		})
 		if err == nil {
-			l.hold.life.hub.Hand(next, asked)
 			l.stand(standing{s.token, 1, driver.Readers})
+		}
+		l.hold.life.hub.Hand(next, asked)
+		if err != nil {
+			l.hold.life.hub.Doubt(l.hold.name)
 		}
 		return err
 	})
@@ -43,7 +50,7 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 // has to be read again. A writer has a new token, higher than those of all readers before it; Token returns it.
 //
 // ErrLost as Unlock. ErrUnsupported on a lock without tables, and where the lock was entered several times. After any other
-// error it is not known which of the two the lock is; call TryUpgrade again.
+// error the lock is one of the two; whatever is called next finds out which.
 func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.regrade(ctx, "tryupgrade", func(s *standing) error {
 		if !s.shared() {
@@ -112,19 +119,31 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 		return fail(err)
 	}
 	defer l.client.calls.Done()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.grade.Lock()
-	defer h.grade.Unlock()
+	for _, gate := range []interface {
+		TryLock() bool
+		Unlock()
+	}{&h.mu, &h.grade} {
+		for !gate.TryLock() { // somebody relies on what it is, in a transaction that waits perhaps
+			if ctx.Err() != nil {
+				return fail(context.Cause(ctx))
+			}
+			pause(ctx, time.Millisecond)
+		}
+		defer gate.Unlock()
+	}
 	for {
-		switch cause := context.Cause(h.ctx); {
+		err := l.ascertain(ctx)
+		if err == nil {
+			err = change(h.standing.Load())
+			if err != nil && residueOf(err) == unsure && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
+				h.vague.Store(true)
+			}
+		}
+		switch cause := context.Cause(h.ctx); { // it may have ended while the statement was at work
 		case errors.Is(cause, ErrLost):
 			return fail(errors.Unwrap(cause))
 		case cause != nil:
 			return fail(cause)
-		}
-		err := change(h.standing.Load())
-		switch {
 		case err == nil:
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
@@ -135,6 +154,42 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
+}
+
+// ascertain finds out what a lock is after a change whose outcome is not known. MUST be called with grade locked.
+func (l *Lock[TX]) ascertain(ctx context.Context) error {
+	h := l.hold
+	if h.ctx.Err() != nil || !h.vague.Load() {
+		return nil
+	}
+	state, err := l.client.look(ctx, h.life, h.name)
+	if err != nil {
+		return err
+	}
+	for _, own := range state.Granted {
+		if own.Attempt != h.attempt {
+			continue
+		}
+		now := *h.standing.Load()
+		now.token = own.Grant.Token
+		switch {
+		case state.Sharing == 0:
+			now.units, now.of = 0, 0
+		case now.units == 0:
+			now.units, now.of = 1, driver.Readers
+		}
+		l.stand(now)
+		h.vague.Store(false)
+		return nil
+	}
+	return driver.ErrNotHeld
+}
+
+// yield says whether readers who come in are no reason to believe that the lock was lost.
+func (l *Lock[TX]) yield(yielding bool) {
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	l.hold.yielding = yielding
 }
 
 // stand notes what the hold is now.

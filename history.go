@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"time"
 
@@ -32,7 +33,7 @@ const (
 
 // Event is something that happened to a name.
 type Event struct {
-	ID       int64     // rises; of two events of one name that were written by holders, the later has the higher
+	ID       int64     // rises; of two events of one name that Record, Ask or Break wrote, the later has the higher
 	At       time.Time // when it was written, by the database's clock
 	Name     string
 	Kind     string // "granted", "released", "lost", "expired", "asked", "broken", or one of Record's
@@ -93,10 +94,14 @@ func metadataOf(text string) (kv map[string]string) {
 }
 
 // Record writes an event of the application's own into the history of the name, if the lock is still held, and tells all who
-// watch the name. kind: 1 to 32 ASCII letters. ErrLost if it is not held, and then nothing is written. ErrUnsupported on
+// watch the name. kind: 1 to 32 ASCII letters; detail: at most 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on
 // a lock without tables.
 func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
-	if err := checkKind(kind); err != nil {
+	err := checkKind(kind)
+	if err == nil && detail != "" {
+		err = checkDetail("detail", detail)
+	}
+	if err != nil {
 		return &LockError{"record", l.hold.name, err}
 	}
 	return l.regrade(ctx, "record", func(s *standing) error {
@@ -123,12 +128,34 @@ func checkKind(kind string) error {
 func (c *Client[TX]) event(h *hold, kind, detail string) driver.Event {
 	return driver.Event{
 		Name: h.name, Kind: kind, Token: h.standing.Load().token, Session: h.life.ID, Host: h.owner.host, Thread: h.owner.thread,
-		Detail: detail, Metadata: h.metadata,
+		Detail: clean(detail), Metadata: h.metadata,
 	}
+}
+
+// clean makes of any text one that every engine keeps.
+func clean(text string) string {
+	text = strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+	return text
+}
+
+// checkDetail refuses what not every engine keeps.
+func checkDetail(what, text string) error {
+	switch {
+	case text == "" || len(text) > maxReason:
+		return fmt.Errorf("%w: the %s has %d bytes: want 1 to %d", ErrInvalidOption, what, len(text), maxReason)
+	case clean(text) != text:
+		return fmt.Errorf("%w: the %s %q is not UTF-8 without NUL", ErrInvalidOption, what, text)
+	}
+	return nil
 }
 
 // history is what is still to be written.
 type history struct {
+	writing sync.Mutex // one at a time, so that they are written in their order
+
 	mu      sync.Mutex // protects what follows
 	events  []driver.Event
 	dropped int
@@ -154,6 +181,13 @@ func (h *history) take() (events []driver.Event, dropped int) {
 	return events, dropped
 }
 
+// giveBack puts events that could not be written before those that came meanwhile.
+func (h *history) giveBack(events []driver.Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.events = append(events, h.events...)
+}
+
 // record notes what happened to a hold, where that is wanted.
 func (c *Client[TX]) record(h *hold, kind, detail string) {
 	if c.config.events && h.native == nil {
@@ -177,13 +211,15 @@ func (c *Client[TX]) keepHistory() {
 		case <-c.background.Done():
 			return
 		case <-time.After(historyPause):
-			c.writeHistory(c.background)
+			c.writeHistory(c.tidying) // Close does not cut it short
 		}
 	}
 }
 
 // writeHistory writes what there is, and keeps it where the database does not answer.
 func (c *Client[TX]) writeHistory(ctx context.Context) {
+	c.history.writing.Lock()
+	defer c.history.writing.Unlock()
 	events, dropped := c.history.take()
 	if dropped > 0 {
 		c.config.log.Warn("dblock: events were lost, since the database was away", "events", dropped)
@@ -194,9 +230,7 @@ func (c *Client[TX]) writeHistory(ctx context.Context) {
 		if err != nil {
 			c.config.log.Warn("dblock: writing events failed", "events", len(events), "error", err)
 			if transient(err) && c.background.Err() == nil {
-				for _, e := range events {
-					c.history.add(e)
-				}
+				c.history.giveBack(events)
 			}
 			return
 		}

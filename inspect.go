@@ -126,9 +126,13 @@ func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, er
 	w, news := l.hub.Watch(name, id)
 	defer func() {
 		l.hub.Remove(w)
-		c.calls.Go(func() { // a row too many wakes somebody for nothing, and goes with the session
+		if c.begin() != nil {
+			return // a row too many goes with the session
+		}
+		go func() {
+			defer c.calls.Done()
 			_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.Unwatch(ctx, name, id) })
-		})
+		}()
 	}()
 	var last string
 	for {

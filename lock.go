@@ -40,6 +40,8 @@ type hold struct {
 	fixed     bool              // it has a fixed lease
 	end       time.Duration     // of the fixed lease, on the client's clock
 	leaving   atomic.Bool       // UnlockTx was called: it may have been released with a transaction
+	vague     atomic.Bool       // a change of its standing was sent whose outcome is not known
+	yielding  bool              // Downgrade was sent: readers may come in beside it. The client's mutex protects it
 	metadata  string
 	asked     chan string // why others want it
 	reason    string      // the last that was sent there
@@ -239,12 +241,19 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 		asked := c.config.clock()
 		var next []driver.Handoff
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
+			if h.vague.Load() { // by what is sure of it
+				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
+			} else {
+				next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
+			}
 			return err
 		})
+		h.life.hub.Hand(next, asked)
+		if residueOf(err) == unsure && err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			h.life.hub.Doubt(h.name) // it may have gone to somebody who waits here
+		}
 		switch {
 		case err == nil:
-			h.life.hub.Hand(next, asked)
 			c.unclaim(h.attempt)
 			c.record(h, released, "")
 			return nil

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -58,31 +59,69 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	}
 	defer c.calls.Done()
 	o := ownerOf(ctx, c, c.config.host, chosen)
+	for {
+		all, failed, err := c.gather(ctx, requests, o, wait)
+		switch {
+		case err == nil:
+			return all, nil
+		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired):
+			err = notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
+			pause(ctx, 10*time.Millisecond)
+			continue
+		}
+		return nil, &LockError{op, failed, err}
+	}
+}
+
+// gather takes all names in their order. Where it fails it gives back what it has, and tells of which name it was.
+func (c *Client[TX]) gather(ctx context.Context, requests []driver.Request, o owner, wait bool) (_ *Locks[TX], failed string, err error) {
 	all := &Locks[TX]{client: c}
-	for len(requests) > 0 {
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(o.in(context.WithoutCancel(ctx), c), all, true))
+	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
+	defer cancel(nil)
+	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
+	for len(requests) > 0 && err == nil {
+		failed = requests[0].Name
 		var taken int
-		if err == nil && !o.explicit { // an owner that comes back is let in name by name
-			taken, err = c.takeAll(ctx, all, requests, o)
+		if !o.explicit { // an owner that comes back is let in name by name
+			taken, err = c.takeAll(within, all, requests, o)
 		}
 		if err == nil && taken < len(requests) {
+			failed = requests[taken].Name
 			var h *hold
-			if h, err = c.obtain(ctx, requests[taken], o, wait); err == nil {
-				all.locks = append(all.locks, &Lock[TX]{client: c, hold: h})
+			if h, err = c.obtain(within, requests[taken], o, wait); err == nil {
+				all.add(&Lock[TX]{client: c, hold: h})
 				taken++
 			}
 		}
-		if err != nil {
-			failed := requests[min(taken, len(requests)-1)].Name
-			_ = all.Unlock(context.WithoutCancel(ctx)) // what it cannot give back now, the client goes on to
-			return nil, &LockError{op, failed, err}
-		}
 		requests = requests[taken:]
 	}
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(o.in(context.WithoutCancel(ctx), c), all, true))
-	for _, l := range all.locks {
-		context.AfterFunc(l.Context(), func() { all.cancel(context.Cause(l.Context())) })
+	for _, l := range all.locks { // the context says so a moment later
+		if cause := context.Cause(l.Context()); err == nil && cause != nil {
+			failed, err = l.Name(), cause
+		}
 	}
-	return all, nil
+	if err == nil {
+		return all, "", nil
+	}
+	if ctx.Err() == nil && all.ctx.Err() != nil || errors.Is(err, ErrLost) {
+		err = errLostMeanwhile
+	}
+	if ctx.Err() == nil {
+		_ = all.Unlock(ctx) // what it cannot give back, the client goes on to
+		return nil, failed, err
+	}
+	c.calls.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: whoever called waits no longer
+	return nil, failed, err
+}
+
+var errLostMeanwhile = errors.New("one of the locks was lost while others were waited for")
+
+// add is not safe for concurrent use.
+func (l *Locks[TX]) add(one *Lock[TX]) {
+	l.locks = append(l.locks, one)
+	context.AfterFunc(one.Context(), func() { l.cancel(context.Cause(one.Context())) })
 }
 
 // requests are what is wanted, in the order of the names.
@@ -126,12 +165,21 @@ func (c *Client[TX]) requests(op string, names []string, options []LockOption, w
 
 // takeAll takes the names before the first that is not free, or that the owner has already, and returns how many.
 func (c *Client[TX]) takeAll(ctx context.Context, all *Locks[TX], requests []driver.Request, o owner) (int, error) {
-	c.mu.Lock()
 	fresh := 0
-	for fresh < min(len(requests), maxTogether) && c.books.owners[gateKey{requests[fresh].Name, o}] == nil && !c.contended[requests[fresh].Name] {
+	for _, r := range requests[:min(len(requests), maxTogether)] {
+		gate := gateKey{r.Name, o}
+		if !c.gates.enter(ctx, gate, false) { // the same owner is at it elsewhere
+			break
+		}
+		defer c.gates.leave(gate)
+		c.mu.Lock()
+		own := c.books.owners[gate] != nil || c.contended[r.Name]
+		c.mu.Unlock()
+		if own || c.ownPermits(ctx, r, o) != nil {
+			break
+		}
 		fresh++
 	}
-	c.mu.Unlock()
 	if fresh < 2 { // one is taken as well by Lock
 		return 0, nil
 	}
@@ -155,18 +203,22 @@ func (c *Client[TX]) takeAll(ctx context.Context, all *Locks[TX], requests []dri
 		return err
 	})
 	taken := 0
+	late := false
 	for i, r := range rs {
 		if i >= len(grants) || err != nil {
 			c.unclaim(r.Attempt)
 			continue
 		}
 		h, ok := c.hold(ctx, l, r, o, grants[i], asked)
-		if !ok {
+		if !ok || late { // the answer came after a lease was over: what follows is out of order
+			late = true
+			if ok {
+				c.drop(h, fmt.Errorf("%w: it came too late", ErrNotHeld))
+			}
 			c.abandon(l, r.Name, r.Attempt, false)
-			err = errSessionOver
 			continue
 		}
-		all.locks = append(all.locks, &Lock[TX]{client: c, hold: h})
+		all.add(&Lock[TX]{client: c, hold: h})
 		taken++
 	}
 	if err != nil && residueOf(err) == unsure {

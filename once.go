@@ -47,7 +47,7 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // as run, unless RetryFailed is given.
 //
 // The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did not run, it is nil if somebody
-// else has run the slot or is running, and otherwise as of TryLock. interval: at least 100 ms. ErrUnsupported without tables.
+// else has run the slot or is running, or is about to find out; and otherwise as of TryLock. interval: at least 100 ms. ErrUnsupported without tables.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {
 	fail := func(err error) (bool, error) { return false, &LockError{"onceper", name, err} }
 	var config runConfig
@@ -67,21 +67,45 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 	case c.keeper != nil:
 		return fail(fmt.Errorf("%w: it needs locks in tables", ErrUnsupported))
 	}
+	if err := c.begin(); err != nil { // Close waits for the job, whose context it ends, and for its outcome
+		return fail(err)
+	}
+	defer c.calls.Done()
 	l, err := c.lockRun(ctx, name)
 	if l == nil || err != nil {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
 	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.life.ID, Host: l.hold.owner.host, Thread: l.hold.owner.thread}
-	var ours bool
-	err = c.inquire(ctx, "onceper", name, func(ctx context.Context) (err error) {
-		run, ours, err = c.engine.BeginRun(ctx, run, interval, config.retry)
-		return err
-	})
-	if err != nil || !ours {
-		return false, err
+	began, ours, err := c.beginRun(ctx, run, interval, config.retry)
+	if err != nil {
+		return fail(err)
 	}
-	return true, c.run(ctx, l, run, fn)
+	if !ours {
+		return false, nil
+	}
+	return true, c.run(ctx, l, began, fn)
+}
+
+// beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it may be the next slot's turn.
+func (c *Client[TX]) beginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, ours bool, err error) {
+	for tries := 1; ; tries++ {
+		err = c.statement(ctx, func(ctx context.Context) error {
+			if tries > 1 {
+				latest, err := c.engine.Runs(ctx, r.Name, time.Time{}, 1)
+				if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
+					run, ours = append(latest, driver.Run{})[0], err == nil
+					return err
+				}
+			}
+			run, ours, err = c.engine.BeginRun(ctx, r, interval, retry)
+			return err
+		})
+		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
+			return run, ours, err
+		}
+		pause(ctx, 20*time.Millisecond)
+	}
 }
 
 // lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to look whether the slot has
@@ -116,16 +140,24 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 	defer func() {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		failure := c.inquire(within, "onceper", run.Name, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
-		if errors.Is(failure, ErrNotHeld) { // another has taken the slot over, which RetryFailed allows after a loss
-			failure = &LockError{"onceper", run.Name, lost(errors.New("another runs the slot"))}
+		failure := driver.ErrRetry
+		for transient(failure) && within.Err() == nil {
+			failure = c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
+			if transient(failure) {
+				pause(within, 50*time.Millisecond)
+			}
 		}
-		err = errors.Join(err, failure)
+		if errors.Is(failure, ErrNotHeld) { // another has taken the slot over, which RetryFailed allows after a loss
+			failure = lost(errors.New("another runs the slot"))
+		}
+		if failure != nil {
+			err = errors.Join(err, &LockError{"onceper", run.Name, failure})
+		}
 	}()
 	err = fn(inner, l)
 	run.Failed, run.Detail = err != nil, ""
 	if err != nil {
-		run.Detail = fmt.Sprintf("%.1000s", err)
+		run.Detail = clean(err.Error())
 	}
 	return err
 }
@@ -133,7 +165,7 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 // Runs lists the runs of a job, the latest first. The iteration ends after the first error.
 func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
-		for before := int64(0); ; {
+		for before := (time.Time{}); ; {
 			var page []driver.Run
 			err := c.inquire(ctx, "runs", name, func(ctx context.Context) (err error) {
 				page, err = c.engine.Runs(ctx, name, before, eventPage)
@@ -144,7 +176,7 @@ func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error
 				return
 			}
 			for _, r := range page {
-				before = r.Slot
+				before = r.Began
 				if !yield(runOf(r), nil) {
 					return
 				}

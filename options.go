@@ -164,7 +164,8 @@ func Shared() LockOption {
 
 // Permits takes n of the name's units: a semaphore. First come first served, so that a large request at the head of the queue
 // is not overtaken by small ones behind it. Units come back with Unlock, in any order, or when the holder's session ends.
-// A permit is not entered again: under a permit's context, too, Permits takes more units. Without Permits, Lock takes all.
+// A permit is not entered again: under a permit's context, too, Permits takes more units (ErrDeadlock, at once, where there
+// are not so many beside the caller's own). Without Permits, Lock takes all.
 //
 // How many units there are is said by whoever comes first while the name is idle, and stays so until it is idle again,
 // which is when nobody has it or waits for it. Who comes with another number meanwhile gets ErrCapacity, at once.

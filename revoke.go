@@ -14,9 +14,8 @@ import (
 const maxReason = 1024
 
 // Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock when it suits. A reason
-// that was not received gives way to a later one. From the first call on the client listens for that, on the connection on which
-// it hears of grants; without it, a client that does not happen to wait for anything learns with its next heartbeat, also
-// of Break.
+// that was not received gives way to a later one, and the same reason again is no news. From the first call on the client listens for that, on the connection on which
+// it hears of grants; without it, a client that does not happen to wait for anything learns with its next heartbeat (one that has more than 64 locks: within a TTL), also of Break.
 func (l *Lock[TX]) Asked() <-chan string {
 	if l.hold.native == nil {
 		l.hold.life.hub.Attend()
@@ -54,7 +53,7 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	})
 }
 
-// Break takes the name away from everybody who holds it, hands it on, and returns how many it was taken from. It is a theft in
+// Break takes the name away from everybody who holds it, hands it on (when its MinHold is over), and returns how many it was taken from. It is a theft in
 // good order: the next holder has a higher token, so that what the old one still sends is refused where tokens are checked; a
 // transaction that the old holder guards is waited for, until ctx ends; the old holder is told, and its context ends with
 // ErrLost; it is recorded in the history, with the reason. What the old holder does without looking at its context or token
@@ -142,11 +141,5 @@ func checkReason(name, reason string) error {
 	if err := checkText(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
-	if len(reason) > maxReason {
-		return fmt.Errorf("%w: the reason has %d bytes: want 1 to %d", ErrInvalidOption, len(reason), maxReason)
-	}
-	if err := checkText(reason[:min(len(reason), maxName)]); err != nil && len(reason) <= maxName {
-		return fmt.Errorf("%w: the reason %w", ErrInvalidOption, err)
-	}
-	return nil
+	return checkDetail("reason", reason)
 }

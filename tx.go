@@ -19,7 +19,7 @@ import (
 // It is one or two statements and leaves nothing behind. Heartbeats, waiters that queue up and TryLock neither wait for
 // it nor it for them. On SQLite the transaction locks the whole database, as with any write.
 //
-// The holder itself can still give the lock away, by Unlock and by Close: call them after the transaction has ended, or
+// The holder itself can still give the lock away, by Unlock and by Close, and let readers in by Downgrade: call them after the transaction has ended, or
 // UnlockTx in it.
 //
 // ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A vendor's error for a
@@ -27,8 +27,11 @@ import (
 // from the client's session, of this lock or another: roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "guard", tx, func() error {
-		l.hold.grade.RLock() // that it is held as something else by now would look like a loss
-		defer l.hold.grade.RUnlock()
+		done, err := l.rely(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.aside)
 	})
 }
@@ -53,10 +56,13 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 		if count > 1 {
 			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, count)
 		}
-		h.grade.RLock()
-		defer h.grade.RUnlock()
+		done, err := l.rely(ctx)
+		if err != nil {
+			return err
+		}
+		defer done()
 		before := h.leaving.Swap(true) // first: from the commit on, to find it released is no loss
-		err := l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
+		err = l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
 		if err != nil && !before {
 			h.leaving.Store(false)
 		}
@@ -99,6 +105,31 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 		return fail(lost(errors.Join(context.Cause(l.hold.life.Context()), err)))
 	}
 	return fail(err)
+}
+
+// rely keeps what the lock is as it is, until done is called: that it is held as something else by now would look like a loss.
+func (l *Lock[TX]) rely(ctx context.Context) (done func(), err error) {
+	h := l.hold
+	if h.vague.Load() {
+		for !h.grade.TryLock() {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			pause(ctx, time.Millisecond)
+		}
+		err := l.ascertain(ctx)
+		h.grade.Unlock()
+		if err != nil {
+			return nil, err
+		}
+	}
+	for !h.grade.TryRLock() {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		pause(ctx, time.Millisecond)
+	}
+	return h.grade.RUnlock, nil
 }
 
 // aside is the reserved connection of the session that has the lock: of no other, since that would not be a loss.
@@ -291,6 +322,8 @@ func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error)
 	defer c.mu.Unlock()
 	h := c.books.owners[gateKey{name, o}]
 	switch {
+	case ok && c.books.units(ctx, name, o) > 0:
+		return "", fmt.Errorf("%w: this owner has permits of it, and would wait for itself", ErrUnsupported)
 	case !ok || h == nil:
 		return "", nil
 	case h.standing.Load().shared():

@@ -30,8 +30,9 @@ type Records interface {
 	// EndRun writes the outcome of a run, if the token that claimed it still has it; ErrNotHeld if not.
 	EndRun(ctx context.Context, r Run) error
 
-	// Runs lists up to limit runs of a name, the latest first, before a slot (0: from the latest).
-	Runs(ctx context.Context, name string, before int64, limit int) ([]Run, error)
+	// Runs lists up to limit runs of a name, the one that began latest first, of those that began before a time (the zero time:
+	// all). Slots are no order of them: the interval may have changed.
+	Runs(ctx context.Context, name string, before time.Time, limit int) ([]Run, error)
 
 	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than keep.
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)

@@ -205,13 +205,13 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 			t.Fatalf("one that succeeded: %+v %v %v", got, claimed, err)
 		}
 		for i := range 3 {
-			s.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES ('j', ?, 9, '', '', '', 1, 2, '', 3)", -1-i)
+			s.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES ('j', ?, 9, '', '', '', ?, 20, '', 3)", -1-i, 10-i)
 		}
-		runs, err := a.Runs(t.Context(), "j", 0, 2)
+		runs, err := a.Runs(t.Context(), "j", time.Time{}, 2)
 		if err != nil || len(runs) != 2 || runs[0] != got || runs[1].Slot != -1 {
 			t.Fatalf("%+v %v", runs, err)
 		}
-		runs, err = a.Runs(t.Context(), "j", -1, 10)
+		runs, err = a.Runs(t.Context(), "j", time.UnixMicro(10), 10)
 		if err != nil || len(runs) != 2 || runs[0].Slot != -2 || runs[1].Slot != -3 {
 			t.Fatalf("%+v %v", runs, err)
 		}

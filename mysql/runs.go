@@ -51,7 +51,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 				return nil, err
 			}
 		}
-		run, claimed = runOf(r.Name, slot, row), row.Token == r.Token && row.SessionID == r.Session
+		run, claimed = runOf(r.Name, slot, row), row.Token == r.Token && row.SessionID == r.Session && !row.EndedAt.Valid
 		return nil, nil
 	})
 	if err != nil {
@@ -90,12 +90,13 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	return interpret(err)
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) (runs []driver.Run, err error) {
-	if before == 0 {
-		before = math.MaxInt64
+func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
+	began := int64(math.MaxInt64)
+	if !before.IsZero() {
+		began = before.UnixMicro()
 	}
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: before, Limit: count(limit)})
+		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: began, Limit: count(limit)})
 		for _, row := range rows {
 			runs = append(runs, driver.Run{
 				Name: name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,

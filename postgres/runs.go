@@ -42,7 +42,7 @@ func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bo
 			Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
 		}).found(&again, &passed))
 	}
-	err := e.transact(ctx, append(statements, runs(r.Name, slot+1, 1, &is))...)
+	err := e.transact(ctx, append(statements, runs(r.Name, slot, time.Time{}, 1, &is))...)
 	if err != nil || len(is) == 0 || is[0].Slot != slot { // none: it was purged
 		return driver.Run{}, false, interpret(err)
 	}
@@ -61,18 +61,19 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	return interpret(err)
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) ([]driver.Run, error) {
-	if before == 0 {
-		before = math.MaxInt64
-	}
+func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
 	var list []driver.Run
-	err := e.db.exec(ctx, runs(name, before, limit, &list))
+	err := e.db.exec(ctx, runs(name, -1, before, limit, &list))
 	return list, interpret(err)
 }
 
-func runs(name string, before int64, limit int, list *[]driver.Run) statement {
+func runs(name string, slot int64, before time.Time, limit int, list *[]driver.Run) statement {
 	var row postgresdb.RunsRow
-	return query(postgresdb.Runs, postgresdb.RunsParams{Name: name, Before: before, Most: int32(limit)}).into(&row, func() {
+	p := postgresdb.RunsParams{Name: name, Slot: slot, Before: math.MaxInt64, Most: int32(limit)}
+	if !before.IsZero() {
+		p.Before = before.UnixMicro()
+	}
+	return query(postgresdb.Runs, p).into(&row, func() {
 		r := driver.Run{
 			Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
 			Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),

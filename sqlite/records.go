@@ -119,7 +119,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 			return err
 		}
 		if there && (row.Token == r.Token || !retry || !row.Failed) {
-			run, ours = runOf(row), row.Token == r.Token
+			run, ours = runOf(row), row.Token == r.Token && !row.EndedAt.Valid
 			return nil
 		}
 		err = q.ClaimRun(ctx, sqlitedb.ClaimRunParams{
@@ -163,13 +163,14 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	})
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before int64, limit int) ([]driver.Run, error) {
-	if before == 0 {
-		before = math.MaxInt64
+func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
+	began := int64(math.MaxInt64)
+	if !before.IsZero() {
+		began = before.UnixMicro()
 	}
 	var runs []driver.Run
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: before, Most: int64(limit)})
+		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: began, Most: int64(limit)})
 		runs = nil
 		for _, row := range rows {
 			runs = append(runs, runOf(sqlitedb.RunAtRow(row)))

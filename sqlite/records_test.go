@@ -189,12 +189,12 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 	end(3, false, nil)
 	begin(b, 4, true, false)
 
-	f.exec("INSERT INTO dblock_runs SELECT name, slot - 1, 9, session_id, host, thread, began_at, ended_at, failed, detail, tries, 1 FROM dblock_runs")
-	runs, err := f.Runs(t.Context(), "job", 0, 10)
+	f.exec("INSERT INTO dblock_runs SELECT name, slot - 1, 9, session_id, host, thread, began_at - 1, ended_at, failed, detail, tries, 1 FROM dblock_runs")
+	runs, err := f.Runs(t.Context(), "job", time.Time{}, 10)
 	if err != nil || len(runs) != 2 || runs[0].Slot != r.Slot || runs[0].Token != 3 || runs[1].Token != 9 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
-	if runs, err = f.Runs(t.Context(), "job", r.Slot, 1); err != nil || len(runs) != 1 || runs[0].Token != 9 {
+	if runs, err = f.Runs(t.Context(), "job", runs[0].Began, 1); err != nil || len(runs) != 1 || runs[0].Token != 9 {
 		t.Fatalf("%+v, %v", runs, err)
 	}
 }

@@ -486,7 +486,7 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
 
 const runs = `-- name: Runs :many
 SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
- WHERE name = ? AND slot < ? ORDER BY slot DESC LIMIT ?
+ WHERE name = ? AND began_at < ? ORDER BY began_at DESC, slot DESC LIMIT ?
 `
 
 type RunsParams struct {

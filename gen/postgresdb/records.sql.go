@@ -456,12 +456,14 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coal
            SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
        r.detail, r.tries, r.slot_ends
   FROM dblock_runs r
- WHERE r.name = $1 AND r.slot < $2::bigint ORDER BY r.slot DESC LIMIT $3
+ WHERE r.name = $1 AND r.began_at < $2::bigint AND ($3::bigint < 0 OR r.slot = $3::bigint)
+ ORDER BY r.began_at DESC, r.slot DESC LIMIT $4
 `
 
 type RunsParams struct {
 	Name   string
 	Before int64
+	Slot   int64
 	Most   int32
 }
 
@@ -480,9 +482,14 @@ type RunsRow struct {
 	SlotEnds  int64
 }
 
-// A run whose session is dead has failed.
+// A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs, since intervals change.
 func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
-	rows, err := q.db.Query(ctx, Runs, arg.Name, arg.Before, arg.Most)
+	rows, err := q.db.Query(ctx, Runs,
+		arg.Name,
+		arg.Before,
+		arg.Slot,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -399,8 +399,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
        CAST(r.failed OR r.ended_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
        r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = ?1 AND r.slot < ?2
- ORDER BY r.slot DESC LIMIT ?3
+  FROM dblock_runs r WHERE r.name = ?1 AND r.began_at < ?2
+ ORDER BY r.began_at DESC, r.slot DESC LIMIT ?3
 `
 
 type RunsParams struct {

@@ -45,11 +45,14 @@ type graph struct {
 	places  map[owner][]driver.Wait // in queues
 	holders map[string][]driver.Wait
 	stuck   map[owner]bool
+	next    map[owner]map[owner]driver.Wait // of the stuck: whom they wait for, and by which of their places
 }
 
-// Find returns the circles in which attempts wait that are the youngest waiters in them: those who are to give up.
-func Find(waits []driver.Wait, attempts []string) map[string]Cycle {
-	g := graph{places: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}}
+// Find returns the circles in which attempts wait that are the youngest waiters in them: those who are to give up. Of those who
+// wait for each other in several circles one is enough at a time. stuck are those attempts that wait for a circle, or in one
+// and are not the youngest.
+func Find(waits []driver.Wait, attempts []string) (found map[string]Cycle, stuck map[string]bool) {
+	g := graph{places: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}, next: map[owner]map[owner]driver.Wait{}}
 	places := map[string]driver.Wait{}
 	for _, w := range waits {
 		if w.Holds {
@@ -61,29 +64,35 @@ func Find(waits []driver.Wait, attempts []string) map[string]Cycle {
 		places[w.Attempt] = w
 	}
 	g.reduce()
-	found := map[string]Cycle{}
-	for _, attempt := range attempts {
-		if w, there := places[attempt]; there && g.stuck[ownerOf(w)] && g.youngest(w) {
-			if cycle := g.circle(ownerOf(w)); cycle != nil {
-				found[attempt] = cycle
-			}
-		}
-	}
-	return found
-}
-
-// youngest reports whether nobody on any circle through a place's owner began to wait later. Whoever of them gives up: one at
-// a time is enough.
-func (g *graph) youngest(mine driver.Wait) bool {
-	me := ownerOf(mine)
 	for o := range g.stuck {
-		for _, w := range g.blocked(o) {
-			if younger(w, mine) && (o == me || g.reaches(me, o) && g.reaches(o, me)) {
-				return false
+		g.next[o] = g.ahead(o)
+	}
+	youngest := map[owner]driver.Wait{} // of those who wait for each other, for each of them
+	for _, group := range g.groups() {
+		var last driver.Wait
+		for _, o := range group {
+			for _, w := range g.blocked(o) {
+				if last.Attempt == "" || younger(w, last) {
+					last = w
+				}
 			}
 		}
+		for _, o := range group {
+			youngest[o] = last
+		}
 	}
-	return true
+	found, stuck = map[string]Cycle{}, map[string]bool{}
+	for _, attempt := range attempts {
+		w, there := places[attempt]
+		switch o := ownerOf(w); {
+		case !there || !g.stuck[o]:
+		case youngest[o].Attempt == attempt:
+			found[attempt] = g.circle(o)
+		default:
+			stuck[attempt] = true
+		}
+	}
+	return found, stuck
 }
 
 func younger(a, b driver.Wait) bool {
@@ -106,13 +115,14 @@ func (g *graph) reduce() {
 	}
 }
 
-// blocked returns the places of an owner that it cannot get if only those who are not stuck give back what they have.
+// blocked returns the places of an owner that it cannot get if only those who are not stuck give back what they have. What it
+// has itself is not in its own way: several goroutines of it may be at work (the client knows of those that cannot).
 func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 	for _, w := range g.places[o] {
 		used := 0
 		whole := false
 		for _, h := range g.holders[w.Name] {
-			if g.stuck[ownerOf(h)] {
+			if holder := ownerOf(h); holder != o && g.stuck[holder] {
 				used += h.Units
 				whole = whole || h.Units == 0
 			}
@@ -124,17 +134,58 @@ func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 	return blocked
 }
 
-// next returns whom an owner waits for among the stuck, and by which of its places.
-func (g *graph) next(o owner) map[owner]driver.Wait {
+// ahead returns whom an owner waits for among the stuck, and by which of its places.
+func (g *graph) ahead(o owner) map[owner]driver.Wait {
 	next := map[owner]driver.Wait{}
 	for _, w := range g.blocked(o) {
 		for _, h := range g.holders[w.Name] {
-			if holder := ownerOf(h); g.stuck[holder] {
+			if holder := ownerOf(h); holder != o && g.stuck[holder] {
 				next[holder] = w
 			}
 		}
 	}
 	return next
+}
+
+// groups are those who wait for each other, directly or through others (Tarjan, Depth-first search and linear graph algorithms,
+// 1972).
+func (g *graph) groups() (groups [][]owner) {
+	index, low := map[owner]int{}, map[owner]int{}
+	on := map[owner]bool{}
+	var stack []owner
+	var visit func(o owner)
+	visit = func(o owner) {
+		index[o] = len(index) + 1
+		low[o] = index[o]
+		stack = append(stack, o)
+		on[o] = true
+		for n := range g.next[o] {
+			if index[n] == 0 {
+				visit(n)
+				low[o] = min(low[o], low[n])
+			} else if on[n] {
+				low[o] = min(low[o], index[n])
+			}
+		}
+		if low[o] != index[o] {
+			return
+		}
+		at := slices.Index(stack, o)
+		group := slices.Clone(stack[at:])
+		stack = stack[:at]
+		for _, n := range group {
+			on[n] = false
+		}
+		if len(group) > 1 {
+			groups = append(groups, group)
+		}
+	}
+	for o := range g.stuck {
+		if index[o] == 0 {
+			visit(o)
+		}
+	}
+	return groups
 }
 
 // circle returns the shortest way from an owner back to itself; of several the first by names.
@@ -143,7 +194,7 @@ func (g *graph) circle(me owner) Cycle {
 	for front := []owner{me}; len(front) > 0; {
 		var further []owner
 		for _, o := range front {
-			next := g.next(o)
+			next := g.next[o]
 			for _, to := range sorted(next) {
 				w := next[to]
 				way := append(slices.Clone(ways[o]), Link{o.host, o.thread, w.Name, w.Units, to.host, to.thread})
@@ -159,24 +210,6 @@ func (g *graph) circle(me owner) Cycle {
 		front = further
 	}
 	return nil
-}
-
-func (g *graph) reaches(from, to owner) bool {
-	seen := map[owner]bool{from: true}
-	for front := []owner{from}; len(front) > 0; {
-		o := front[0]
-		front = front[1:]
-		for n := range g.next(o) {
-			if n == to {
-				return true
-			}
-			if !seen[n] {
-				seen[n] = true
-				front = append(front, n)
-			}
-		}
-	}
-	return false
 }
 
 func sorted(of map[owner]driver.Wait) []owner {

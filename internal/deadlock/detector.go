@@ -42,6 +42,7 @@ type Detector struct {
 
 	mu      sync.Mutex // protects what follows
 	started bool
+	asleep  time.Time         // until when the loop sleeps
 	watches map[string]*Watch // by attempt
 }
 
@@ -76,7 +77,7 @@ func (d *Detector) Watch(attempt string) *Watch {
 		d.done.Go(d.loop)
 	}
 	d.watches[attempt] = w
-	if len(d.watches) == 1 { // otherwise somebody is due earlier
+	if w.due.Before(d.asleep) {
 		select {
 		case d.stir <- struct{}{}:
 		default:
@@ -129,6 +130,7 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 		pause = min(pause, w.due.Sub(now))
 	}
 	if pause > 0 {
+		d.asleep = now.Add(pause)
 		return nil, pause
 	}
 	for attempt, w := range d.watches {
@@ -169,7 +171,21 @@ func (d *Detector) find(attempts []string) (map[string]Cycle, error) {
 	if err != nil {
 		return nil, err
 	}
-	return Find(waits, attempts), nil
+	found, stuck := Find(waits, attempts)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for attempt := range stuck { // whoever gives up may not be enough
+		d.again(attempt)
+	}
+	return found, nil
+}
+
+// again makes an attempt due after one interval. MUST be called with mu locked.
+func (d *Detector) again(attempt string) {
+	if w := d.watches[attempt]; w != nil {
+		w.pause = d.config.After
+		w.due = time.Now().Add(w.pause)
+	}
 }
 
 func (d *Detector) tell(found, again map[string]Cycle) {
@@ -182,9 +198,8 @@ func (d *Detector) tell(found, again map[string]Cycle) {
 		case slices.Equal(cycle, again[attempt]):
 			delete(d.watches, attempt)
 			w.C <- cycle
-		case again[attempt] != nil: // another circle by now
-			w.pause = d.config.After
-			w.due = time.Now().Add(w.pause)
+		default: // another circle by now, or none
+			d.again(attempt)
 		}
 	}
 }
@@ -194,9 +209,6 @@ func (d *Detector) postpone(attempts []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, attempt := range attempts {
-		if w := d.watches[attempt]; w != nil {
-			w.pause = d.config.After
-			w.due = time.Now().Add(w.pause)
-		}
+		d.again(attempt)
 	}
 }

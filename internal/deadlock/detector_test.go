@@ -97,6 +97,34 @@ func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T
 	})
 }
 
+func TestWhoComesLaterIsNotHeldUpByWhoHasWaitedForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{}}}
+		d := start(t, s)
+		d.Watch("old")
+		time.Sleep(time.Hour + time.Minute) // it is due again in an hour
+		s.mu.Lock()
+		s.answers = []answer{{waits: circle()}}
+		s.mu.Unlock()
+		began := time.Now()
+		<-d.Watch(victim).C
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("after %v", took)
+		}
+	})
+}
+
+func TestWhoIsStuckAndNotTheYoungestLooksAgainAfterTheInterval(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{waits: circle()}}}
+		start(t, s).Watch(other)
+		time.Sleep(10*time.Second + time.Millisecond)
+		if n := len(s.asked); n != 10 {
+			t.Errorf("%d questions in 10 s", n)
+		}
+	})
+}
+
 func TestAQuestionThatFailedIsAskedAgainAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{err: errors.New("away")}, {waits: circle()}}}

@@ -17,7 +17,8 @@ var deadlocks = []test{
 	{"a ring of two: the younger gives up, and the error names the ring", func(t *testing.T, e *env) { ring(t, e, 2) }},
 	{"a ring of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
 	{"a ring of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
-	{"more permits than are left beside one's own are a deadlock with oneself", ownPermits},
+	{"more permits than there are beside one's own are refused at once", ownPermits},
+	{"goroutines of one owner that share a semaphore are no deadlock", fanOut},
 	{"LockAll takes part in rings", ringWithLockAll},
 	{"a semaphore whose other holder can go is no deadlock", semaphoreThatDrains},
 	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
@@ -84,10 +85,38 @@ func ring(t *testing.T, e *env, n int) {
 func ownPermits(t *testing.T, e *env) {
 	a := e.client(t, dblock.WithDeadlockCheck(interval))
 	p := lock(t, a, "s", dblock.Permits(2, 3))
-	_, err := a.Lock(p.Context(), "s", dblock.Permits(2, 3))
-	is(t, err, dblock.ErrDeadlock)
+	for _, more := range []dblock.LockOption{dblock.Permits(2, 3), dblock.Metadata(nil)} { // metadata: all of it
+		_, err := a.Lock(p.Context(), "s", more)
+		is(t, err, dblock.ErrDeadlock)
+	}
 	unlock(t, p)
 	e.idle(t, "s")
+}
+
+// fanOut: they are one owner, of whom one waits while the others work.
+func fanOut(t *testing.T, e *env) {
+	a := e.client(t, dblock.WithDeadlockCheck(20*time.Millisecond))
+	outer := lock(t, a, "outer")
+	var held []Lock
+	for range 2 {
+		l, err := a.Lock(outer.Context(), "s", dblock.Permits(1, 2))
+		if err != nil {
+			t.Fatal(err)
+		}
+		held = append(held, l)
+	}
+	third := locking(outer.Context(), a, "s", dblock.Permits(1, 2))
+	e.queued(t, "s", 1)
+	select {
+	case o := <-third:
+		t.Fatalf("it gave up: %v", o.err)
+	case <-time.After(200 * time.Millisecond): // it looks several times meanwhile
+	}
+	for _, l := range held {
+		unlock(t, l)
+	}
+	unlock(t, granted(t, soon, third))
+	unlock(t, outer)
 }
 
 func ringWithLockAll(t *testing.T, e *env) {
@@ -167,11 +196,15 @@ func noFalseDeadlocks(t *testing.T, e *env) {
 }
 
 func withoutCheck(t *testing.T, e *env) {
-	a := e.client(t, dblock.WithDeadlockCheck(0))
-	p := lock(t, a, "s", dblock.Permits(2, 3))
-	ctx, cancel := context.WithTimeout(p.Context(), 3*interval)
+	a, b := e.client(t, dblock.WithDeadlockCheck(0)), e.client(t, dblock.WithDeadlockCheck(0))
+	x, y := lock(t, a, "x"), lock(t, b, "y")
+	ctx, cancel := context.WithTimeout(y.Context(), 3*interval)
 	defer cancel()
-	_, err := a.Lock(ctx, "s", dblock.Permits(2, 3))
+	first := locking(x.Context(), a, "y")
+	e.queued(t, "y", 1)
+	_, err := b.Lock(ctx, "x")
 	is(t, err, dblock.ErrNotAcquired, context.DeadlineExceeded)
-	unlock(t, p)
+	unlock(t, y)
+	unlock(t, granted(t, soon, first))
+	unlock(t, x)
 }

@@ -194,6 +194,16 @@ func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	}
 }
 
+// Doubt has a name looked at, since something may have come of a statement whose outcome is not known.
+func (h *Hub) Doubt(name string) {
+	h.mu.Lock()
+	if h.names[name] > 0 {
+		h.due[name] = 0
+	}
+	h.mu.Unlock()
+	h.wakeLoop()
+}
+
 // Wait returns when nothing of the hub runs any more; its context must have ended.
 func (h *Hub) Wait() { h.done.Wait() }
 
@@ -458,7 +468,11 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}
-		h.put([]string{name}, firstLook)
+		if holder.Units > 0 || holder.Grant.Token == 0 { // there may be more of its kind
+			h.put([]string{name}, 0)
+		} else {
+			h.put([]string{name}, firstLook)
+		}
 	case err == nil: // alive after all, or another was faster
 		h.put([]string{name}, slack+rand.N(firstLook))
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):

@@ -68,7 +68,7 @@ UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
 
 -- name: Runs :many
 SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
- WHERE name = sqlc.arg(name) AND slot < sqlc.arg(before) ORDER BY slot DESC LIMIT ?;
+ WHERE name = sqlc.arg(name) AND began_at < sqlc.arg(before) ORDER BY began_at DESC, slot DESC LIMIT ?;
 
 -- name: OldRuns :many
 SELECT name, slot FROM dblock_runs

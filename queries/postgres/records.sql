@@ -65,14 +65,15 @@ UPDATE dblock_runs r SET
            SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
 RETURNING r.tries, dblock_durable() AS durable;
 
--- A run whose session is dead has failed.
+-- A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs, since intervals change.
 -- name: Runs :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
        (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
            SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
        r.detail, r.tries, r.slot_ends
   FROM dblock_runs r
- WHERE r.name = @name AND r.slot < sqlc.arg(before)::bigint ORDER BY r.slot DESC LIMIT @most;
+ WHERE r.name = @name AND r.began_at < sqlc.arg(before)::bigint AND (sqlc.arg(slot)::bigint < 0 OR r.slot = sqlc.arg(slot)::bigint)
+ ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
 -- name: EndRun :one
 UPDATE dblock_runs SET ended_at = dblock_now(), failed = @failed, detail = @detail

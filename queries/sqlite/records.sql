@@ -50,8 +50,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
        CAST(r.failed OR r.ended_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
        r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = @name AND r.slot < @before
- ORDER BY r.slot DESC LIMIT @most;
+  FROM dblock_runs r WHERE r.name = @name AND r.began_at < @before
+ ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
 -- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
