@@ -10,8 +10,12 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// again is after about what time a candidate comes back whom the database refused.
-const again = 200 * time.Millisecond
+const (
+	// again is after about what time a candidate comes back whom the database refused.
+	again = 200 * time.Millisecond
+	// refusal is within what a database refuses that accepts no writes. A Lock that took longer was in the queue.
+	refusal = time.Second
+)
 
 // Option configures a campaign.
 type Option func(*config)
@@ -32,20 +36,24 @@ func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata
 //
 // Campaign returns nil when ctx has ended, all is handed on, and fn said no more than that its context had ended. Otherwise
 // it returns fn's error; or why it cannot stand, which it says at once where that is so from the start: ErrSchema,
-// ErrUnavailable, ErrUnsupported on an engine without tables, ErrInvalidName, ErrInvalidOption; ErrClosed. Later it waits for a
-// database that is away. A panic of fn passes through it, after the lock was handed on.
+// ErrUnavailable, ErrReadOnly, ErrUnsupported on an engine without tables, ErrInvalidName, ErrInvalidOption; ErrClosed. Later it
+// waits for a database that is away, or that accepts no writes. A panic of fn passes through it, after the lock was handed on.
 //
 // A client may campaign under several names, and several times under one: each campaign is a candidate of its own.
 func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term[TX]) error, options ...Option) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
+	stood := false // the database has taken it for a candidate: what is amiss later passes
 	for err == nil && ctx.Err() == nil {
+		asked := time.Now()
 		var lock *dblock.Lock[TX]
-		switch lock, err = e.client.Lock(stranger{ctx}, name, dblock.Metadata(c.metadata)); {
+		lock, err = e.client.Lock(stranger{ctx}, name, dblock.Metadata(c.metadata))
+		stood = stood || err == nil || time.Since(asked) > refusal
+		switch {
 		case err == nil:
 			err = e.lead(ctx, lock, fn)
 		case ctx.Err() != nil:
 			return nil
-		case errors.Is(err, dblock.ErrUnavailable):
+		case passes(err) && (stood || !errors.Is(err, dblock.ErrReadOnly)):
 			err = nil
 			pause(ctx, again)
 		}
@@ -96,7 +104,7 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 		return nil
 	}
 	if err := lock.Record(within, elected, ""); err != nil {
-		if within.Err() != nil || errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost) {
+		if within.Err() != nil || passes(err) || errors.Is(err, dblock.ErrLost) {
 			return nil
 		}
 		return err
@@ -109,6 +117,11 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 		return nil
 	}
 	return err
+}
+
+// passes reports whether an error is one of a database that restarts, or fails over.
+func passes(err error) bool {
+	return errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrReadOnly)
 }
 
 // pause waits for about d, or until ctx ends.

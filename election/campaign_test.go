@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
-	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/sqlite"
 )
 
 func TestTheNextLeadsWhenTheFunctionHasReturnedAndNotBefore(t *testing.T) {
@@ -254,61 +251,21 @@ func TestACampaignSurvivesADatabaseThatIsAway(t *testing.T) {
 		p := w.party(dblock.WithTTL(time.Second))
 		c := p.run(w, false)
 		e := c.leads()
-		p.away.Store(true)
-		<-e.ctx.Done()
-		if err := context.Cause(e.ctx); !errors.Is(err, dblock.ErrLost) {
-			w.Errorf("the cause is %v", err)
-		}
-		<-time.After(1500 * time.Millisecond) // longer than Lock puts up with
-		p.away.Store(false)
-		if next := c.leads(); next.Token() <= e.Token() {
-			w.Errorf("token %d after %d", next.Token(), e.Token())
-		}
-	})
-}
-
-func TestWhatCannotWorkIsSaidAtOnce(t *testing.T) {
-	one(t, func(w world) {
-		nothing := func(context.Context, *election.Term[*sql.Tx]) error { return nil }
-		p, away, closed := w.party(), w.party(), w.party()
-		away.away.Store(true)
-		if err := closed.client.Close(w.Context()); err != nil {
-			w.Fatal(err)
-		}
-		bare, err := dblock.New(sqlite.New(dbtest.Empty(w, dbtest.KindSQLite).SQL(w)))
-		if err != nil {
-			w.Fatal(err)
-		}
-		defer bare.Close(w.Context())
-		observed := func(p party, name string) error {
-			for _, err := range p.Observe(w.Context(), name) {
-				return err
-			}
-			return nil
-		}
-		noTables := party{Elections: election.New(bare)}
-		for i, c := range []struct{ err, want error }{
-			{p.Campaign(nil, name, nothing), dblock.ErrInvalidOption}, //lint:ignore SA1012 that is the test
-			{p.Campaign(w.Context(), name, nil), dblock.ErrInvalidOption},
-			{p.Campaign(w.Context(), name, nothing, nil), dblock.ErrInvalidOption},
-			{p.Campaign(w.Context(), "", nothing), dblock.ErrInvalidName},
-			{p.Campaign(w.Context(), name, nothing, election.Metadata(map[string]string{"a": strings.Repeat("x", 4096)})), dblock.ErrInvalidOption},
-			{away.Campaign(w.Context(), name, nothing), dblock.ErrUnavailable},
-			{closed.Campaign(w.Context(), name, nothing), dblock.ErrClosed},
-			{noTables.Campaign(w.Context(), name, nothing), dblock.ErrSchema},
-			{observed(p, ""), dblock.ErrInvalidName},
-			{observed(away, name), dblock.ErrUnavailable},
-			{observed(closed, name), dblock.ErrClosed},
-			{observed(noTables, name), dblock.ErrSchema},
+		for kind, longer := range map[error]time.Duration{ // than Lock puts up with
+			dblock.ErrUnavailable: 1500 * time.Millisecond, dblock.ErrReadOnly: 0,
 		} {
-			if !errors.Is(c.err, c.want) {
-				w.Errorf("%d: %v, not %v", i, c.err, c.want)
+			p.goAway(kind)
+			<-e.ctx.Done()
+			if err := context.Cause(e.ctx); !errors.Is(err, dblock.ErrLost) {
+				w.Errorf("the cause is %v", err)
 			}
-		}
-		over, cancel := context.WithCancel(w.Context())
-		cancel()
-		if err := p.Campaign(over, name, nothing); err != nil {
-			w.Error(err)
+			<-time.After(longer + 500*time.Millisecond)
+			p.comeBack()
+			next := c.leads()
+			if next.Token() <= e.Token() {
+				w.Errorf("token %d after %d", next.Token(), e.Token())
+			}
+			e = next
 		}
 	})
 }

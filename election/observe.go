@@ -96,9 +96,10 @@ func (o *observer[TX]) run(ctx context.Context) error {
 			}
 			info, wait = s.info, firstKnock
 		case <-knock:
-			if wait *= 2; wait > lastKnock {
-				// A database that lost its latest commits may count events from an earlier number on.
-				wait, o.after = lastKnock, 0
+			if wait < lastKnock {
+				if wait = min(2*wait, lastKnock); wait == lastKnock {
+					o.after = 0 // a database that lost its latest commits may count events from an earlier number on
+				}
 			}
 		case <-ctx.Done():
 			return failed(o.name, ctx.Err())

@@ -144,7 +144,7 @@ func TestACrashIsSeen(t *testing.T) {
 		e := c.leads()
 		seen := w.observe(observer)
 		receive(w, seen)
-		p.away.Store(true)
+		p.goAway(dblock.ErrUnavailable)
 		at := time.Now()
 		if l := receive(w, seen); l.Token != 0 {
 			w.Errorf("%+v", l)
@@ -163,13 +163,13 @@ func TestAnObservationSurvivesADatabaseThatIsAway(t *testing.T) {
 		p, observer := w.party(), w.party(dblock.WithTTL(time.Second))
 		seen := w.observe(observer)
 		receive(w, seen)
-		observer.away.Store(true)
+		observer.goAway(dblock.ErrUnavailable)
 		c := p.run(w, false)
 		one := c.leads()
 		<-time.After(1200 * time.Millisecond) // its session dies
 		one.Resign()
 		two := c.leads()
-		observer.away.Store(false)
+		observer.comeBack()
 		if l := receive(w, seen); l.Token != one.Token() {
 			w.Errorf("%+v, not %d", l, one.Token())
 		}

@@ -52,12 +52,12 @@ type party struct {
 	*election.Elections[*sql.Tx]
 	client *dblock.Client[*sql.Tx]
 	pool   *sql.DB
-	away   *atomic.Bool // its database cannot be reached; SQLite only
+	away   *atomic.Pointer[error] // why its database refuses everything; nil: it does not; SQLite only
 }
 
 func (w world) party(options ...dblock.Option) party {
 	w.Helper()
-	p := party{pool: w.db.SQL(w), away: new(atomic.Bool)}
+	p := party{pool: w.db.SQL(w), away: new(atomic.Pointer[error])}
 	var engine driver.Engine[*sql.Tx]
 	switch w.db.Kind {
 	case dbtest.KindSQLite:
@@ -76,70 +76,12 @@ func (w world) party(options ...dblock.Option) party {
 	w.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		if err := client.Close(ctx); err != nil && !p.away.Load() {
+		if err := client.Close(ctx); err != nil && p.away.Load() == nil {
 			w.Error(err)
 		}
 	})
 	p.client, p.Elections = client, election.New(client)
 	return p
-}
-
-// unreliable is an engine that can be away.
-type unreliable struct {
-	driver.Backend
-	away *atomic.Bool
-}
-
-func (u unreliable) fail() error {
-	if u.away.Load() {
-		return driver.Fail(driver.ErrUnavailable, errors.New("away"))
-	}
-	return nil
-}
-
-func (u unreliable) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
-	if err := u.fail(); err != nil {
-		return nil, err
-	}
-	return u.Backend.Events(ctx, name, kinds, after, limit)
-}
-
-func (u unreliable) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
-	if err := u.fail(); err != nil {
-		return nil, err
-	}
-	return u.Backend.Describe(ctx, names)
-}
-
-func (u unreliable) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if err := u.fail(); err != nil {
-		return driver.Grant{}, false, err
-	}
-	return u.Backend.Take(ctx, r)
-}
-
-func (u unreliable) Version(ctx context.Context) (int, error) {
-	if err := u.fail(); err != nil {
-		return 0, err
-	}
-	return u.Backend.Version(ctx)
-}
-
-func (u unreliable) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	up, err := u.Backend.Upkeep(ctx)
-	return unreliableUpkeep{up, u}, err
-}
-
-type unreliableUpkeep struct {
-	driver.Upkeep
-	of unreliable
-}
-
-func (u unreliableUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	if err := u.of.fail(); err != nil {
-		return false, err
-	}
-	return u.Upkeep.Heartbeat(ctx, session, ttl)
 }
 
 // term is one that has begun.

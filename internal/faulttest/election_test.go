@@ -151,7 +151,7 @@ func (b *ballot) settle() (place int, term event) {
 	if !within(patience, func() bool {
 		var leads bool
 		place, term, leads = b.leader()
-		return leads && b.waiters(office) == candidates-1 && b.count("SELECT token FROM dblock_locks WHERE name = '%s'", office) == term.Token
+		return leads && b.allWait(place) && b.count("SELECT token FROM dblock_locks WHERE name = '%s'", office) == term.Token
 	}) {
 		b.dump()
 		for _, p := range b.running {
@@ -162,6 +162,18 @@ func (b *ballot) settle() (place int, term event) {
 		b.Fatalf("not in %v: one leads and all others wait; the latest is %s with token %d", patience, b.running[place].label, term.Token)
 	}
 	return place, term
+}
+
+// allWait reports whether all candidates but one have a place in the queue. Places are not counted: one of a session that
+// is over is there for a while.
+func (b *ballot) allWait(but int) bool {
+	b.Helper()
+	for i, p := range b.running {
+		if i != but && b.count("SELECT count(*) FROM dblock_waiters q JOIN dblock_sessions s ON s.id = q.session_id WHERE q.name = '%s' AND s.pid = %d", office, p.cmd.Process.Pid) == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // leader is who began the latest term, if that has not ended.

@@ -1,0 +1,92 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// unreliable is an engine that can be away.
+type unreliable struct {
+	driver.Backend
+	away *atomic.Pointer[error]
+}
+
+// goAway has the database refuse, with an error of this kind.
+func (p party) goAway(kind error) {
+	err := driver.Fail(kind, errors.New("away"))
+	p.away.Store(&err)
+}
+
+func (p party) comeBack() { p.away.Store(nil) }
+
+// fail refuses what writes.
+func (u unreliable) fail() error {
+	if err := u.away.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// failRead refuses what reads.
+func (u unreliable) failRead() error {
+	if err := u.fail(); !errors.Is(err, driver.ErrReadOnly) {
+		return err
+	}
+	return nil
+}
+
+func (u unreliable) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := u.fail(); err != nil {
+		return err
+	}
+	return u.Backend.OpenSession(ctx, s)
+}
+
+func (u unreliable) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
+	if err := u.failRead(); err != nil {
+		return nil, err
+	}
+	return u.Backend.Events(ctx, name, kinds, after, limit)
+}
+
+func (u unreliable) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+	if err := u.failRead(); err != nil {
+		return nil, err
+	}
+	return u.Backend.Describe(ctx, names)
+}
+
+func (u unreliable) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if err := u.fail(); err != nil {
+		return driver.Grant{}, false, err
+	}
+	return u.Backend.Take(ctx, r)
+}
+
+func (u unreliable) Version(ctx context.Context) (int, error) {
+	if err := u.failRead(); err != nil {
+		return 0, err
+	}
+	return u.Backend.Version(ctx)
+}
+
+func (u unreliable) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	up, err := u.Backend.Upkeep(ctx)
+	return unreliableUpkeep{up, u}, err
+}
+
+type unreliableUpkeep struct {
+	driver.Upkeep
+	of unreliable
+}
+
+func (u unreliableUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	if err := u.of.fail(); err != nil {
+		return false, err
+	}
+	return u.Upkeep.Heartbeat(ctx, session, ttl)
+}
