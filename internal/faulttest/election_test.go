@@ -200,7 +200,8 @@ func (b *ballot) next(what string, after event, since time.Duration) {
 		return term.Token > after.Token
 	})
 	b.times[what] = append(b.times[what], term.At-since)
-	if !b.canary.choked(term.At) {
+	inOrder := what == shutDown || what == stoodDown
+	if !b.canary.choked(term.At) && !(inOrder && b.lost(after)) {
 		b.calm[what] = append(b.calm[what], term.At-since)
 	}
 }
@@ -262,16 +263,18 @@ func (b *ballot) handOver(exit bool) {
 	}
 	op := p.send(command{Verb: "resign", Name: office})
 	b.next(stoodDown, term, at)
-	if e := p.await(op, evDone); e.Err != "" && !b.lost(p, term) {
+	if e := p.await(op, evDone); e.Err != "" && !b.lost(term) {
 		b.Errorf("%s: %s", p.label, e.Err)
 	}
 }
 
 // lost reports whether a term was over before its end was brought about.
-func (b *ballot) lost(p *process, term event) bool {
-	for _, e := range p.all() {
-		if e.What == evLost && e.Token == term.Token && e.is(kindLost) {
-			return true
+func (b *ballot) lost(term event) bool {
+	for _, p := range b.all {
+		for _, e := range p.all() {
+			if e.What == evLost && e.Token == term.Token && e.is(kindLost) {
+				return true
+			}
 		}
 	}
 	return false
