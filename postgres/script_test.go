@@ -116,7 +116,7 @@ func (s *script) number(sql string, args ...any) (n int64) {
 }
 
 func request(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt}
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Wait: true}
 }
 
 func (s *script) take(r driver.Request) driver.Grant {
