@@ -12,6 +12,8 @@ type hand struct {
 	q    *mysqldb.Queries
 	name string
 	self string
+
+	forewarned []string // the session of somebody who has to look, though it got nothing
 }
 
 // drop takes tickets out of the queue.

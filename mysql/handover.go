@@ -20,13 +20,14 @@ func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *my
 		if left, wake, err = leave(q, &row); err != nil || !left {
 			return nil, err
 		}
-		if next, _, err = handOver(ctx, q, name, self, row); err != nil {
+		h := hand{q: q, name: name, self: self}
+		if next, _, err = h.over(ctx, row); err != nil {
 			return nil, err
 		}
 		for _, h := range next {
 			wake = append(wake, h.Session)
 		}
-		return others(self, wake...), nil
+		return append(others(self, wake...), h.forewarned...), nil
 	})
 	if err != nil {
 		return nil, false, err
@@ -156,13 +157,14 @@ func (e *engine) promote(ctx context.Context, self, name string) (next []driver.
 			return nil, err
 		}
 		var gone bool
-		next, gone, err = handOver(ctx, q, name, self, row)
+		h := hand{q: q, name: name, self: self}
+		next, gone, err = h.over(ctx, row)
 		taken = gone || len(next) > 0
 		var wake []string
 		for _, h := range next {
 			wake = append(wake, h.Session)
 		}
-		return others(self, wake...), err
+		return append(others(self, wake...), h.forewarned...), err
 	})
 	if err != nil {
 		return nil, false, err
@@ -173,21 +175,22 @@ func (e *engine) promote(ctx context.Context, self, name string) (next []driver.
 // batch is how many places in a queue are read at once behind one that got its share.
 const batch = 64
 
-// handOver gives a locked name, with room as its row says, to those who are first in the queue, live, and fit, and writes the
+// over gives a locked name, with room as its row says, to those who are first in the queue, live, and fit, and writes the
 // row. The dead before them leave the queue, which gone tells of. It runs after LockRow, and reads new snapshots. self needs
 // no notification.
-func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row mysqldb.LockRowRow) (next []driver.Handoff, gone bool, err error) {
+func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.Handoff, gone bool, err error) {
 	if row.SessionID != "" { // a place in the queue was given up behind it
 		return nil, false, nil
 	}
-	stop, err := resting(ctx, q, row)
+	stop, err := resting(ctx, h.q, row)
 	if err != nil {
 		return nil, false, err
 	}
 	var dropped, granted []int64 // tickets
-	h := hand{q, name, self}
-	for after, limit := int64(math.MinInt64), int32(1); row.Waiters > 0 && !stop; limit = batch {
-		list, err := q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: name, After: after, Limit: limit})
+	after := int64(math.MinInt64)
+	ends := stop // those behind do not know of a time at which there is something to be had
+	for limit := int32(1); row.Waiters > 0 && !stop; limit = batch {
+		list, err := h.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: h.name, After: after, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
@@ -203,6 +206,7 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 			after = w.Ticket
 			row.Waiters = max(row.Waiters-1, 0)
 			dropped = append(dropped, w.Ticket)
+			ends = ends || w.Alive != 0 && (w.Lease > 0 || w.MinHold > 0)
 			switch {
 			case w.Alive == 0:
 				gone = true
@@ -211,6 +215,9 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 					return nil, false, err
 				}
 				whole, err := h.give(ctx, w, row.Waiters)
+				if err == nil && ends && row.Waiters > 0 {
+					err = h.forewarn(ctx, after)
+				}
 				return []driver.Handoff{whole}, gone, err
 			default:
 				row.SharedUnits += w.Units
@@ -222,7 +229,28 @@ func handOver(ctx context.Context, q *mysqldb.Queries, name, self string, row my
 	if err := h.share(ctx, granted, next, row); err != nil {
 		return nil, false, err
 	}
+	if ends && row.Waiters > 0 {
+		if err := h.forewarn(ctx, after); err != nil {
+			return nil, false, err
+		}
+	}
 	return next, gone, h.drop(ctx, dropped)
+}
+
+// forewarn has the first who still waits look, so that it knows when to look again: at the end of a rest, or of a lease.
+func (h *hand) forewarn(ctx context.Context, after int64) error {
+	for {
+		list, err := h.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: h.name, After: after, Limit: batch})
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, w := range list {
+			if after = w.Ticket; w.Alive != 0 {
+				h.forewarned = []string{w.SessionID}
+				return nil
+			}
+		}
+	}
 }
 
 // resting reports whether nobody gets a locked name for the sake of MinHold.

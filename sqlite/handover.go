@@ -198,10 +198,14 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 		return false, nil
 	}
 	now, err := t.q.Now(ctx)
-	if err != nil || r.RestsUntil > now {
+	if err != nil {
 		return false, err
 	}
+	if r.RestsUntil > now {
+		return false, t.forewarn(ctx, name)
+	}
 	handed := len(t.next)
+	ends := false // what was given ends, or can be had again, at a time that those behind do not know of
 	for r.Waiters > 0 {
 		w, there, err := found(t.q.FirstWaiter(ctx, name))
 		if err != nil {
@@ -231,6 +235,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 		case fit:
 			r.Waiters, err = t.grant(ctx, name, w, gone, now)
 			r.SharedUnits += w.Units
+			ends = ends || w.Lease > 0 || w.MinHold > 0
 		}
 		if err != nil {
 			return false, err
@@ -242,7 +247,19 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	for i := range t.next[handed:] {
 		t.next[handed+i].Grant.Contended = r.Waiters > 0
 	}
-	return changed, nil
+	if ends && r.Waiters > 0 {
+		err = t.forewarn(ctx, name)
+	}
+	return changed, err
+}
+
+// forewarn has the first who still waits look, so that it knows when to look again: at the end of a rest, or of a lease.
+func (t *transition) forewarn(ctx context.Context, name string) error {
+	w, there, err := found(t.q.FirstWaiter(ctx, name))
+	if err != nil || !there {
+		return err
+	}
+	return t.tell(ctx, w.SessionID, w.Attempt)
 }
 
 // fits: nobody has the whole name, and others leave room for so many units; 0 are all.

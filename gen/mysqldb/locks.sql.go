@@ -369,7 +369,7 @@ func (q *Queries) Page(ctx context.Context, arg PageParams) ([]string, error) {
 
 const raiseToken = `-- name: RaiseToken :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(? AS SIGNED)))
- WHERE name = ? AND session_id = ? AND token = ?
+ WHERE name = ? AND session_id = ? AND (token = ? OR token = ?)
 `
 
 type RaiseTokenParams struct {
@@ -386,6 +386,7 @@ func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, 
 		arg.Name,
 		arg.Session,
 		arg.Token,
+		arg.Least,
 	)
 	if err != nil {
 		return 0, err

@@ -45,7 +45,7 @@ func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 const Raise = `-- name: Raise :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
 UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint) FROM patience
- WHERE l.name = $2 AND l.session_id = $3::text AND l.token = $4
+ WHERE l.name = $2 AND l.session_id = $3::text AND l.token IN ($4::bigint, $1::bigint)
 RETURNING l.token, dblock_durable() AS durable
 `
 
@@ -62,7 +62,8 @@ type RaiseRow struct {
 	Durable bool
 }
 
-// Durable like a grant: a token that was shown must not be granted again.
+// Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
+// by a call whose answer was lost.
 func (q *Queries) Raise(ctx context.Context, arg RaiseParams) (RaiseRow, error) {
 	row := q.db.QueryRow(ctx, Raise,
 		arg.LeastToken,

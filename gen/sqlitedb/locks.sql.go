@@ -294,7 +294,7 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 
 const raise = `-- name: Raise :one
 UPDATE dblock_locks SET token = max(token, CAST(?1 AS INTEGER))
- WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND token = ?4
+ WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND (token = ?4 OR token = CAST(?1 AS INTEGER))
 RETURNING token
 `
 
@@ -305,6 +305,7 @@ type RaiseParams struct {
 	Token   int64
 }
 
+// Also with the token to which it was raised before, by a call whose answer was lost.
 func (q *Queries) Raise(ctx context.Context, arg RaiseParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, raise,
 		arg.Floor,

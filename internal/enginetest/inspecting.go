@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 var inspecting = []test{
@@ -232,6 +233,15 @@ func raise(t *testing.T, e *env) {
 	}
 	if got, err := l.Raise(t.Context(), 1); got != high || err != nil {
 		t.Errorf("lowered to %d, %v", got, err)
+	}
+	h := driver.Held{Name: "n", Session: e.session(t, "n"), Token: high}
+	for range 2 { // an answer that is lost is asked for again
+		if got, err := e.app(t, 2).Backend.Raise(t.Context(), h, high+5); got != high+5 || err != nil {
+			t.Errorf("%d, %v", got, err)
+		}
+	}
+	if got, err := l.Raise(t.Context(), high+5); got != high+5 || err != nil {
+		t.Errorf("%d, %v", got, err)
 	}
 	unlock(t, l)
 	next := lock(t, b, "n")

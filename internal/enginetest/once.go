@@ -17,6 +17,7 @@ var once = []test{
 	{"a slot whose process died is run again with RetryFailed, and not without", retryDead},
 	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"a name rests for MinHold, and those who wait get it then", minHold},
+	{"who waits behind a rest or a lease that it has not seen is told of it", forewarned},
 }
 
 const longSlot = 1000 * time.Hour // no test sees its end
@@ -179,6 +180,32 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
+}
+
+// forewarned: the last in the queue has looked while somebody had the name who said nothing of an end. It would look again much
+// later than soon.
+func forewarned(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(400 * time.Millisecond)} {
+		first := lock(t, a, "n")
+		second := locking(context.Background(), b, "n", option)
+		e.queued(t, "n", 1)
+		third := locking(context.Background(), c, "n")
+		e.queued(t, "n", 2)
+		select { // it looks after 100 ms
+		case <-time.After(300 * time.Millisecond):
+		case <-third:
+			t.Fatal("it was not held")
+		}
+		unlock(t, first)
+		l := granted(t, soon, second)
+		if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL") == 1 {
+			unlock(t, l) // it rests
+		}
+		unlock(t, granted(t, 3*time.Second, third))
+		_ = l.Unlock(t.Context())
+	}
+	e.idle(t, "n")
 }
 
 func minHold(t *testing.T, e *env) {

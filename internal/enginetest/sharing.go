@@ -21,6 +21,8 @@ var sharing = []test{
 	{"a reader's fixed lease ends, and the writer comes in", readersLease},
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
+	{"a writer that lets in readers of its own client keeps its lock", downgradeAmongFriends},
+	{"a crowd of readers that crashed is succeeded as fast as one", crowdCrashes},
 	{"the only reader becomes a writer, before those who wait; of two none does", upgrade},
 	{"what was read alone is written alone: no update is lost between upgrades", upgradesUnderLoad},
 	{"a reader can guard a transaction and unlock in one", readerInTransaction},
@@ -225,6 +227,46 @@ func downgrade(t *testing.T, e *env) {
 	}
 	unlock(t, w)
 	unlock(t, granted(t, soon, w2))
+	e.idle(t, "n")
+}
+
+// downgradeAmongFriends: a reader may hear of his grant before the writer has its answer.
+func downgradeAmongFriends(t *testing.T, e *env) {
+	a := e.client(t)
+	for range 20 {
+		w := lock(t, a, "n")
+		var readers []<-chan outcome
+		for i := range 3 {
+			readers = append(readers, locking(context.Background(), a, "n", dblock.Shared()))
+			e.queued(t, "n", i+1)
+		}
+		if err := w.Downgrade(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range readers {
+			unlock(t, granted(t, soon, r))
+		}
+		live(t, w)
+		unlock(t, w)
+	}
+	e.idle(t, "n")
+}
+
+func crowdCrashes(t *testing.T, e *env) {
+	gone := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
+	for range 30 {
+		lock(t, gone, "n", dblock.Shared())
+	}
+	b := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
+	w := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	session := e.text(t, "SELECT max(session_id) FROM dblock_shares")
+	began := time.Now()
+	e.end(t, session)
+	unlock(t, granted(t, patience, w))
+	if took := time.Since(began); took > shortTTL+2*time.Second {
+		t.Errorf("succeeded after %v", took)
+	}
 	e.idle(t, "n")
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -16,6 +17,7 @@ var together = []test{
 	{"LockAlls of the same names in any order never wait for each other", allOrders},
 	{"LockAll of 1,000 names holds 1,000 locks", thousandNames},
 	{"the context of LockAll ends with the first lock that is lost", allLost},
+	{"LockAll that loses a lock while it waits for another begins again", allAgain},
 	{"LockAll with a mode for each name shares some of them", allModes},
 	{"LockAll enters what its owner has already", allReentrant},
 }
@@ -143,6 +145,35 @@ func allLost(t *testing.T, e *env) {
 	is(t, context.Cause(all.Context()), dblock.ErrLost)
 	is(t, all.Unlock(t.Context()), dblock.ErrLost)
 	e.free(t, "a")
+	e.free(t, "b")
+}
+
+// allAgain: the first name's lease is over before the second is free.
+func allAgain(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	held := lock(t, b, "b")
+	done := make(chan Locks, 1)
+	go func() {
+		all, err := a.LockAll(t.Context(), []string{"a", "b"}, dblock.For("a", dblock.Lease(400*time.Millisecond)))
+		if err != nil {
+			t.Error(err)
+		}
+		done <- all
+	}()
+	e.queued(t, "b", 1)
+	first := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'")
+	eventually(t, soon, "it has begun again", func() bool { return e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'") > first })
+	unlock(t, held)
+	all := within(t, soon, "all are held", done)
+	if all == nil {
+		t.FailNow()
+	}
+	if all.Context().Err() == nil {
+		if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'"); token != all.Tokens()["a"] {
+			t.Errorf("it has token %d of a, whose token is %d", all.Tokens()["a"], token)
+		}
+	}
+	_ = all.Unlock(t.Context()) // a's lease may be over again
 	e.free(t, "b")
 }
 

@@ -121,4 +121,4 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
 -- Lifts the token of what is held as a whole.
 -- name: RaiseToken :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(sqlc.arg(least) AS SIGNED)))
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND (token = sqlc.arg(token) OR token = sqlc.arg(least));

@@ -20,7 +20,8 @@ RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0
 
 -- Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it to those who wait, in
 -- the order of their tickets, until the first who lives (the dead have no heartbeat row) and does not fit. The dead before
--- that one leave the queue. While the name rests it goes to nobody. One row for each who gets it, or else one without a
+-- that one leave the queue. While the name rests it goes to nobody. Who is to look for himself later, for the end of that or of a
+-- lease, is told. One row for each who gets it, or else one without a
 -- session; no row: there was nothing to be done.
 -- name: HandOver :many
 WITH RECURSIVE l AS MATERIALIZED (
@@ -72,11 +73,20 @@ WITH RECURSIVE l AS MATERIALIZED (
       FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN granted whole ON whole.units = 0
      WHERE c.name = l.name AND (l.given OR l.wanted AND (stop.ticket = 9223372036854775807 OR EXISTS (SELECT 1 FROM gone)))
     RETURNING c.waiters, l.given
+), behind AS MATERIALIZED ( -- the first who still waits, where something can be had at a time that it does not know of
+    SELECT q.session_id, q.attempt
+      FROM l CROSS JOIN stop CROSS JOIN LATERAL (
+           SELECT w.session_id, w.attempt FROM dblock_waiters w
+            WHERE w.name = l.name AND (NOT l.wanted OR w.ticket >= stop.ticket)
+              AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
+            ORDER BY w.ticket LIMIT 1) q
+     WHERE l.waiters > 0 AND (NOT l.wanted OR EXISTS (SELECT 1 FROM granted g WHERE g.lease > 0 OR g.min_hold > 0))
 )
 SELECT after.given::boolean AS given, coalesce(g.session_id, '')::text AS session, coalesce(g.attempt, '')::text AS attempt,
        coalesce(g.token, 0)::bigint AS token, after.waiters, coalesce(g.lease, 0)::bigint AS lease, dblock_durable() AS durable,
        coalesce(CASE WHEN g.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || g.session_id,
-           concat_ws(' ', g.attempt, CASE WHEN g.lease = 0 THEN g.token END, CASE WHEN g.lease = 0 THEN after.waiters END))::text END, '')::text AS notified
+           concat_ws(' ', g.attempt, CASE WHEN g.lease = 0 THEN g.token END, CASE WHEN g.lease = 0 THEN after.waiters END))::text END, '')::text AS notified,
+       coalesce((SELECT pg_notify('dblock_' || b.session_id, b.attempt)::text FROM behind b), '')::text AS forewarned
   FROM after LEFT JOIN granted g ON true
  ORDER BY g.token;
 

@@ -61,9 +61,10 @@ SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigin
   FROM dblock_holders h JOIN dblock_locks l ON l.name = h.name
  WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND (h.token = @token OR h.attempt = @attempt);
 
--- Durable like a grant: a token that was shown must not be granted again.
+-- Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
+-- by a call whose answer was lost.
 -- name: Raise :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM patience
- WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token IN (sqlc.arg(token)::bigint, sqlc.arg(least_token)::bigint)
 RETURNING l.token, dblock_durable() AS durable;

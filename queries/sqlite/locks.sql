@@ -100,9 +100,10 @@ RETURNING token, waiters;
 -- name: SetHolds :execrows
 UPDATE dblock_locks SET holds = @holds WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token;
 
+-- Also with the token to which it was raised before, by a call whose answer was lost.
 -- name: Raise :one
 UPDATE dblock_locks SET token = max(token, CAST(sqlc.arg(floor) AS INTEGER))
- WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token
+ WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR token = CAST(sqlc.arg(floor) AS INTEGER))
 RETURNING token;
 
 -- name: Overdue :many
