@@ -235,3 +235,28 @@ func TestAnObserverMayStopAtAnyTime(t *testing.T) {
 		}
 	})
 }
+
+func TestCloseEndsAnObservation(t *testing.T) {
+	one(t, func(w world) {
+		for range 20 {
+			p := w.party()
+			begun, last := make(chan bool), make(chan error, 1)
+			go func() {
+				for l, err := range p.Observe(w.Context(), name) {
+					if err != nil {
+						last <- err
+						return
+					}
+					begun <- l.Token == 0
+				}
+			}()
+			receive(w, begun)
+			if err := p.client.Close(w.Context()); err != nil {
+				w.Error(err)
+			}
+			if err := receive(w, last); !errors.Is(err, dblock.ErrClosed) {
+				w.Errorf("at last %v", err)
+			}
+		}
+	})
+}
