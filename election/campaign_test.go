@@ -95,7 +95,8 @@ func TestResignWaitsForTheFunctionUntilItsContextEnds(t *testing.T) {
 		}
 		e.finish <- nil
 		c.leads().finish <- nil                                                   // alone it is elected again
-		if err := p.Resign(nil, name); !errors.Is(err, dblock.ErrInvalidOption) { //lint:ignore SA1012 that is the test
+		//lint:ignore SA1012 that is the test
+		if err := p.Resign(nil, name); !errors.Is(err, dblock.ErrInvalidOption) {
 			w.Error(err)
 		}
 	})

@@ -228,7 +228,8 @@ func TestAnObserverMayStopAtAnyTime(t *testing.T) {
 		if !errors.Is(last, context.Canceled) {
 			w.Errorf("at last %v", last)
 		}
-		for _, err := range p.Observe(nil, name) { //lint:ignore SA1012 that is the test
+		//lint:ignore SA1012 that is the test
+		for _, err := range p.Observe(nil, name) {
 			if !errors.Is(err, dblock.ErrInvalidOption) {
 				w.Error(err)
 			}
