@@ -94,7 +94,7 @@ func TestResignWaitsForTheFunctionUntilItsContextEnds(t *testing.T) {
 			w.Error(err)
 		}
 		e.finish <- nil
-		c.leads().finish <- nil                                                   // alone it is elected again
+		c.leads().finish <- nil // alone it is elected again
 		//lint:ignore SA1012 that is the test
 		if err := p.Resign(nil, name); !errors.Is(err, dblock.ErrInvalidOption) {
 			w.Error(err)
