@@ -1,0 +1,124 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync/atomic"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// deaf is an engine whose answers to changes of a lock's standing are lost on request, after the change was made.
+type deaf struct {
+	driver.Backend
+	lost atomic.Pointer[context.CancelFunc]
+}
+
+func (d *deaf) answer(err error) error {
+	if end := d.lost.Swap(nil); end != nil {
+		(*end)()
+		return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+	}
+	return err
+}
+
+func (d *deaf) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
+	next, err := d.Backend.Downgrade(ctx, h)
+	return next, d.answer(err)
+}
+
+func (d *deaf) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
+	g, upgraded, err := d.Backend.Upgrade(ctx, h, attempt)
+	return g, upgraded, d.answer(err)
+}
+
+func (d *deaf) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
+	raised, err := d.Backend.Raise(ctx, h, token)
+	return raised, d.answer(err)
+}
+
+// After a change whose outcome is not known, whatever comes next finds out what the lock is.
+func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client, other := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
+	type lock = *dblock.Lock[*sql.Tx]
+	changes := map[string]struct {
+		options []dblock.LockOption
+		do      func(ctx context.Context, l lock) error
+		shared  bool // afterwards
+	}{
+		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
+		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
+		"raise": {nil, func(ctx context.Context, l lock) error {
+			_, err := l.Raise(ctx, l.Token()+1000)
+			return err
+		}, false},
+	}
+	next := map[string]func(l lock, shared bool) error{
+		"unlock": func(lock, bool) error { return nil }, // it comes anyway
+		"guard": func(l lock, shared bool) error {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer tx.Rollback()
+			if err := l.Guard(t.Context(), tx); err != nil {
+				return err
+			}
+			if l.Shared() != shared {
+				return errors.New("it does not know what it is")
+			}
+			return nil
+		},
+		"record": func(l lock, _ bool) error { return l.Record(t.Context(), "note", "still here") },
+	}
+	for what, change := range changes {
+		for then, follow := range next {
+			t.Run(what+", then "+then, func(t *testing.T) {
+				l, err := client.Lock(t.Context(), "n", change.options...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				d.lost.Store(&cancel)
+				if err := change.do(ctx, l); !errors.Is(err, dblock.ErrUnavailable) {
+					t.Fatalf("the lost answer: %v", err)
+				}
+				if err := follow(l, change.shared); err != nil {
+					t.Error(err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+				again, err := other.TryLock(t.Context(), "n")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := again.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+}
+
+func newClient(t *testing.T, engine driver.Engine[*sql.Tx]) *dblock.Client[*sql.Tx] {
+	t.Helper()
+	client, err := dblock.New(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
