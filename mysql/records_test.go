@@ -106,11 +106,21 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if n, err := a.Ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 || asked(whole, b) != "again" {
 			t.Fatal(n, err)
 		}
-		must(t, errorOf(b.Release(t.Context(), whole, false)))
+		c.wait(t, c.request("n"))
+		next, err = sole(b.Release(t.Context(), whole, true))
+		must(t, err)
+		whole = driver.Held{Name: "n", Session: c.session, Token: next.Grant.Token}
+		if got := asked(whole, c); got != "" {
+			t.Fatalf("the next was asked %q", got)
+		}
+		if n, err := a.Ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+		must(t, errorOf(c.Release(t.Context(), whole, false)))
 		if got := asked(b.take(t, "n"), b); got != "" {
 			t.Fatalf("the next was asked %q", got)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 2 {
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 3 {
 			t.Fatalf("%d events, want one of each time that somebody was there", n)
 		}
 		is(t, b.end(t), context.Canceled)

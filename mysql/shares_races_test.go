@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -379,6 +380,41 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 		}
 		for _, e := range ears {
 			is(t, e.end(t), context.Canceled)
+		}
+	})
+}
+
+// A KILL that fell between two statements of the listener is lost: then the next sleep must not begin.
+func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		held := a.take(t, "n")
+		attempt := b.wait(t, b.reader("n"))
+		must(t, errorOf(a.Release(t.Context(), held, true)))
+		gate := id()
+		conn, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", gate)
+		must(t, err)
+		q := mysqldb.New(s.open(t, nil))
+		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
+			for what, sleep := range map[string]func() error{
+				"sleep": func() error {
+					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Seconds: 1})
+					return err
+				},
+				"gate": func() error {
+					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Seconds: 1})
+					return err
+				},
+			} {
+				began := time.Now()
+				must(t, sleep())
+				if took := time.Since(began); asleep != (took >= 900*time.Millisecond) {
+					t.Errorf("%s, %q known: %v", what, known, took)
+				}
+			}
 		}
 	})
 }
