@@ -139,8 +139,9 @@ func (a *actor) obey(c command) {
 		a.crew = a.hire(c)
 		a.report(event{What: evDone, Op: c.Op})
 	case "pause":
-		a.crew.pause()
-		a.report(event{What: evIdle, Op: c.Op, Rows: a.crew.done.Load()})
+		e := a.crew.pause()
+		e.Op = c.Op
+		a.report(e)
 	case "resume":
 		a.crew.resume()
 		a.report(event{What: evDone, Op: c.Op})

@@ -38,6 +38,7 @@ type crew struct {
 	paused    bool
 	dismissed bool
 	busy      int
+	longest   time.Duration // that somebody waited, in modeOrdered
 	quiet     chan struct{} // closed while paused
 	failed    error
 }
@@ -83,7 +84,7 @@ func (w *crew) end() {
 }
 
 // pause keeps new work from starting, ends the work under locks, and waits for whoever waits for a lock.
-func (w *crew) pause() {
+func (w *crew) pause() event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.paused = true
@@ -91,6 +92,7 @@ func (w *crew) pause() {
 	for w.busy > 0 {
 		w.moved.Wait()
 	}
+	return event{What: evIdle, Rows: w.done.Load(), Longest: w.longest}
 }
 
 func (w *crew) resume() {

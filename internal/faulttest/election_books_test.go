@@ -87,6 +87,6 @@ func (b *ballot) report() {
 	}
 	b.Logf("%d terms, of which %d were brought about", len(b.recorded()), brought)
 	for _, p := range append(slices.Clone(b.observers), b.running...) {
-		p.exit()
+		b.gone(p, p.send(command{Verb: "exit"}))
 	}
 }

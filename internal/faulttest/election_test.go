@@ -250,14 +250,9 @@ func (b *ballot) handOver(exit bool) {
 	place, term := b.settle()
 	at, p := session.Boottime(), b.running[place]
 	if exit {
-		p.send(command{Verb: "exit"})
+		op := p.send(command{Verb: "exit"})
 		b.next(shutDown, term, at)
-		<-p.ended
-		for _, e := range p.all() {
-			if e.What == evDone && e.Err != "" {
-				b.Errorf("%s: %s", p.label, e.Err)
-			}
-		}
+		b.gone(p, op)
 		b.nominate(place)
 		return
 	}
@@ -266,6 +261,16 @@ func (b *ballot) handOver(exit bool) {
 	if e := p.await(op, evDone); e.Err != "" && !b.lost(term) {
 		b.Errorf("%s: %s", p.label, e.Err)
 	}
+}
+
+// gone waits for a process that goes in good order, which it does whether or not the database has time for it: SQLite has none
+// while others are at the write lock.
+func (b *ballot) gone(p *process, exit int) {
+	b.Helper()
+	if e := p.await(exit, evDone); e.Err != "" && !e.is(kindUnavailable) {
+		b.Errorf("%s: exit: %s", p.label, e.Err)
+	}
+	<-p.ended
 }
 
 // lost reports whether a term was over before its end was brought about.

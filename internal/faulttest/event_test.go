@@ -43,6 +43,7 @@ type event struct {
 	Token   int64         `json:",omitempty"`
 	Live    time.Duration `json:",omitempty"` // when the hold was last believed in for certain
 	Rows    int64         `json:",omitempty"`
+	Longest time.Duration `json:",omitempty"`
 	Attempt string        `json:",omitempty"`
 	Session string        `json:",omitempty"`
 	Ticket  int64         `json:",omitempty"`
