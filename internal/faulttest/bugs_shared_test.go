@@ -20,6 +20,7 @@ const (
 	bugLetsSmallPass       = "lets small requests pass a large one"
 	bugLetsReadersPass     = "lets readers in past a writer who waits"
 	bugForgetsUnits        = "does not count the units that come back"
+	bugLeavesRoom          = "lets nobody in when there is room again"
 )
 
 // unseen grants some of what is not free.
@@ -134,5 +135,23 @@ func (b forgetsUnits) Release(ctx context.Context, h driver.Held, contended bool
 		return b.Backend.Release(ctx, h, contended)
 	}
 	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", h.Name, h.Token))
+	return nil, err
+}
+
+// leavesRoom gives units back, and does not look at who waits for them.
+type leavesRoom struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b leavesRoom) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	if !h.Shared {
+		return b.Backend.Release(ctx, h, contended)
+	}
+	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", h.Name, h.Token)
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, h.Name))
+	if err == nil {
+		_, err = b.db.ExecContext(ctx, "DELETE "+share)
+	}
 	return nil, err
 }

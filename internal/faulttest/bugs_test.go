@@ -57,6 +57,7 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 	bugDowngradesToNothing: func(b driver.Backend, _ *sql.DB) driver.Backend { return downgradesToNothing{b} },
 	bugLetsSmallPass:       func(b driver.Backend, db *sql.DB) driver.Backend { return letsSmallPass{b, db} },
 	bugLetsReadersPass:     func(b driver.Backend, db *sql.DB) driver.Backend { return letsReadersPass{b, db} },
+	bugLeavesRoom:          func(b driver.Backend, db *sql.DB) driver.Backend { return leavesRoom{b, db} },
 	bugForgetsUnits:        func(b driver.Backend, db *sql.DB) driver.Backend { return forgetsUnits{b, db} },
 	bugNeverGivesBack:      func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
 }

@@ -19,6 +19,7 @@ const (
 	fairness   = "fairness"   // not in the order of the queue
 	hearsay    = "hearsay"    // the same, as the actors tell it
 	losses     = "loss"       // a lock was lost without a reason
+	vacancy    = "vacancy"    // somebody waited for whom there was room
 	quiescence = "quiescence" // after arrivals stopped, somebody waited on
 	leaks      = "leaks"      // something was left behind
 	surprises  = "surprises"  // an error that nothing explains
@@ -49,6 +50,7 @@ type history struct {
 	quiet   bool          // arrivals are stopped
 	silent  time.Duration // how long silence may take to come
 	canary  *canary       // nil: no loss is excused
+	room    *vacancies
 	found   map[string][]string
 }
 
@@ -65,7 +67,7 @@ func newHistory(w *world, seed uint64, bug string, names ...string) *history {
 	h := &history{world: w, random: rand.New(rand.NewPCG(seed, 1)), bug: bug, names: names, silent: silent, found: map[string][]string{}}
 	w.resource(h.names...)
 	w.audit()
-	h.canary = w.canary()
+	h.canary, h.room = w.canary(), w.vacancies()
 	for i := range slots {
 		if w.db.Kind != dbtest.KindSQLite {
 			h.proxies[i] = w.proxy()
@@ -222,6 +224,10 @@ func (h *history) check() {
 	if grants == 0 {
 		h.Error("nobody was granted anything")
 	}
+	h.room.mu.Lock()
+	h.found[vacancy] = append(h.found[vacancy], h.room.found...)
+	h.Logf("%d looks for vacancies", h.room.looks)
+	h.room.mu.Unlock()
 	h.found[exclusion] = append(h.found[exclusion], crowded(h.all...)...)
 	h.found[tokens] = append(h.found[tokens], misplaced(h.all...)...)
 	if grants <= searchable {

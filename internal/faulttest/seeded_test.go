@@ -35,7 +35,7 @@ func TestTheCheckersFindSeededBugs(t *testing.T) {
 		{bugWriterBeside, shared[:1], believed}, {bugReaderBeside, shared[:1], believed},
 		{bugUpgradesBeside, shared[:1], believed}, {bugDowngradesToNothing, shared[:1], believed},
 		{bugLetsSmallPass, shared[1:], []string{fairness, hearsay}}, {bugLetsReadersPass, shared[:1], []string{fairness}},
-		{bugForgetsUnits, shared, []string{quiescence}},
+		{bugForgetsUnits, shared, []string{quiescence}}, {bugLeavesRoom, shared, []string{vacancy}},
 	} {
 		t.Run(seeded.bug, func(t *testing.T) {
 			seed, missed := seed(t), slices.Clone(seeded.checkers)

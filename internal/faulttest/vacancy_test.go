@@ -1,0 +1,57 @@
+package faulttest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// vacancyInterval is short beside the time for which a lost hand-over is not noticed by those who wait.
+const vacancyInterval = 10 * time.Millisecond
+
+// vacancies are the moments at which the first in a queue lived, and there was room for him: whoever makes room hands it on in
+// the same transaction, to as many as it is enough for. So no snapshot ever shows one.
+type vacancies struct {
+	mu    sync.Mutex // protects what follows
+	looks int
+	found []string
+}
+
+const vacancyQuery = `SELECT COALESCE(min(l.name), '') FROM dblock_locks l
+	JOIN dblock_waiters q ON q.name = l.name JOIN dblock_sessions s ON s.id = q.session_id JOIN dblock_heartbeats h ON h.session_id = q.session_id
+	WHERE l.session_id IS NULL AND l.rests_until <= %s AND NOT s.dead AND h.expires_at > %[1]s
+	AND q.ticket = (SELECT min(f.ticket) FROM dblock_waiters f WHERE f.name = q.name)
+	AND (q.units = 0 AND l.shared_units = 0 OR q.units > 0 AND l.shared_units + q.units <= l.capacity)`
+
+// vacancies looks for them until the test ends.
+func (w *world) vacancies() *vacancies {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	v, db, query := &vacancies{}, w.db.SQL(w), fmt.Sprintf(vacancyQuery, w.now())
+	var done sync.WaitGroup
+	done.Go(func() {
+		tick := time.NewTicker(vacancyInterval)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			var name string
+			if err := db.QueryRowContext(ctx, query).Scan(&name); err == nil { // an error is a connection that a fault hit
+				v.mu.Lock()
+				v.looks++
+				if name != "" {
+					v.found = append(v.found, fmt.Sprintf("%s had room for the first in its queue", name))
+				}
+				v.mu.Unlock()
+			}
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	})
+	w.Cleanup(func() {
+		stop()
+		done.Wait()
+	})
+	return v
+}
