@@ -77,7 +77,7 @@ func (b *ballot) report() {
 		brought += len(times)
 		slices.Sort(times)
 		b.Logf("%d × %s: the next leads after %v at the median, %v at most", len(times), what, times[len(times)/2], times[len(times)-1])
-		limit, promised := limits[what]
+		limit, promised := b.limit(what)
 		if calm := b.calm[what]; promised && len(calm) > 0 {
 			slices.Sort(calm)
 			if median := calm[len(calm)/2]; median > limit+scheduling {

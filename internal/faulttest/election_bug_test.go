@@ -26,7 +26,7 @@ func (b recordsUnseen) Announce(ctx context.Context, _ driver.Held, e driver.Eve
 func TestTwoLeadersAreNoticed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, dbtest.SQLite(t))
-	b := &ballot{world: w}
+	b := &ballot{world: w, ttl: ttl}
 	var leaders []*process
 	for _, label := range []string{"one", "two"} {
 		p := b.launch(label, "campaign", func(c *actorConfig) { c.Bug = bugTwoLeaders })
