@@ -3,7 +3,8 @@
 // To take a free lock is one upsert that decides by the lock's row alone; to release it when nobody waits is one
 // UPDATE. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
 // name's row and decides in later statements. It is several round trips: a process stopped in the middle of one keeps
-// that name's row locked until it goes on or the server drops its connection.
+// that name's row locked until it goes on or the server drops its connection. So is all that is shared: no statement writes
+// the lock's row and a share's.
 //
 // Whoever grants a lock to another session ends the sleep of that session's listener, with KILL QUERY on the connection
 // that holds the session's named lock. Processes that wait for each other's locks must therefore share a database
