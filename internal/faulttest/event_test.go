@@ -31,6 +31,7 @@ const (
 	evIdle     = "idle"     // nobody does anything any more
 	evHogging  = "hogging"  // a write transaction is open
 	evRan      = "ran"      // a job runs in its slot
+	evSlow     = "slow"     // to ask whether it should took long
 	evDone     = "done"
 )
 

@@ -67,7 +67,7 @@ func (w *crew) took(name string, asked time.Duration, err error) bool {
 
 // Whoever takes names in one order waits in no circle, however often he looks for one.
 func TestOrderedLockingIsNeverTakenForADeadlock(t *testing.T) {
-	length := lengthOf(t, "DBLOCK_TEST_ORDERED", 3*time.Second)
+	length := lengthOf(t, "DBLOCK_TEST_ORDERED", 2*time.Second)
 	eachAlone(t, func(w *world) {
 		random := rand.New(rand.NewPCG(seed(w), 2))
 		names := []string{"a", "b", "permits c", "permits d", "read e", "read f", "z"}

@@ -51,7 +51,7 @@ func TestARingOfProcessesHasOneVictim(t *testing.T) {
 		canary := w.canary()
 		var actors []*process
 		for i := range processes {
-			actors = append(actors, w.actor(fmt.Sprintf("actor %d", i), withoutReaper, func(c *actorConfig) { c.Deadlock = ringInterval }))
+			actors = append(actors, w.actor(fmt.Sprintf("actor %d", i), withoutReaper, func(c *actorConfig) { c.Deadlock, c.TTL = ringInterval, 5*ttl }))
 		}
 		for _, n := range sizes {
 			w.Run(strconv.Itoa(n), func(t *testing.T) {
