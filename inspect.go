@@ -87,9 +87,9 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 	}
 }
 
-// Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, until ctx ends: that is
-// the error of the last. It is woken where a lock's Record was called, and when the holder's time is over; for other changes it looks
-// a few times in each TTL. Of several changes in quick succession it may show the last only.
+// Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, or a lock's Record was called,
+// until ctx ends: that is the error of the last. It is woken by Record and Break, and when the holder's time is over; for other changes it
+// looks a few times in each TTL. Of several changes in quick succession it may show the last only, and sometimes the same again.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for first := true; ; first = false {
@@ -135,12 +135,12 @@ func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, er
 		}()
 	}()
 	var last string
-	for {
+	for heard := false; ; heard = true {
 		info, err := c.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
-		if seen := fingerprint(info); seen != last {
+		if seen := fingerprint(info); heard || seen != last {
 			last = seen
 			if !yield(info, nil) {
 				return nil

@@ -100,7 +100,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 					}
 				}
 			}
-			return nil
+			return c.engine.Stir(ctx, name) // who watches sees it at once
 		})
 		switch {
 		case err != nil && ctx != nil && ctx.Err() != nil:

@@ -140,7 +140,7 @@ func TestSqlcReadsTheColumnsThatTheServersGet(t *testing.T) {
 	must(t, err)
 	columns := func(statements string) (list []string) {
 		for _, statement := range regexp.MustCompile(statements).FindAllString(string(text), -1) {
-			for _, column := range regexp.MustCompile("ALTER TABLE \\w+|ADD COLUMN [^,;']+").FindAllString(statement, -1) {
+			for _, column := range regexp.MustCompile(`ALTER TABLE \w+|ADD COLUMN [^,;']+`).FindAllString(statement, -1) {
 				list = append(list, strings.Join(strings.Fields(column), " "))
 			}
 		}

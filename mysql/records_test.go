@@ -47,7 +47,7 @@ func TestEventsComeBackAsTheyWereWritten(t *testing.T) {
 			must(t, err)
 			var got []int64
 			for _, event := range events {
-				if ids == nil || len(ids) < 6 {
+				if len(ids) < 6 {
 					ids = append(ids, event.ID)
 				}
 				want := all[event.Token]

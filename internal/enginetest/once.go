@@ -17,6 +17,7 @@ var once = []test{
 	{"a slot whose process died is run again with RetryFailed, and not without", retryDead},
 	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"a name rests for MinHold, and those who wait get it then", minHold},
+	{"LockTx waits until a name has rested", lockTxAtRest},
 	{"who waits behind a rest or a lease that it has not seen is told of it", forewarned},
 }
 
@@ -180,6 +181,26 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
+}
+
+func lockTxAtRest(t *testing.T, e *env) {
+	app := e.app(t, 6)
+	a := e.clientOf(t, app)
+	const rest = 600 * time.Millisecond
+	began := e.now(t)
+	unlock(t, lock(t, a, "n", dblock.MinHold(rest)))
+	tx := beginTx(t, app, e.levels()[0])
+	is(t, a.TryLockTx(t.Context(), tx, "n"), dblock.ErrNotAcquired)
+	rollback(t, tx)
+	tx = beginTx(t, app, e.levels()[0])
+	if err := a.LockTx(t.Context(), tx, "n"); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, tx)
+	if took := e.now(t) - began; took < rest.Microseconds()-2000 {
+		t.Errorf("locked after %d µs", took)
+	}
+	e.idle(t, "n")
 }
 
 // forewarned: the last in the queue has looked while somebody had the name who said nothing of an end. It would look again much
