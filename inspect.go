@@ -89,7 +89,7 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 
 // Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, or a lock's Record was called,
 // until ctx ends: that is the error of the last. It is woken by Record and Break, and when the holder's time is over; for other changes it
-// looks a few times in each TTL. Of several changes in quick succession it may show the last only, and sometimes the same again.
+// looks a few times in each TTL (a client that polls: ten times a second, and only for what Inspect shows). Of several changes in quick succession it may show the last only, and sometimes the same again.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for first := true; ; first = false {

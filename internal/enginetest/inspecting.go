@@ -155,7 +155,10 @@ func watch(t *testing.T, e *env) {
 	}
 	l := lock(t, a, "n")
 	mine := func(info dblock.Info) bool { return len(info.Holders) == 1 && info.Holders[0].Token == l.Token() }
-	for range 2 { // the second changes nothing that Inspect shows
+	for i := range 2 { // the second changes nothing that Inspect shows, and who polls does not see it
+		if i > 0 && e.wiring.Name == "database/sql" {
+			break
+		}
 		if err := l.Record(t.Context(), "hello", "I have it"); err != nil {
 			t.Fatal(err)
 		}
