@@ -95,9 +95,12 @@ func (d *Detector) Forget(w *Watch) {
 
 // Wait returns when nothing of the detector runs any more; its context must have ended.
 func (d *Detector) Wait() {
-	d.mu.Lock() // whoever comes after this sees that the context has ended, and starts nothing
+	d.mu.Lock()
+	started := d.started // whoever comes after this sees that the context has ended, and starts nothing
 	d.mu.Unlock()
-	d.done.Wait()
+	if started {
+		d.done.Wait()
+	}
 }
 
 func (d *Detector) loop() {

@@ -184,9 +184,12 @@ func (h *Hub) Doubt(name string) {
 
 // Wait returns when nothing of the hub runs any more; its context must have ended.
 func (h *Hub) Wait() {
-	h.mu.Lock() // whoever comes after this sees that the context has ended, and starts nothing
+	h.mu.Lock()
+	started := h.started // whoever comes after this sees that the context has ended, and starts nothing
 	h.mu.Unlock()
-	h.done.Wait()
+	if started {
+		h.done.Wait()
+	}
 }
 
 // forget MUST be called with mu locked.
