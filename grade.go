@@ -18,15 +18,19 @@ import (
 // ErrCapacity where somebody waits for permits of the name. After any other error the lock is one of the two; whatever is called
 // next finds out which.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
+	sent := false
 	return l.regrade(ctx, "downgrade", func(s *standing) error {
+		if s.shared() && sent { // whose answer was lost
+			return nil
+		}
 		if s.shared() {
 			return fmt.Errorf("%w: it is shared already", ErrUnsupported)
 		}
 		if err := l.hold.once(); err != nil {
 			return err
 		}
-		l.yield(true) // first: a reader may hear of his grant before the answer is here
-		defer l.yield(false)
+		sent = true
+		l.client.yield(l.hold, true) // first: a reader may hear of his grant before the answer is here
 		asked := l.client.config.clock()
 		var next []driver.Handoff
 		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
@@ -34,7 +38,10 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 			return err
 		})
 		if err == nil {
-			l.stand(standing{s.token, 1, driver.Readers})
+			l.client.stand(l.hold, standing{s.token, 1, driver.Readers})
+		}
+		if err == nil || residueOf(err) != unsure { // else readers may still come in
+			l.client.yield(l.hold, false)
 		}
 		l.hold.life.hub.Hand(next, asked)
 		if err != nil {
@@ -72,7 +79,7 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 			state, _ := l.client.look(ctx, l.hold.life, l.hold.name)
 			return notAcquired(state, nil)
 		}
-		l.stand(standing{token: g.Token})
+		l.client.stand(l.hold, standing{token: g.Token})
 		return nil
 	})
 }
@@ -90,7 +97,7 @@ func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err er
 			return err
 		})
 		if err == nil {
-			l.stand(standing{token: raised})
+			l.client.stand(l.hold, standing{token: raised})
 		}
 		return err
 	})
@@ -119,26 +126,8 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 		return fail(err)
 	}
 	defer l.client.calls.Done()
-	for _, gate := range []interface {
-		TryLock() bool
-		Unlock()
-	}{&h.mu, &h.grade} {
-		for !gate.TryLock() { // somebody relies on what it is, in a transaction that waits perhaps
-			if ctx.Err() != nil {
-				return fail(context.Cause(ctx))
-			}
-			pause(ctx, time.Millisecond)
-		}
-		defer gate.Unlock()
-	}
 	for {
-		err := l.ascertain(ctx)
-		if err == nil {
-			err = change(h.standing.Load())
-			if err != nil && residueOf(err) == unsure && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
-				h.vague.Store(true)
-			}
-		}
+		err := l.change(ctx, change)
 		switch cause := context.Cause(h.ctx); { // it may have ended while the statement was at work
 		case errors.Is(cause, ErrLost):
 			return fail(errors.Unwrap(cause))
@@ -152,17 +141,65 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 		case !transient(err) || ctx.Err() != nil || !h.life.Alive():
 			return fail(err)
 		}
-		pause(ctx, 10*time.Millisecond)
+		pause(ctx, 10*time.Millisecond) // with nothing locked: who is in the way may need it
 	}
 }
 
-// ascertain finds out what a lock is after a change whose outcome is not known. MUST be called with grade locked.
-func (l *Lock[TX]) ascertain(ctx context.Context) error {
+// change does so once.
+func (l *Lock[TX]) change(ctx context.Context, change func(s *standing) error) error {
 	h := l.hold
+	if err := acquire(ctx, h.mu.TryLock); err != nil { // somebody relies on what it is, in a transaction that waits perhaps
+		return err
+	}
+	defer h.mu.Unlock()
+	if err := acquire(ctx, h.grade.TryLock); err != nil {
+		return err
+	}
+	defer h.grade.Unlock()
+	if err := l.client.ascertain(ctx, h); err != nil {
+		return err
+	}
+	err := change(h.standing.Load())
+	if err != nil && residueOf(err) == unsure && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
+		h.vague.Store(true)
+	}
+	return err
+}
+
+// acquire waits for a mutex until ctx ends.
+func acquire(ctx context.Context, try func() bool) error {
+	for !try() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		pause(ctx, time.Millisecond)
+	}
+	return nil
+}
+
+// sure finds out what a hold is, where that is not known.
+func (c *Client[TX]) sure(ctx context.Context, h *hold) error {
+	if !h.vague.Load() {
+		return nil
+	}
+	if err := acquire(ctx, h.grade.TryLock); err != nil {
+		return err
+	}
+	defer h.grade.Unlock()
+	err := c.ascertain(ctx, h)
+	if errors.Is(err, driver.ErrNotHeld) {
+		c.lose(h, err)
+		err = lost(err)
+	}
+	return err
+}
+
+// ascertain finds out what a lock is after a change whose outcome is not known. MUST be called with grade locked.
+func (c *Client[TX]) ascertain(ctx context.Context, h *hold) error {
 	if h.ctx.Err() != nil || !h.vague.Load() {
 		return nil
 	}
-	state, err := l.client.look(ctx, h.life, h.name)
+	state, err := c.look(ctx, h.life, h.name)
 	if err != nil {
 		return err
 	}
@@ -178,27 +215,28 @@ func (l *Lock[TX]) ascertain(ctx context.Context) error {
 		case now.units == 0:
 			now.units, now.of = 1, driver.Readers
 		}
-		l.stand(now)
+		c.stand(h, now)
 		h.vague.Store(false)
+		c.yield(h, false)
 		return nil
 	}
 	return driver.ErrNotHeld
 }
 
 // yield says whether readers who come in are no reason to believe that the lock was lost.
-func (l *Lock[TX]) yield(yielding bool) {
-	l.client.mu.Lock()
-	defer l.client.mu.Unlock()
-	l.hold.yielding = yielding
+func (c *Client[TX]) yield(h *hold, yielding bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.yielding = yielding
 }
 
 // stand notes what the hold is now.
-func (l *Lock[TX]) stand(s standing) {
-	l.client.mu.Lock()
-	defer l.client.mu.Unlock()
-	l.hold.standing.Store(&s)
-	if l.client.books.holds[l.hold.attempt] == l.hold {
-		l.client.books.sort(l.hold)
+func (c *Client[TX]) stand(h *hold, s standing) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.standing.Store(&s)
+	if c.books.holds[h.attempt] == h {
+		c.books.sort(h)
 	}
 }
 

@@ -77,6 +77,13 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 			}
 			return nil
 		},
+		"enter": func(l lock, _ bool) error {
+			again, err := client.Lock(l.Context(), "n", dblock.Shared())
+			if err != nil {
+				return err
+			}
+			return again.Unlock(t.Context())
+		},
 		"record": func(l lock, _ bool) error { return l.Record(t.Context(), "note", "still here") },
 	}
 	for what, change := range changes {
@@ -105,6 +112,55 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 					t.Error(err)
 				}
 			})
+		}
+	}
+}
+
+// While its context lives, a change is asked for again until its outcome is known, with readers of the same client in the queue.
+func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	nobody := context.CancelFunc(func() {})
+	for range 4 {
+		l, err := client.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		reader := make(chan error, 1)
+		go func() {
+			r, err := client.Lock(t.Context(), "n", dblock.Shared())
+			if err == nil {
+				err = r.Unlock(t.Context())
+			}
+			reader <- err
+		}()
+		for info, err := range client.Watch(t.Context(), "n") {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(info.Waiters) == 1 {
+				break
+			}
+		}
+		d.lost.Store(&nobody)
+		if err := l.Downgrade(t.Context()); err != nil || !l.Shared() {
+			t.Fatalf("downgrade: %v", err)
+		}
+		if err := <-reader; err != nil {
+			t.Fatal(err)
+		}
+		d.lost.Store(&nobody)
+		if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() {
+			t.Fatalf("upgrade: %v", err)
+		}
+		d.lost.Store(&nobody)
+		if token, err := l.Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+			t.Fatalf("raise: %d, %v", token, err)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

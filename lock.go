@@ -147,6 +147,9 @@ func (c *Client[TX]) enter(ctx context.Context, r driver.Request, o owner) (*hol
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if err := c.sure(ctx, h); err != nil {
+		return nil, false, err
+	}
 	s := h.standing.Load()
 	switch {
 	case h.count == 0 || h.ctx.Err() != nil || h.native == nil && !h.life.Alive():
@@ -196,7 +199,11 @@ func (c *Client[TX]) leave(ctx context.Context, h *hold) error {
 	}
 	if h.count > 1 {
 		if h.native == nil {
-			if err := c.write(ctx, h, h.count-1); err != nil {
+			err := c.sure(ctx, h)
+			if err == nil {
+				err = c.write(ctx, h, h.count-1)
+			}
+			if err != nil {
 				return err
 			}
 		}

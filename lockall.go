@@ -66,9 +66,13 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 			return all, nil
 		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired):
 			err = notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		case errors.Is(err, errLostMeanwhile) && c.background.Err() != nil:
+			err = ErrClosed
 		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
 			pause(ctx, 10*time.Millisecond)
 			continue
+		case errors.Is(err, errLostMeanwhile):
+			err = notAcquired(driver.State{}, err)
 		}
 		return nil, &LockError{op, failed, err}
 	}

@@ -84,7 +84,22 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 	if !ours {
 		return false, nil
 	}
+	if err := c.confirm(ctx, l); err != nil { // it may have been lost before the slot was claimed, and another be running
+		began.Failed, began.Detail = true, "the lock was lost before the job began"
+		_ = c.endRun(ctx, began)
+		return fail(err)
+	}
 	return true, c.run(ctx, l, began, fn)
+}
+
+// confirm asks the database whether a lock is held.
+func (c *Client[TX]) confirm(ctx context.Context, l *Lock[TX]) error {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if err := context.Cause(l.hold.ctx); err != nil {
+		return err
+	}
+	return c.write(ctx, l.hold, 1)
 }
 
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it may be the next slot's turn.
@@ -119,7 +134,7 @@ func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error
 			return l, err
 		}
 		for run, err := range c.Runs(ctx, name) {
-			if err != nil || run.Token == taken.Token {
+			if err != nil || run.Token == taken.Token && run.Ended.IsZero() {
 				return nil, err
 			}
 			break
@@ -138,15 +153,7 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	run.Failed, run.Detail = true, "it panicked"
 	defer func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-		failure := driver.ErrRetry
-		for transient(failure) && within.Err() == nil {
-			failure = c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
-			if transient(failure) {
-				pause(within, 50*time.Millisecond)
-			}
-		}
+		failure := c.endRun(ctx, run)
 		if errors.Is(failure, ErrNotHeld) { // another has taken the slot over, which RetryFailed allows after a loss
 			failure = lost(errors.New("another runs the slot"))
 		}
@@ -160,6 +167,19 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 		run.Detail = clean(err.Error())
 	}
 	return err
+}
+
+// endRun writes an outcome, also when ctx has ended.
+func (c *Client[TX]) endRun(ctx context.Context, run driver.Run) error {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for {
+		err := c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })
+		if !transient(err) || within.Err() != nil {
+			return err
+		}
+		pause(within, 50*time.Millisecond)
+	}
 }
 
 // Runs lists the runs of a job, the latest first. The iteration ends after the first error.

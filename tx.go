@@ -110,26 +110,18 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 // rely keeps what the lock is as it is, until done is called: that it is held as something else by now would look like a loss.
 func (l *Lock[TX]) rely(ctx context.Context) (done func(), err error) {
 	h := l.hold
-	if h.vague.Load() {
-		for !h.grade.TryLock() {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			pause(ctx, time.Millisecond)
-		}
-		err := l.ascertain(ctx)
-		h.grade.Unlock()
-		if err != nil {
+	for {
+		if err := l.client.sure(ctx, h); err != nil {
 			return nil, err
 		}
-	}
-	for !h.grade.TryRLock() {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+		if err := acquire(ctx, h.grade.TryRLock); err != nil {
+			return nil, err
 		}
-		pause(ctx, time.Millisecond)
+		if !h.vague.Load() {
+			return h.grade.RUnlock, nil
+		}
+		h.grade.RUnlock() // it became so meanwhile
 	}
-	return h.grade.RUnlock, nil
 }
 
 // aside is the reserved connection of the session that has the lock: of no other, since that would not be a loss.

@@ -49,7 +49,10 @@ func (l *Lock) patch() {
 		})
 	}
 	for range missing {
-		<-done
+		select {
+		case <-done:
+		case <-ctx.Done(): // one that hangs holds up nobody: if it comes, it joins
+		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

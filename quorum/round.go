@@ -180,7 +180,7 @@ func (r *round) granted(a answer) {
 func (r *round) judge() {
 	counted, possible := 0, 0
 	for i, l := range r.grants {
-		if l != nil && l.Context().Err() != nil { // it cannot count again: its token went into ours
+		if l != nil && !trusted(l) { // it cannot count again: its token went into ours
 			r.grants[i], r.counts[i], r.failures[i] = nil, false, errLostAgain
 			r.c.giveBack(l)
 			continue

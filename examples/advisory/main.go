@@ -5,8 +5,8 @@
 //	go run ./examples/advisory -dsn postgres://user:pass@host/db
 //	go run ./examples/advisory                                      on an SQLite file of its own
 //
-// SQLite has no such locks. There the same steps go through locks in tables, as far as those have them: they are
-// not shared, and they do not end with a connection.
+// SQLite has no such locks. There the same steps go through locks in tables, as far as those have them: they do not end with
+// a connection.
 //
 // How dblock is used stands in steps.go.
 package main
@@ -75,7 +75,7 @@ func run(ctx context.Context, dsn string) (err error) {
 	}
 	fmt.Printf("On %s. Nothing was migrated: there are no tables of dblock's.\n", db.Place)
 	return play(ctx, postgres.Advisory(db.Pool), steps[pgx.Tx]{
-		transaction: pgxTransaction(db.Pool), count: countPgx, shared: true,
+		transaction: pgxTransaction(db.Pool), count: countPgx,
 		seen: func(ctx context.Context) error { return showLock(ctx, db.Pool) },
 		cut:  func(ctx context.Context) error { return cutConnection(ctx, db.Pool) },
 	})

@@ -24,7 +24,6 @@ type steps[TX any] struct {
 	clients     [2]*dblock.Client[TX]
 	transaction func(ctx context.Context, f func(tx TX) error) error
 	count       func(ctx context.Context, tx TX) (int, error) // read a number, and write the next
-	shared      bool
 	seen        func(ctx context.Context) error // prints the lock as the server shows it
 	cut         func(ctx context.Context) error // ends the connection that has the lock
 }
@@ -64,14 +63,6 @@ func (s steps[TX]) turns(ctx context.Context) error {
 // readers has several hold the lock together, and one who wants it alone.
 func (s steps[TX]) readers(ctx context.Context) error {
 	fmt.Printf("\nReaders together, the writer alone: %q\n", name)
-	if !s.shared {
-		_, err := s.clients[0].Lock(ctx, name, dblock.Shared())
-		if !errors.Is(err, dblock.ErrUnsupported) {
-			return fmt.Errorf("shared: %w", err)
-		}
-		fmt.Println("  not with locks in tables:", err)
-		return nil
-	}
 	var inside atomic.Int32
 	together, work := make(chan struct{}), new(errgroup.Group)
 	for i := range readers {

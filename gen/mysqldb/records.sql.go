@@ -407,10 +407,12 @@ func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, 
 }
 
 const oldRuns = `-- name: OldRuns :many
-SELECT name, slot FROM dblock_runs
- WHERE slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
-   AND COALESCE(ended_at, 0) < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
- ORDER BY slot_ends LIMIT ?
+SELECT r.name, r.slot FROM dblock_runs r
+ WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
+   AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
+   AND (r.ended_at IS NOT NULL OR NOT EXISTS (
+       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))
+ ORDER BY r.slot_ends LIMIT ?
 `
 
 type OldRunsParams struct {

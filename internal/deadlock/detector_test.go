@@ -40,6 +40,19 @@ func (s *script) Waits(_ context.Context, attempts []string) ([]driver.Wait, err
 	return a.waits, a.err
 }
 
+func (s *script) questions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.asked)
+}
+
+// first is what the first question was about.
+func (s *script) first() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.about[0]
+}
+
 func start(t *testing.T, s *script) *Detector {
 	ctx, cancel := context.WithCancel(context.Background())
 	d := New(ctx, s, Config{After: time.Second, Limit: time.Second, Log: slog.New(slog.DiscardHandler)})
@@ -91,8 +104,8 @@ func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T
 			d.Watch(a)
 		}
 		time.Sleep(time.Minute)
-		if n := len(s.asked); n != 5 || len(s.about[0]) != 4 { // after 1, 3, 7, 15 and 31 s
-			t.Errorf("%d questions, the first about %v", n, s.about[0])
+		if n := s.questions(); n != 5 || len(s.first()) != 4 { // after 1, 3, 7, 15 and 31 s
+			t.Errorf("%d questions, the first about %v", n, s.first())
 		}
 	})
 }
@@ -119,7 +132,7 @@ func TestWhoIsStuckAndNotTheYoungestLooksAgainAfterTheInterval(t *testing.T) {
 		s := &script{answers: []answer{{waits: circle()}}}
 		start(t, s).Watch(other)
 		time.Sleep(10*time.Second + time.Millisecond)
-		if n := len(s.asked); n != 10 {
+		if n := s.questions(); n != 10 {
 			t.Errorf("%d questions in 10 s", n)
 		}
 	})
@@ -142,8 +155,8 @@ func TestWhoWaitsNoMoreIsNotAskedAbout(t *testing.T) {
 		d := start(t, s)
 		d.Forget(d.Watch("a"))
 		time.Sleep(time.Minute)
-		if len(s.asked) > 0 {
-			t.Errorf("%d questions", len(s.asked))
+		if n := s.questions(); n > 0 {
+			t.Errorf("%d questions", n)
 		}
 	})
 }

@@ -71,10 +71,12 @@ SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail
  WHERE name = sqlc.arg(name) AND began_at < sqlc.arg(before) ORDER BY began_at DESC, slot DESC LIMIT ?;
 
 -- name: OldRuns :many
-SELECT name, slot FROM dblock_runs
- WHERE slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
-   AND COALESCE(ended_at, 0) < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
- ORDER BY slot_ends LIMIT ?;
+SELECT r.name, r.slot FROM dblock_runs r
+ WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+   AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+   AND (r.ended_at IS NOT NULL OR NOT EXISTS (
+       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))
+ ORDER BY r.slot_ends LIMIT ?;
 
 -- name: DropRun :execrows
 DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
