@@ -24,8 +24,8 @@ type steps[TX any] struct {
 	clients     [2]*dblock.Client[TX]
 	transaction func(ctx context.Context, f func(tx TX) error) error
 	count       func(ctx context.Context, tx TX) (int, error) // read a number, and write the next
-	seen        func(ctx context.Context) error // prints the lock as the server shows it
-	cut         func(ctx context.Context) error // ends the connection that has the lock
+	seen        func(ctx context.Context) error               // prints the lock as the server shows it
+	cut         func(ctx context.Context) error               // ends the connection that has the lock
 }
 
 // turns has one client take a lock, and the other wait for it.
