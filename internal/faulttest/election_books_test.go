@@ -1,6 +1,9 @@
 package faulttest
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // agree compares what candidates believed, what the database has recorded, and what observers saw.
 func (b *ballot) agree() {
