@@ -88,8 +88,10 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 }
 
 // Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, or a lock's Record was called,
-// until ctx ends: that is the error of the last. It is woken by Record and Break, and when the holder's time is over; for other changes it
-// looks a few times in each TTL (a client that polls: ten times a second, and only for what Inspect shows). Of several changes in quick succession it may show the last only, and sometimes the same again.
+// until ctx ends: that is the error of the last. It is woken by Record and Break, and when the holder's time is over; for other
+// changes it looks a few times in each TTL (a client that polls: ten times a second). Of several changes in quick succession it
+// may show the last only. A few times in each TTL it shows the same again, since a wake-up can be lost: who wants to miss no event
+// reads Events each time.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for first := true; ; first = false {
@@ -112,7 +114,6 @@ func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, err
 // watch does so for as long as one session lives; nil: yield wants no more.
 func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, error) bool) error {
 	var l *life
-	var news <-chan struct{}
 	id := rand.Text()
 	err := c.inquire(ctx, "watch", name, func(ctx context.Context) (err error) {
 		if l, err = c.living(ctx); err != nil {
@@ -123,9 +124,9 @@ func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, er
 	if err != nil {
 		return err
 	}
-	w, news := l.hub.Watch(name, id)
+	w := l.hub.Watch(name, id)
 	defer func() {
-		l.hub.Remove(w)
+		l.hub.Unwatch(w)
 		if c.begin() != nil {
 			return // a row too many goes with the session
 		}
@@ -135,19 +136,21 @@ func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, er
 		}()
 	}()
 	var last string
-	for heard := false; ; heard = true {
+	var shown time.Time
+	for {
+		hinted := w.Hinted()
 		info, err := c.Inspect(ctx, name)
 		if err != nil {
 			return err
 		}
-		if seen := fingerprint(info); heard || seen != last {
-			last = seen
+		if seen := fingerprint(info); hinted || seen != last || time.Since(shown) > c.config.ttl/4 {
+			last, shown = seen, time.Now()
 			if !yield(info, nil) {
 				return nil
 			}
 		}
 		select {
-		case <-news:
+		case <-w.News:
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-c.background.Done():

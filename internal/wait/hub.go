@@ -64,8 +64,8 @@ type Waiter struct {
 	Attempt string
 	C       chan Result // receives once
 
-	queued bool          // the database has confirmed the place in the queue
-	news   chan struct{} // of a watcher: something was heard of the name, or seen
+	queued  bool     // the database has confirmed the place in the queue
+	watcher *Watcher // it waits for nothing but news
 }
 
 // Hub is the waiting room of one session.
@@ -80,6 +80,7 @@ type Hub struct {
 	mu        sync.Mutex // protects what follows
 	started   bool
 	listening bool
+	watchers  int
 	waiters   map[string]*Waiter       // by attempt
 	names     map[string]int           // how many waiters each name has
 	due       map[string]time.Duration // when each name is to be looked at
@@ -195,6 +196,9 @@ func (h *Hub) Wait() {
 // forget MUST be called with mu locked.
 func (h *Hub) forget(w *Waiter) {
 	delete(h.waiters, w.Attempt)
+	if w.watcher != nil {
+		h.watchers--
+	}
 	if h.names[w.Name]--; h.names[w.Name] == 0 {
 		delete(h.names, w.Name)
 		delete(h.due, w.Name)
@@ -259,7 +263,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]
 	switch {
-	case w != nil && w.news == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
+	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
 		h.answer(w, Result{Granted: true, Grant: hint.Grant, Asked: h.config.Clock()})
 	case w != nil:
 		h.due[w.Name] = 0
@@ -268,10 +272,10 @@ func (h *Hub) heard(hint driver.Hint) {
 			h.due[name] = 0
 		}
 		for _, w := range h.waiters {
-			w.tell()
+			w.tell(true)
 		}
 	}
-	w.tell()
+	w.tell(true)
 	h.mu.Unlock()
 	if w == nil && h.config.Stray != nil {
 		h.config.Stray(hint.Attempt)

@@ -133,10 +133,10 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if h.names[state.Name] == 0 {
 		return nil
 	}
-	if seen, known := h.states[state.Name]; !known || !same(seen, state) {
+	if h.watchers > 0 {
 		for _, w := range h.waiters {
 			if w.Name == state.Name {
-				w.tell()
+				w.tell(false)
 			}
 		}
 	}

@@ -1,31 +1,46 @@
 package wait
 
-import "github.com/dblock-go/dblock/driver"
+import "sync/atomic"
 
-// Watch registers somebody who wants to hear of a name without waiting for it: news is sent to whenever something was
-// heard of it, or seen to have changed; several may be one.
-func (h *Hub) Watch(name, watch string) (w *Waiter, news <-chan struct{}) {
-	w = h.Add(name, watch)
+// Watcher is somebody who wants to hear of a name without waiting for it.
+type Watcher struct {
+	// News receives when there is reason to look at the name: something was heard of it, or it was looked at for others or
+	// for want of news. What those looks saw is no measure of what the watcher has seen.
+	News <-chan struct{}
+
+	news    chan struct{}
+	hinted  atomic.Bool
+	waiting *Waiter
+}
+
+// Watch registers a watcher under an id of its own, which hints may name.
+func (h *Hub) Watch(name, watch string) *Watcher {
+	w := &Watcher{news: make(chan struct{}, 1), waiting: h.Add(name, watch)}
+	w.News = w.news
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	w.news = make(chan struct{}, 1)
-	h.expect(w)
-	return w, w.news
+	w.waiting.watcher = w
+	h.watchers++
+	h.expect(w.waiting)
+	return w
 }
+
+// Unwatch forgets a watcher.
+func (h *Hub) Unwatch(w *Watcher) { h.Remove(w.waiting) }
+
+// Hinted reports whether something was heard since it was last asked: and not only looked at.
+func (w *Watcher) Hinted() bool { return w.hinted.Swap(false) }
 
 // tell wakes a watcher; of others it does nothing.
-func (w *Waiter) tell() {
-	if w == nil || w.news == nil {
+func (w *Waiter) tell(hinted bool) {
+	if w == nil || w.watcher == nil {
 		return
 	}
+	if hinted {
+		w.watcher.hinted.Store(true)
+	}
 	select {
-	case w.news <- struct{}{}:
+	case w.watcher.news <- struct{}{}:
 	default:
 	}
-}
-
-// same reports whether a watcher would find the same holder, or as many.
-func same(a, b driver.State) bool {
-	return a.Holder.Session == b.Holder.Session && a.Holder.Grant.Token == b.Holder.Grant.Token &&
-		a.Sharing == b.Sharing && a.Waiters == b.Waiters
 }
