@@ -48,6 +48,9 @@ func Init(ctx context.Context, nodes ...Node) error {
 	}
 	if len(e.Nodes) > 0 {
 		e.Err = fmt.Errorf("%w: every node is needed: call it again", dblock.ErrUnavailable)
+		if ctx.Err() != nil {
+			e.Err = fmt.Errorf("%w: %w", e.Err, context.Cause(ctx))
+		}
 		return e
 	}
 	return nil
