@@ -1,9 +1,6 @@
 package faulttest
 
-import (
-	"slices"
-	"time"
-)
+import "slices"
 
 // agree compares what candidates believed, what the database has recorded, and what observers saw.
 func (b *ballot) agree() {
@@ -72,7 +69,7 @@ func (b *ballot) recorded() (tokens []int64) {
 	return tokens
 }
 
-// fewTimes is of how many times a median is held to what is promised for a hand-over.
+// fewTimes is of how many times at least a median is held to what is promised: that of fewer says little.
 const fewTimes = 5
 
 // report prints the figures, holds them to what is promised, and has everybody go home.
@@ -84,11 +81,8 @@ func (b *ballot) report() {
 		slices.Sort(times)
 		b.Logf("%d × %s: the next leads after %v at the median, %v at most", len(times), what, times[len(times)/2], times[len(times)-1])
 		limit, promised := b.limit(what)
-		if calm := b.calm[what]; promised && len(calm) > 0 {
+		if calm := b.calm[what]; promised && len(calm) >= fewTimes {
 			slices.Sort(calm)
-			if len(calm) < fewTimes { // a median of few says little: only that it did not take a TTL
-				limit = b.ttl + time.Second
-			}
 			if median := calm[len(calm)/2]; median > limit+scheduling {
 				b.Errorf("the next leads %v after a %s, at the median: promised are %v", median, what, limit)
 			}

@@ -1,0 +1,59 @@
+package wait
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// crowd is a name that many dead share, of whom each look shows one.
+type crowd struct {
+	mu   sync.Mutex
+	left int
+}
+
+func (c *crowd) Look(context.Context, string, []string) ([]driver.State, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := driver.State{Name: "n", Waiters: 1, Queued: []string{"a"}, Sharing: c.left}
+	if c.left > 0 {
+		s.Holder = driver.Holder{Session: "dead", Units: 1, Left: -1, Grant: driver.Grant{Token: int64(c.left)}}
+	}
+	return []driver.State{s}, nil
+}
+
+func (c *crowd) Reclaim(_ context.Context, self, _ string, _ driver.Holder) ([]driver.Handoff, bool, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.left--; c.left > 0 {
+		return nil, true, nil
+	}
+	return []driver.Handoff{{Session: self, Attempt: "a", Grant: driver.Grant{Token: 99}}}, true, nil
+}
+
+func (c *crowd) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {
+	ready()
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestACrowdOfTheDeadIsSucceededAsFastAsOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(context.Background())
+		began := time.Now()
+		h := New(ctx, &crowd{left: 1000}, me, Config{
+			Clock: func() time.Duration { return time.Since(began) }, Safety: time.Minute, Limit: time.Minute,
+		})
+		w := h.Add("n", "a")
+		h.Queued(w)
+		if r := <-w.C; !r.Granted || time.Since(began) > time.Second {
+			t.Errorf("%+v after %v", r, time.Since(began))
+		}
+		cancel()
+		h.Wait()
+	})
+}
