@@ -41,7 +41,7 @@ type test struct {
 
 // atOnce is how many tests run side by side. They wait more than they work, so that it is more than go test's own
 // number, which is that of the processors; and less than a server's connections are good for.
-const atOnce = 7
+const atOnce = 5
 
 // Run runs the suite, each test in a database of its own.
 func Run(t *testing.T, w Wiring) {

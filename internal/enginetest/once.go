@@ -223,7 +223,7 @@ func forewarned(t *testing.T, e *env) {
 		if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL") == 1 {
 			unlock(t, l) // it rests
 		}
-		unlock(t, granted(t, 3*time.Second, third))
+		unlock(t, granted(t, soon, third))
 		_ = l.Unlock(t.Context())
 	}
 	e.idle(t, "n")

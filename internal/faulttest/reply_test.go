@@ -13,9 +13,9 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// resolved is in what time the outcome of a request must be found out whose reply was dropped: well before the lease
+// resolved is in what time the outcome of a request must be found out whose reply was dropped: before the lease
 // would have ended.
-const resolved = ttl / 2
+const resolved = ttl * 9 / 10
 
 // loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a number tells which
 // of them it is; where the last is part of a transaction of several requests, its COMMIT is.
