@@ -19,10 +19,12 @@ type books struct {
 	holds  map[string]*hold  // by attempt
 	whole  map[string]*hold  // by name: who has all of it
 	owners map[gateKey]*hold // what an owner enters again; permits are not entered
+
+	permits map[*hold]bool
 }
 
 func newBooks() books {
-	return books{holds: map[string]*hold{}, whole: map[string]*hold{}, owners: map[gateKey]*hold{}}
+	return books{holds: map[string]*hold{}, whole: map[string]*hold{}, owners: map[gateKey]*hold{}, permits: map[*hold]bool{}}
 }
 
 // enter puts a hold on the books, and returns another that had the whole name until then as far as was known.
@@ -43,16 +45,19 @@ func (b books) sort(h *hold) {
 	} else if b.whole[h.name] == h {
 		delete(b.whole, h.name)
 	}
-	if !s.permit() {
-		b.owners[gateKey{h.name, h.owner}] = h
+	if s.permit() {
+		b.permits[h] = true
+		return
 	}
+	delete(b.permits, h)
+	b.owners[gateKey{h.name, h.owner}] = h
 }
 
 // units are what an owner has of a name by permits that ctx is under: they cannot come back before ctx is done with.
 func (b books) units(ctx context.Context, name string, o owner) (n int) {
-	for _, h := range b.holds {
-		if s := h.standing.Load(); h.name == name && h.owner == o && s.permit() && ctx.Value(h) != nil {
-			n += s.units
+	for h := range b.permits {
+		if h.name == name && h.owner == o && ctx.Value(h) != nil {
+			n += h.standing.Load().units
 		}
 	}
 	return n
@@ -64,6 +69,7 @@ func (b books) drop(h *hold) bool {
 		return false
 	}
 	delete(b.holds, h.attempt)
+	delete(b.permits, h)
 	if b.whole[h.name] == h {
 		delete(b.whole, h.name)
 	}

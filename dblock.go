@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-// closingHands is how many locks Close gives back at a time.
+// closingHands is how many locks Close and Locks.Unlock give back at a time.
 const closingHands = 8
 
 // Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the type of the
@@ -65,7 +65,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
-		overdue: map[string]bool{}, lent: map[string]bool{}, history: newHistory(),
+		overdue: map[string]bool{}, lent: map[string]bool{}, history: &history{},
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log)
@@ -112,7 +112,12 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
-	inner, cancel := context.WithCancelCause(l.hold.under(ctx, c))
+	return l.run(ctx, fn)
+}
+
+// run calls fn with a context that ends when ctx does, or the lock.
+func (l *Lock[TX]) run(ctx context.Context, fn func(ctx context.Context, l *Lock[TX]) error) error {
+	inner, cancel := context.WithCancelCause(l.hold.under(ctx, l.client))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return fn(inner, l)
@@ -180,18 +185,7 @@ func (c *Client[TX]) shutDown() {
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.books.holds))
 	c.mu.Unlock()
-	failures := make([]error, len(holds))
-	hands := make(chan struct{}, closingHands)
-	var given sync.WaitGroup
-	for i, h := range holds {
-		hands <- struct{}{}
-		given.Go(func() {
-			failures[i] = c.giveUp(h)
-			<-hands
-		})
-	}
-	given.Wait()
-	c.failure = errors.Join(failures...)
+	c.failure = errors.Join(byHands(len(holds), func(i int) error { return c.giveUp(holds[i]) })...)
 	c.calls.Wait()
 	c.writeHistory(c.tidying)
 	if c.life != nil {
@@ -201,6 +195,22 @@ func (c *Client[TX]) shutDown() {
 		c.failure = errors.Join(c.failure, c.keeper.Close(c.tidying))
 	}
 	c.lives.Wait()
+}
+
+// byHands does n things, some at a time, and returns what came of each.
+func byHands(n int, do func(i int) error) []error {
+	outcomes := make([]error, n)
+	hands := make(chan struct{}, closingHands)
+	var given sync.WaitGroup
+	for i := range n {
+		hands <- struct{}{}
+		given.Go(func() {
+			outcomes[i] = do(i)
+			<-hands
+		})
+	}
+	given.Wait()
+	return outcomes
 }
 
 // statement runs one call of the engine within its bound. A call that its bound cut short is a database that does not

@@ -161,8 +161,6 @@ type history struct {
 	dropped int
 }
 
-func newHistory() *history { return &history{} }
-
 func (h *history) add(e driver.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -109,11 +109,8 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 	if l.unlocked {
 		return l.outcome
 	}
-	if ctx.Err() != nil || ctx.Value(l.hold) != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-	}
+	ctx, cancel := toUnlock(ctx, l.hold)
+	defer cancel()
 	err := l.client.leave(ctx, l.hold)
 	if err != nil {
 		err = &LockError{"unlock", l.hold.name, err}
@@ -166,6 +163,14 @@ func (c *Client[TX]) enter(ctx context.Context, r driver.Request, o owner) (*hol
 	}
 	h.count++
 	return h, true, nil
+}
+
+// toUnlock is the context to unlock with: one of its own for a few seconds where ctx has ended, or is under what is unlocked.
+func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil && ctx.Value(under) == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
 // write records how often a lock was entered, for those who look, and finds out whether it is still held.

@@ -294,25 +294,13 @@ func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	if l.unlocked {
 		return l.outcome
 	}
-	if ctx.Err() != nil || ctx.Value(l) != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-	}
+	ctx, cancel := toUnlock(ctx, l)
+	defer cancel()
 	for part := range slices.Chunk(l.locks, maxTogether) {
 		l.client.releaseAll(ctx, part)
 	}
-	failures := make([]error, len(l.locks))
-	hands := make(chan struct{}, closingHands)
-	var given sync.WaitGroup
-	for i, one := range slices.Backward(l.locks) {
-		hands <- struct{}{}
-		given.Go(func() {
-			failures[i] = one.Unlock(ctx)
-			<-hands
-		})
-	}
-	given.Wait()
+	last := len(l.locks) - 1
+	failures := byHands(len(l.locks), func(i int) error { return l.locks[last-i].Unlock(ctx) })
 	l.outcome = errors.Join(failures...)
 	l.unlocked = l.outcome == nil || !slices.ContainsFunc(failures, func(err error) bool { return err != nil && !errors.Is(err, ErrLost) })
 	return l.outcome

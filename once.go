@@ -148,9 +148,6 @@ func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error
 
 // run runs fn and writes what came of it, also when it panics.
 func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn func(ctx context.Context, l *Lock[TX]) error) (err error) {
-	inner, cancel := context.WithCancelCause(l.hold.under(ctx, c))
-	defer cancel(context.Canceled)
-	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	run.Failed, run.Detail = true, "it panicked"
 	defer func() {
 		failure := c.endRun(ctx, run)
@@ -161,7 +158,7 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 			err = errors.Join(err, &LockError{"onceper", run.Name, failure})
 		}
 	}()
-	err = fn(inner, l)
+	err = l.run(ctx, fn)
 	run.Failed, run.Detail = err != nil, ""
 	if err != nil {
 		run.Detail = clean(err.Error())
