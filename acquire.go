@@ -127,9 +127,12 @@ func (c *Client[TX]) ownPermits(ctx context.Context, r driver.Request, o owner) 
 
 // try makes one attempt in the session that is alive now.
 func (c *Client[TX]) try(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
+	if c.background.Err() != nil {
+		return nil, ErrClosed
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(c.answering, func() { cancel(ErrClosed) })()
 	h, err := c.attempt(ctx, r, o, wait)
 	if err != nil && c.background.Err() != nil {
 		return nil, ErrClosed
@@ -361,6 +364,9 @@ func (c *Client[TX]) queue(ctx context.Context, l *life, r driver.Request) (rece
 		return got, deadlocked(cycle)
 	case <-l.Context().Done():
 		return got, errSessionOver
+	case <-c.background.Done():
+		got.left = something
+		return got, ErrClosed
 	case <-ctx.Done():
 		state, _ := l.hub.State(r.Name)
 		got.left = something

@@ -7,10 +7,14 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/reaper"
 )
+
+// answerTimeout is how long Close waits for the answers of statements that are under way when it begins.
+const answerTimeout = time.Second
 
 // closingHands is how many locks Close and Locks.Unlock give back at a time.
 const closingHands = 8
@@ -29,6 +33,8 @@ type Client[TX any] struct {
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
+	answering  context.Context // ends answerTimeout later: a statement that is cut off may take a lock all the same
+	hangUp     context.CancelFunc
 	tidying    context.Context // ends when Close has done its work, or was given no more time for it
 	abort      context.CancelFunc
 	calls      sync.WaitGroup // calls under way, and what they left to be undone; added to with mu locked and not closed
@@ -72,6 +78,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	}
 	c.background, c.stop = context.WithCancelCause(context.Background())
 	c.tidying, c.abort = context.WithCancel(context.Background())
+	c.answering, c.hangUp = context.WithCancel(c.tidying)
 	return c, nil
 }
 
@@ -182,6 +189,7 @@ func (c *Client[TX]) shutDown() {
 	defer close(c.down)
 	defer c.abort()
 	c.stop(ErrClosed)
+	defer time.AfterFunc(answerTimeout, c.hangUp).Stop()
 	c.mu.Lock()
 	holds := slices.Collect(maps.Values(c.books.holds))
 	c.mu.Unlock()

@@ -110,17 +110,43 @@ func (c *Client[TX]) known() bool {
 func (c *Client[TX]) endLife(l *life) error {
 	l.Stop(ErrClosed)
 	began := c.config.clock()
-	err := driver.ErrBusy
-	for errors.Is(err, driver.ErrBusy) && c.config.clock()-began < cleanupTimeout && c.tidying.Err() == nil { // a guarded transaction is open
-		err = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, l.ID) })
-		if errors.Is(err, driver.ErrBusy) {
+	for {
+		err := c.bury(l)
+		busy := errors.Is(err, driver.ErrBusy) // a guarded transaction is open
+		switch {
+		case err == nil:
+			return nil
+		case !busy && !errors.Is(err, errMore) || c.config.clock()-began >= cleanupTimeout || c.tidying.Err() != nil:
+			return fmt.Errorf("ending session %s, which now expires by itself: %w", l.ID, err)
+		case busy:
 			pause(c.tidying, 20*time.Millisecond)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("ending session %s, which now expires by itself: %w", l.ID, err)
+}
+
+var errMore = errors.New("statements that were cut off go on taking locks for it")
+
+// bury ends a session in the database, and gives back what a statement that was cut off has taken for it all the same,
+// after the client had looked for that: errMore, until there is nothing. What is behind a transaction of the
+// application's goes with the dead.
+func (c *Client[TX]) bury(l *life) error {
+	var left []driver.Claim
+	err := c.statement(c.tidying, func(ctx context.Context) (err error) {
+		if err = c.engine.EndSession(ctx, l.ID); err == nil {
+			left, err = c.engine.Orphans(ctx, l.ID, 64)
+		}
+		return err
+	})
+	for _, claim := range left {
+		left := c.statement(c.tidying, func(ctx context.Context) error {
+			_, err := c.engine.Leave(ctx, l.ID, claim.Name, claim.Attempt) // the engine tells who gets it
+			return err
+		})
+		if left == nil {
+			err = errMore
+		}
 	}
-	return nil
+	return err
 }
 
 // abandon undoes an attempt in the background: gives back what it got, and its place in the queue. With unsure, its
