@@ -47,7 +47,8 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // as run, unless RetryFailed is given.
 //
 // The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did not run, it is nil if somebody
-// else has run the slot or is running, or is about to find out; and otherwise as of TryLock. interval: at least 100 ms. ErrUnsupported without tables.
+// else has run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250 bytes. interval: at
+// least 100 ms. ErrUnsupported without tables.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {
 	fail := func(err error) (bool, error) { return false, &LockError{"onceper", name, err} }
 	var config runConfig
@@ -56,6 +57,9 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 			return fail(fmt.Errorf("%w: a nil RunOption", ErrInvalidOption))
 		}
 		o(&config)
+	}
+	if err := checkText(name); err != nil {
+		return fail(fmt.Errorf("%w: %w", ErrInvalidName, err))
 	}
 	switch {
 	case ctx == nil:

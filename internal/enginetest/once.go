@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,10 @@ func retryFailed(t *testing.T, e *env) {
 	e.free(t, "once/other")
 	_, err = a.OncePer(t.Context(), "job", time.Millisecond, func(context.Context) error { return nil })
 	is(t, err, dblock.ErrInvalidOption)
+	for _, name := range []string{"", strings.Repeat("n", 251)} {
+		_, err = a.OncePer(t.Context(), name, longSlot, func(context.Context) error { return nil })
+		is(t, err, dblock.ErrInvalidName)
+	}
 	_, err = a.OncePer(t.Context(), "job", time.Second, nil)
 	is(t, err, dblock.ErrInvalidOption)
 }
