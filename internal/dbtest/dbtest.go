@@ -18,12 +18,10 @@ package dbtest
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"fmt"
 	"net/url"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -55,19 +53,22 @@ type Database struct {
 	Kind   string // one of Kinds
 	Engine string // as package migrate names it
 	DSN    string
+	name   string // on its server; for SQLite, the file
 }
 
 // Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
 func Each(t *testing.T, f func(t *testing.T, db Database)) {
 	t.Helper()
-	EachEmpty(t, func(t *testing.T, db Database) {
-		db.Migrate(t)
-		f(t, db)
-	})
+	each(t, (*Server).Database, f)
 }
 
 // EachEmpty is Each without the tables.
 func EachEmpty(t *testing.T, f func(t *testing.T, db Database)) {
+	t.Helper()
+	each(t, (*Server).Empty, f)
+}
+
+func each(t *testing.T, fresh func(*Server, testing.TB) Database, f func(t *testing.T, db Database)) {
 	t.Helper()
 	for _, kind := range Kinds {
 		if server, err := find(kind); err == nil || required(kind) {
@@ -75,7 +76,7 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db Database)) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				f(t, server.Empty(t))
+				f(t, fresh(server, t))
 			})
 		}
 	}
@@ -83,73 +84,87 @@ func EachEmpty(t *testing.T, f func(t *testing.T, db Database)) {
 
 // Postgres returns a fresh database with dblock's tables on PostgreSQL. Without a server the test is skipped, and Run
 // says so; likewise for the other kinds.
-func Postgres(t testing.TB) Database { t.Helper(); return migrated(t, KindPostgres) }
+func Postgres(t testing.TB) Database { t.Helper(); return Migrated(t, KindPostgres) }
 
 // MySQL is Postgres for MySQL.
-func MySQL(t testing.TB) Database { t.Helper(); return migrated(t, KindMySQL) }
+func MySQL(t testing.TB) Database { t.Helper(); return Migrated(t, KindMySQL) }
 
 // MariaDB is Postgres for MariaDB.
-func MariaDB(t testing.TB) Database { t.Helper(); return migrated(t, KindMariaDB) }
+func MariaDB(t testing.TB) Database { t.Helper(); return Migrated(t, KindMariaDB) }
 
 // SQLite returns a fresh SQLite file with dblock's tables.
-func SQLite(t testing.TB) Database { t.Helper(); return migrated(t, KindSQLite) }
+func SQLite(t testing.TB) Database { t.Helper(); return Migrated(t, KindSQLite) }
+
+// Migrated returns a fresh database of a kind, with dblock's tables.
+func Migrated(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Database(t) }
 
 // Empty returns a fresh database of a kind, without tables.
-func Empty(t testing.TB, kind string) Database {
+func Empty(t testing.TB, kind string) Database { t.Helper(); return server(t, kind).Empty(t) }
+
+func server(t testing.TB, kind string) *Server {
 	t.Helper()
 	server, err := find(kind)
 	switch {
 	case err == nil:
-		return server.Empty(t)
 	case required(kind):
 		t.Fatal(err)
 	default:
 		t.Skip(err)
 	}
-	return Database{}
+	return server
 }
 
-func migrated(t testing.TB, kind string) Database {
-	t.Helper()
-	db := Empty(t, kind)
-	db.Migrate(t)
-	return db
-}
-
-// Database returns a fresh database with dblock's tables.
-func (s *Server) Database(t testing.TB) Database {
-	t.Helper()
-	db := s.Empty(t)
-	db.Migrate(t)
-	return db
-}
+// Database returns a fresh database with dblock's tables, and is otherwise as Empty.
+func (s *Server) Database(t testing.TB) Database { t.Helper(); return s.copied(t) }
 
 // Empty returns a fresh database without tables. It is dropped when the test has ended, with whoever is in it still.
 func (s *Server) Empty(t testing.TB) Database {
 	t.Helper()
 	if s.Kind == KindSQLite {
-		file := filepath.Join(t.TempDir(), "dblock.db")
-		// No fsync: processes are killed, never the machine.
-		return Database{Kind: KindSQLite, Engine: migrate.SQLite, DSN: "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"}
+		return sqliteIn(t.TempDir())
 	}
-	name := "dblock_" + strings.ToLower(rand.Text()[:16])
-	if err := s.admin("CREATE DATABASE " + name); err != nil {
-		t.Fatalf("dbtest: create a database on %s (%s): %v", s.Kind, s.From, err)
+	return s.temporary(t, "")
+}
+
+// sqliteIn is a file in a folder. No fsync: processes are killed, never the machine.
+func sqliteIn(folder string) Database {
+	file := filepath.Join(folder, "dblock.db")
+	return Database{
+		Kind: KindSQLite, Engine: migrate.SQLite, name: file,
+		DSN: "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)",
 	}
-	drop := "DROP DATABASE " + name
-	if s.Kind == KindPostgres {
-		drop += " WITH (FORCE)"
-	}
+}
+
+// temporary makes a database for as long as the test runs.
+func (s *Server) temporary(t testing.TB, like string) Database {
+	t.Helper()
+	db := s.create(t, newName(), like)
 	t.Cleanup(func() {
-		if err := s.admin(drop); err != nil && s.control == nil {
+		if err := s.drop(db.name); err != nil && s.control == nil {
 			t.Errorf("dbtest: drop the test's database on %s; did it leave a transaction open? %v", s.Kind, err)
 		}
 	})
+	return db
+}
+
+func (s *Server) create(t testing.TB, name, like string) Database {
+	t.Helper()
+	if err := s.admin("CREATE DATABASE " + name + like); err != nil {
+		t.Fatalf("dbtest: create a database on %s (%s): %v", s.Kind, s.From, err)
+	}
 	dsn, err := withDatabase(s.Kind, s.DSN, name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Database{Kind: s.Kind, Engine: engineOf(s.Kind), DSN: dsn}
+	return Database{Kind: s.Kind, Engine: engineOf(s.Kind), DSN: dsn, name: name}
+}
+
+func (s *Server) drop(name string) error {
+	statement := "DROP DATABASE " + name
+	if s.Kind == KindPostgres {
+		statement += " WITH (FORCE)"
+	}
+	return s.admin(statement)
 }
 
 // admin runs a statement on a connection of its own.

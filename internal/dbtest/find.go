@@ -31,7 +31,8 @@ type Server struct {
 	DSN  string // its user may create databases
 	From string // where it was found, for people
 	control
-	tb testing.TB // set where the server is one test's own
+	tb       testing.TB // set where the server is one test's own
+	template template
 }
 
 // servers are those that were looked for so far, found or not.
@@ -60,15 +61,20 @@ func Missing(kind string) error {
 	return err
 }
 
-// StopAll stops and removes every shared server that was started here.
+// StopAll stops and removes every shared server that was started here, and what is left of ours on the others.
 func StopAll() {
 	servers.Lock()
 	defer servers.Unlock()
 	for _, r := range servers.m {
-		if r.server != nil && r.server.control != nil {
-			if err := r.server.remove(); err != nil {
-				fmt.Fprintf(os.Stderr, "dbtest: stop %s: %v\n", r.server.Kind, err)
-			}
+		if r.server == nil {
+			continue
+		}
+		err := r.server.template.drop(r.server)
+		if r.server.control != nil {
+			err = r.server.remove()
+		}
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "dbtest: stop %s: %v\n", r.server.Kind, err)
 		}
 	}
 	clear(servers.m)

@@ -52,6 +52,7 @@ func Run(t *testing.T, w Wiring) {
 		for _, test := range alone {
 			run(test)
 		}
+		t.Parallel() // with those of the other wirings
 		tests := make(chan test)
 		var running sync.WaitGroup
 		hands := atOnce

@@ -34,15 +34,13 @@ type env struct {
 	look   *sql.DB // the test's own eyes and hands
 }
 
-func newEnv(t *testing.T, w Wiring) *env {
-	e := emptyEnv(t, w)
-	e.db.Migrate(t)
-	return e
-}
+func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
 
 // emptyEnv is one without dblock's tables.
-func emptyEnv(t *testing.T, w Wiring) *env {
-	e := &env{wiring: w, db: dbtest.Empty(t, w.Kind)}
+func emptyEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Empty(t, w.Kind)) }
+
+func envIn(t *testing.T, w Wiring, db dbtest.Database) *env {
+	e := &env{wiring: w, db: db}
 	if w.Usual != nil {
 		e.db.DSN = w.Usual.DSN(e.db.DSN)
 	}

@@ -1,0 +1,127 @@
+package dbtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// template is a database that was migrated once, from which those of the tests are copied: under the race detector goose
+// works longer to read a migration than a server to run it.
+type template struct {
+	mu sync.Mutex // protects db
+	db *Database  // nil until somebody needs it; a test that fails while it makes it leaves that to the next
+}
+
+// get returns the template, with its tables, for nobody to connect to.
+func (m *template) get(t testing.TB, s *Server) Database {
+	t.Helper()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db != nil {
+		return *m.db
+	}
+	var db Database
+	if s.Kind == KindSQLite {
+		folder, err := os.MkdirTemp("", "dblock-template-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		db = sqliteIn(folder)
+	} else {
+		db = s.create(t, newName(), "")
+	}
+	db.Migrate(t)
+	m.db = &db
+	return db
+}
+
+// drop removes it.
+func (m *template) drop(s *Server) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.db == nil {
+		return nil
+	}
+	db := m.db
+	m.db = nil
+	if s.Kind == KindSQLite {
+		return os.RemoveAll(filepath.Dir(db.name))
+	}
+	return s.drop(db.name)
+}
+
+// copied makes a database as the template is.
+func (s *Server) copied(t testing.TB) Database {
+	t.Helper()
+	from := s.template.get(t, s)
+	switch s.Kind {
+	case KindPostgres:
+		return s.temporary(t, " TEMPLATE "+from.name)
+	case KindSQLite:
+		db := sqliteIn(t.TempDir())
+		content, err := os.ReadFile(from.name)
+		if err == nil {
+			err = os.WriteFile(db.name, content, 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	db := s.temporary(t, "")
+	if err := db.copyTables(from); err != nil {
+		t.Fatalf("dbtest: copy the tables of %s: %v", from.name, err)
+	}
+	return db
+}
+
+// copyTables copies to MySQL and MariaDB what the migrations there make: tables, of which CREATE TABLE … LIKE copies all
+// that they have, the rows in them, and views.
+func (d Database) copyTables(from Database) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pool, err := open(d.Kind, d.DSN)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	rows, err := pool.QueryContext(ctx, `SELECT t.table_name, v.security_type, v.view_definition FROM information_schema.tables t
+		LEFT JOIN information_schema.views v ON v.table_schema = t.table_schema AND v.table_name = t.table_name
+		WHERE t.table_schema = ? ORDER BY v.table_name IS NOT NULL`, from.name)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var statements []string
+	for rows.Next() {
+		var name string
+		var security, definition sql.NullString
+		if err := rows.Scan(&name, &security, &definition); err != nil {
+			return err
+		}
+		if definition.Valid {
+			statements = append(statements, "CREATE SQL SECURITY "+security.String+" VIEW "+name+" AS "+
+				strings.ReplaceAll(definition.String, "`"+from.name+"`.", ""))
+			continue
+		}
+		statements = append(statements, "CREATE TABLE "+name+" LIKE "+from.name+"."+name, "INSERT INTO "+name+" SELECT * FROM "+from.name+"."+name)
+	}
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	for _, statement := range statements {
+		if _, err := pool.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newName() string { return "dblock_" + strings.ToLower(rand.Text()[:16]) }
