@@ -134,6 +134,10 @@ func named(kind string) bool {
 	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind)
 }
 
+// Brief tells whether another version of a kind of server is tested as a whole, and of this one only what depends on it:
+// DBLOCK_TEST_BRIEF=postgres.
+func Brief(kind string) bool { return slices.Contains(list("DBLOCK_TEST_BRIEF"), kind) }
+
 func list(variable string) []string {
 	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }

@@ -7,9 +7,6 @@
 package enginetest
 
 import (
-	"os"
-	"slices"
-	"strings"
 	"sync"
 	"testing"
 
@@ -52,7 +49,6 @@ func Run(t *testing.T, w Wiring) {
 		for _, test := range alone {
 			run(test)
 		}
-		t.Parallel() // with those of the other wirings
 		tests := make(chan test)
 		var running sync.WaitGroup
 		hands := atOnce
@@ -68,7 +64,7 @@ func Run(t *testing.T, w Wiring) {
 		}
 		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, transactions,
 			sharing, permits, together, deadlocks, once, revoking, inspecting}
-		if !slices.Contains(strings.Split(os.Getenv("DBLOCK_TEST_BRIEF"), ","), w.Kind) { // of another version they were seen already
+		if !dbtest.Brief(w.Kind) {
 			groups = append(groups, w.tests())
 		}
 		for _, group := range groups {

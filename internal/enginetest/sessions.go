@@ -224,8 +224,13 @@ func exhausted(t *testing.T, e *env) {
 		spare = 1
 	}
 	var borrowed []func()
-	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer func() { // also where the test has failed: the pool waits for them
+		for _, giveBack := range borrowed {
+			giveBack()
+		}
+	}()
+	for _, limit := range []time.Duration{soon, soon, soon, 300 * time.Millisecond} { // the fourth may be the one reserved
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		giveBack, err := a.borrow(ctx)
 		cancel()
 		if err != nil {
@@ -245,6 +250,7 @@ func exhausted(t *testing.T, e *env) {
 	for _, giveBack := range borrowed {
 		giveBack()
 	}
+	borrowed = nil
 	live(t, l)
 	unlock(t, l)
 	e.free(t, "held")
