@@ -151,6 +151,7 @@ func postgresInstall(bin string) install {
 			for _, setting := range []string{
 				"listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB",
 				"fsync=off", "full_page_writes=off", // the processes are killed, never the machine
+				"dynamic_shared_memory_type=mmap", // in its own folder: who is killed cannot remove it
 			} {
 				args = append(args, "-c", setting)
 			}

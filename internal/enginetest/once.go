@@ -215,7 +215,7 @@ func lockTxAtRest(t *testing.T, e *env) {
 // later than soon.
 func forewarned(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
-	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(400 * time.Millisecond)} {
+	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(shortTTL)} { // a lease that a busy machine still hears of
 		first := lock(t, a, "n")
 		second := locking(context.Background(), b, "n", option)
 		e.queued(t, "n", 1)

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -143,7 +142,7 @@ func serve[TX any](a *actor, d *desk[TX], in io.Reader) error {
 			t.dismissed.Store(true)
 			t.workers.Wait()
 			err := t.close()
-			if leaked := goleak.Find(goleak.IgnoreTopFunction("github.com/dblock-go/dblock/internal/faulttest.(*witness).run")); err == nil {
+			if leaked := leaks(); err == nil {
 				err = leaked
 			}
 			a.report(event{What: evDone, Op: c.Op}.with(err))
