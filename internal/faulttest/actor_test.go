@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
@@ -164,15 +163,15 @@ func (a *actor) exit(c command) int {
 		err = closed
 	}
 	_ = a.db.Close()
-	if leaked := leaks(); err == nil {
+	if leaked := leftRunning(); err == nil {
 		err = leaked
 	}
 	a.report(event{What: evDone, Op: c.Op}.with(err))
 	return 0
 }
 
-// leaks is what a process that has closed everything has still running.
-func leaks() error {
+// leftRunning is what a process that has closed everything has still running.
+func leftRunning() error {
 	return goleak.Find(
 		goleak.IgnoreTopFunction("github.com/dblock-go/dblock/internal/faulttest.(*witness).run"),
 		// pgx takes up to 15 s for the end of a connection that a context has cut while the server stood still.

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/session"
@@ -142,7 +141,7 @@ func serve[TX any](a *actor, d *desk[TX], in io.Reader) error {
 			t.dismissed.Store(true)
 			t.workers.Wait()
 			err := t.close()
-			if leaked := leaks(); err == nil {
+			if leaked := leftRunning(); err == nil {
 				err = leaked
 			}
 			a.report(event{What: evDone, Op: c.Op}.with(err))
