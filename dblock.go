@@ -130,6 +130,9 @@ func (l *Lock[TX]) run(ctx context.Context, fn func(ctx context.Context, l *Lock
 	return fn(inner, l)
 }
 
+// TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.
+func (c *Client[TX]) TTL() time.Duration { return c.config.ttl }
+
 // CheckSchema returns ErrSchema, saying what to run, unless the database has the tables of the version that this
 // build works with. An engine without tables needs none.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
