@@ -148,11 +148,12 @@ func (l *Lock) begin(token int64, grants []nodeLock) bool {
 	return true
 }
 
-// join adds a node that was locked after the others. It gives it back, and returns false, where there is no lock any more.
+// join adds a node that was locked after the others. It gives it back, and returns false, where there is no lock any more: a
+// loss that left has not been told of yet is one all the same, and another may have had the lock since.
 func (l *Lock) join(i int, m nodeLock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.held {
+	if !l.held || l.standing() < l.c.majority {
 		l.c.giveBack(m)
 		return false
 	}
@@ -170,6 +171,16 @@ func (l *Lock) admit(i int, m nodeLock) {
 	l.watches[i] = context.AfterFunc(m.Context(), func() { l.left(i, m) })
 }
 
+// standing is how many nodes still hold the lock. MUST be called with mu locked.
+func (l *Lock) standing() (n int) {
+	for _, m := range l.members {
+		if m != nil && trusted(m) {
+			n++
+		}
+	}
+	return n
+}
+
 // trusted asks the clock as well: after a machine stood still contexts end a moment later.
 func trusted(l nodeLock) bool { return l.Context().Err() == nil && time.Now().Before(l.Until()) }
 
@@ -181,12 +192,7 @@ func (l *Lock) left(i int, m nodeLock) {
 		return
 	}
 	l.members[i] = nil
-	n := 0
-	for _, m := range l.members {
-		if m != nil && trusted(m) {
-			n++
-		}
-	}
+	n := l.standing()
 	l.mend()
 	l.c.giveBack(m) // it may be lost here and held there
 	l.mu.Unlock()

@@ -202,6 +202,35 @@ func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
 	})
 }
 
+// A machine slept: one of two parts is over, and no timer has said so yet. Somebody else has had the lock when a third node
+// answers. If that one joined, two of three would hold a lock that was lost.
+func TestANodeThatComesLateDoesNotReviveALostLock(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		a, b := s.client(1), s.client(2)
+		s.unlock(s.lockAs(b, "other")) // connects
+		s.set(down, 2)
+		s.set(func(s *server) { s.hangs = false }, 2)
+		l := s.lock(a) // on 1 and 2; 3 is asked again after two time limits, or three
+		s.set(up, 2)
+		time.Sleep(2*fakeLimit - 100*time.Millisecond)
+		over := l.members[1].(*fakeLock).s
+		s.set(func(s *server) { delete(s.data.sessions, over.id) }, 1)
+		over.mu.Lock()
+		over.deadline = time.Now()
+		over.mu.Unlock()
+		next := s.lock(b) // on 2 and 3
+		s.unlock(next)
+		if err := l.Context().Err(); err != nil || !l.Until().IsZero() {
+			t.Fatalf("the loss was to be unnoticed, and not undone: %v, until %v", err, l.Until())
+		}
+		time.Sleep(2 * fakeLimit)
+		if err := context.Cause(l.Context()); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("token %d lives on after token %d, for %v: %v", l.Token(), next.Token(), time.Until(l.Until()), err)
+		}
+		_ = l.Unlock(t.Context())
+	})
+}
+
 func TestWhatIsGrantedTooLateIsGivenBack(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)
