@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
 func TestEventsComeBackAsTheyWereWritten(t *testing.T) {
@@ -260,6 +261,42 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 			if claims != 1 {
 				t.Fatalf("%d began it", claims)
 			}
+		}
+	})
+}
+
+// Without the row's lock, the one that read the run as alive and then as failed claims it after another has.
+func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		const interval = 24 * time.Hour * 365 * 60
+		a, c := s.actor(t), s.actor(t)
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		b := actor{Backend: server{s.Through(t, proxy), s.pool}.engine(t), session: id()}
+		must(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
+		begin := func(a actor, token int64) <-chan outcome[bool] {
+			return start(t, func(ctx context.Context) (bool, error) {
+				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session}, interval, true)
+				return claimed, err
+			})
+		}
+		if got := <-begin(a, 1); got.err != nil || !got.value {
+			t.Fatalf("%+v", got)
+		}
+		again, goOn := stopAt(t, proxy, "-- name: FindRun", 2)
+		second := begin(b, 2)
+		soon(t, "the run to be read again", again)
+		s.expire(t, a)
+		claiming, claim := stopAt(t, proxy, "-- name: ReclaimRun", 1)
+		goOn()
+		soon(t, "the run to be claimed", claiming)
+		third := begin(c, 3)
+		time.Sleep(patience / 10) // time enough for one that does not wait
+		claim()
+		if got := <-second; got.err != nil || !got.value {
+			t.Fatalf("%+v, want claimed", got)
+		}
+		if got := <-third; got.err != nil || got.value {
+			t.Fatalf("%+v: claimed twice", got)
 		}
 	})
 }

@@ -32,7 +32,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 			if err != nil {
 				return nil, err
 			}
-		} else if retry && row.Token != r.Token && failed(row) {
+		} else if retry && row.Token != r.Token { // also one that goes on: it may fail before the next statement
 			if _, err := q.LockRun(ctx, mysqldb.LockRunParams(key)); err != nil {
 				return nil, err
 			}

@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"database/sql"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -217,6 +219,32 @@ func eventually(t *testing.T, what string, condition func() bool) {
 			t.Fatalf("waited for %s in vain", what)
 		}
 		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// stopAt stops the nth request with a text on its way to the server: reached is closed then, and goOn lets it go. It takes
+// the place of the one before.
+func stopAt(t *testing.T, p *dbtest.Proxy, text string, nth int32) (reached <-chan struct{}, goOn func()) {
+	stopped, gone := make(chan struct{}), make(chan struct{})
+	goOn = sync.OnceFunc(func() { close(gone) })
+	t.Cleanup(goOn) // before the proxy closes, which waits for it
+	var seen atomic.Int32
+	p.Watch(func(request []byte) {
+		if bytes.Contains(request, []byte(text)) && seen.Add(1) == nth {
+			close(stopped)
+			<-gone
+		}
+	})
+	return stopped, goOn
+}
+
+// soon waits for what must happen.
+func soon(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("waited for %s in vain", what)
 	}
 }
 
