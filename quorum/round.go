@@ -228,13 +228,15 @@ func (r *round) fail() {
 	})
 }
 
-// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where there is no lock.
+// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where there is no lock. That
+// another node knows the token, if it can be had, run waits for: asking ends with it.
 func (r *round) straggle(a answer) {
 	if a.told || a.err != nil {
 		return
 	}
 	if r.lock.join(a.node, a.lock) && a.lock.Token() < r.lock.token {
-		r.c.calls.Go(func() { _, _ = a.lock.Raise(r.asking, r.lock.token) }) // another that knows it, if it can be had
+		r.grants[a.node] = a.lock
+		r.tell(a.node)
 	}
 }
 

@@ -170,3 +170,44 @@ func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
 		}
 	})
 }
+
+// prompt is a node that is not told anything once the telling was called off.
+type prompt struct{ node }
+
+func (n prompt) TryLock(ctx context.Context, name string) (nodeLock, error) {
+	l, err := n.node.TryLock(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return promptLock{l}, nil
+}
+
+type promptLock struct{ nodeLock }
+
+func (l promptLock) Raise(ctx context.Context, token int64) (int64, error) {
+	time.Sleep(time.Millisecond)
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	return l.nodeLock.Raise(ctx, token)
+}
+
+// The last node grants when the lock is had already. If the round ended with that, the telling of the token would be called off.
+func TestANodeThatComesLateIsToldTheToken(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		s.unlock(s.lockAs(c, "other")) // connects
+		time.Sleep(fakeLimit)
+		c.nodes[2].node = prompt{c.nodes[2].node}
+		s.set(func(s *server) { s.offset = time.Hour }, 0) // so that the others have to be told
+		s.set(func(s *server) { s.slow = fakeLimit / 10 }, 2)
+		l := s.lock(c) // on 1 and 2
+		time.Sleep(fakeLimit)
+		s.set(func(s *server) {
+			if had := s.data.rows["n"].token; had != l.Token() {
+				t.Errorf("it has token %d, and knows %d", l.Token(), had)
+			}
+		}, 2)
+		s.unlock(l)
+	})
+}
