@@ -108,11 +108,8 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 		}
 		e, held, final := c.verdict(op, name, failures)
 		switch {
-		case c.background.Err() != nil:
-			e.Err = dblock.ErrClosed
-			return nil, e
-		case trying.Err() != nil:
-			return nil, c.late(e, last, context.Cause(trying))
+		case c.background.Err() != nil || trying.Err() != nil:
+			return nil, c.late(e, last, trying)
 		case final || held && !wait:
 			return nil, e
 		case held:
@@ -127,11 +124,19 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 		}
 		last = e
 		pause(trying, min(firstPause<<min(tries, 8), longestPause))
+		if c.background.Err() != nil || trying.Err() != nil { // the nodes would be asked for nothing
+			return nil, c.late(e, last, trying)
+		}
 	}
 }
 
-// late is the error of a context that ended. What the nodes said before that says more than that they were not waited for.
-func (c *Client) late(e, last *Error, cause error) *Error {
+// late is the error of a call that was called off. What the nodes said before that says more than that they were not waited for.
+func (c *Client) late(e, last *Error, trying context.Context) *Error {
+	if c.background.Err() != nil {
+		e.Err = dblock.ErrClosed
+		return e
+	}
+	cause := context.Cause(trying)
 	if last == nil {
 		e.Err = fmt.Errorf("%w: %w", dblock.ErrNotAcquired, cause)
 		return e

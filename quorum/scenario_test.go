@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -273,6 +274,43 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 		if _, err := a.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrClosed) {
 			t.Errorf("Lock: %v", err)
 		}
+	})
+}
+
+// late is a node that counts who asks it for a lock after ctx has ended.
+type late struct {
+	node
+	ctx   context.Context
+	asked *atomic.Int32
+}
+
+func (n late) TryLock(ctx context.Context, name string) (nodeLock, error) {
+	if n.ctx.Err() != nil {
+		n.asked.Add(1)
+	}
+	return n.node.TryLock(ctx, name)
+}
+
+// The pause between two rounds ends with the context. If a round followed, the nodes would be locked, and be given back at once.
+func TestNoRoundIsBegunAfterTheContextHasEnded(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		a, b := s.client(1), s.client(2)
+		l := s.lock(b)
+		node := a.nodes[0].node
+		var asked atomic.Int32
+		for i := range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Duration(i)*13*time.Millisecond)
+			a.nodes[0].node = late{node, ctx, &asked}
+			if _, err := a.Lock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+				t.Error(err)
+			}
+			cancel()
+			time.Sleep(fakeLimit)
+		}
+		if n := asked.Load(); n > 0 {
+			t.Errorf("asked %d times", n)
+		}
+		s.unlock(l)
 	})
 }
 
