@@ -2,10 +2,14 @@ package mysql_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -323,6 +327,54 @@ func TestTwoThatBuryTheSameSessionDoNotDeadlock(t *testing.T) {
 					t.Fatal(got.err)
 				}
 			}
+		}
+	})
+}
+
+// Where the row was, LockTx at REPEATABLE READ locks the gap: it must not make the row again, beside the transaction.
+func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		purger := server{s.Through(t, proxy), s.pool}.engine(t)
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		a := actor{Backend: e.Backend, session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
+		beside := aside(t, e.Backend)
+		lock := func(tx *sql.Tx) <-chan outcome[bool] {
+			return start(t, func(ctx context.Context) (bool, error) {
+				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string) bool { return false }, true, beside)
+				return locked, err
+			})
+		}
+		begin := func() *sql.Tx {
+			tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+			must(t, err)
+			t.Cleanup(func() { _ = tx.Rollback() })
+			return tx
+		}
+		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
+		purging := start(t, func(ctx context.Context) (int, error) {
+			n, _, err := purger.Purge(ctx, time.Hour, "", 10)
+			return n, err
+		})
+		soon(t, "the purge to lock the row", deleting)
+		tx := begin()
+		waiter := actor{locked: new(atomic.Bool)}
+		must(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&waiter.conn))
+		locking := lock(tx)
+		s.blocked(t, waiter)
+		goOn()
+		if got := <-purging; got.err != nil || got.value != 1 {
+			t.Fatalf("%+v, want 1 deleted", got)
+		}
+		got := <-locking
+		is(t, got.err, driver.ErrRetry)
+		must(t, tx.Rollback())
+		if got := <-lock(begin()); got.err != nil || !got.value {
+			t.Fatalf("%+v, want locked", got)
 		}
 	})
 }

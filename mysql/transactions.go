@@ -108,26 +108,27 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 		return session == "" && used == 0 && waiters == 0 || session != "" && own(attempt)
 	}
 	q := t.queries(tx)
-	for {
-		state, err := t.look(ctx, name, aside)
-		if err != nil {
-			return state, false, err
-		}
-		if state.Sharing > 0 || state.Rest > 0 && state.Holder.Session == "" || !free(state.Holder.Session, state.Holder.Attempt, int32(state.Used), int32(state.Waiters)) {
-			return state, false, nil
-		}
-		row, locked, err := t.lock(ctx, tx, q, name, wait, aside)
-		switch {
-		case err != nil:
-			return driver.State{}, false, interpret(err)
-		case !locked && !wait:
-			return driver.State{}, false, nil
-		case locked && free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
-			return driver.State{}, true, nil
-		case locked:
-			return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
-		}
+	state, err := t.look(ctx, name, aside)
+	if err != nil {
+		return state, false, err
 	}
+	if state.Sharing > 0 || state.Rest > 0 && state.Holder.Session == "" || !free(state.Holder.Session, state.Holder.Attempt, int32(state.Used), int32(state.Waiters)) {
+		return state, false, nil
+	}
+	row, locked, err := t.lock(ctx, tx, q, name, wait, aside)
+	switch {
+	case err != nil:
+		return driver.State{}, false, interpret(err)
+	case !locked && !wait:
+		return driver.State{}, false, nil
+	case !locked:
+		// Where the row was, at REPEATABLE READ the transaction now has the gap locked: who made the row again, beside it,
+		// would wait for it.
+		return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
+	case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
+		return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
+	}
+	return driver.State{}, true, nil
 }
 
 // look reads a name's state, and makes its row where there is none.
