@@ -378,3 +378,42 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		}
 	})
 }
+
+// Between LockTx looking and locking, somebody else takes the name with MinHold and releases it.
+func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		a := actor{Backend: e.Backend, session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		beside := aside(t, e.Backend)
+		lock := func(tx *sql.Tx, aside driver.Aside) (bool, error) {
+			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string) bool { return false }, true, aside)
+			return locked, err
+		}
+		tx, err := pool.Begin()
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = lock(tx, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+			err := beside(ctx, do)
+			r := a.request("n")
+			r.MinHold = time.Hour
+			grant, taken, failed := a.Take(ctx, r)
+			if must(t, failed); !taken {
+				t.Error("not taken")
+			}
+			must(t, second(a.Release(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
+			return err
+		})
+		is(t, err, driver.ErrRetry)
+		must(t, tx.Rollback())
+		s.exec(t, "UPDATE dblock_locks SET rests_until = 1")
+		tx, err = pool.Begin()
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		if locked, err := lock(tx, beside); err != nil || !locked {
+			t.Fatal("a name that has rested was not locked", err)
+		}
+	})
+}

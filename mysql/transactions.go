@@ -125,8 +125,20 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 		// Where the row was, at REPEATABLE READ the transaction now has the gap locked: who made the row again, beside it,
 		// would wait for it.
 		return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
-	case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
+	}
+	if !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters) {
 		return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
+	}
+	if row.RestsUntil > 0 && row.SessionID == "" {
+		quiet, cancel := transaction.Lenient(ctx)
+		defer cancel()
+		now, err := q.Clock(quiet) // after the lock, which may have been waited for
+		if err != nil {
+			return driver.State{}, false, interpret(err)
+		}
+		if row.RestsUntil > now {
+			return driver.State{}, false, driver.Fail(driver.ErrRetry, errors.New("another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
+		}
 	}
 	return driver.State{}, true, nil
 }
