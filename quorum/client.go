@@ -37,7 +37,7 @@ type Client struct {
 
 // New makes a client of 3 or 5 nodes, in any order. Every process that locks the same names MUST be given the same databases,
 // and the same WithQuarantine: a majority of one set need not meet a majority of another. It does no I/O.
-// dblock.ErrInvalidOption.
+// dblock.ErrInvalidOption; dblock.ErrConfig where the TTL of a node's client is too long for the quarantine.
 func New(nodes []Node, options ...Option) (*Client, error) {
 	if err := check(nodes); err != nil {
 		return nil, err
@@ -45,6 +45,12 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 	config, err := newConfig(options)
 	if err != nil {
 		return nil, err
+	}
+	for i, n := range nodes {
+		if 2*n.ttl > config.quarantine {
+			err := fmt.Errorf("%w: the TTL of its client, %v, is more than half of WithQuarantine(%v)", dblock.ErrConfig, n.ttl, config.quarantine)
+			return nil, fmt.Errorf("quorum: %w", NodeError{i + 1, n.name, err})
+		}
 	}
 	c := &Client{
 		config: config, nodes: append([]Node(nil), nodes...), majority: majority(len(nodes)),

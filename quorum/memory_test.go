@@ -146,15 +146,6 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 	})
 }
 
-func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
-	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
-		c := s.client(1, WithQuarantine(fakeTTL+fakeTTL/2))
-		if _, err := c.Lock(t.Context(), "n"); !errors.Is(err, dblock.ErrConfig) {
-			t.Error(err)
-		}
-	})
-}
-
 func TestOptionsAndNodesAreChecked(t *testing.T) {
 	some := func(n int) (nodes []Node) {
 		for range n {

@@ -11,6 +11,7 @@ import (
 type Node struct {
 	node   node
 	client any // tells nodes apart
+	ttl    time.Duration
 	name   string
 }
 
@@ -20,7 +21,7 @@ func On[TX any](client *dblock.Client[TX]) Node {
 	if client == nil {
 		return Node{}
 	}
-	return Node{node: on[TX]{client}, client: client}
+	return Node{node: on[TX]{client}, client: client, ttl: client.TTL()}
 }
 
 // Named gives the node a name for errors. Default: its number.

@@ -31,8 +31,8 @@ func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = 
 func WithPatience(d time.Duration) Option { return func(c *config) { c.patience = d } }
 
 // WithQuarantine sets for how long a node does not count that may have lost its data: at least twice the longest TTL of any
-// client of any node, which New cannot see, and which every grant is checked for. It MUST be the same wherever these nodes are
-// used. Default: 1 min, for TTLs up to 30 s.
+// client of any node in any process; New refuses its own where they are longer. It MUST be the same wherever these nodes
+// are used. Default: 1 min, for TTLs up to 30 s.
 func WithQuarantine(d time.Duration) Option { return func(c *config) { c.quarantine = d } }
 
 // WithLogger sets where the client tells of nodes that it lost, healed, or could not heal. Default: slog.Default.

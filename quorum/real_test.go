@@ -103,6 +103,26 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 	})
 }
 
+// What is left of a TTL at a grant may be short enough while the TTL is not: a node would count again while somebody still trusts it.
+func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
+	for name, long := range map[string]int{"the first": 0, "the last": 2} {
+		var nodes []Node
+		for i := range 3 {
+			ttl := 2 * time.Second
+			if i == long {
+				ttl += time.Millisecond
+			}
+			nodes = append(nodes, onDatabase(t, dbtest.SQLite(t), ttl).Named([]string{"berlin", "paris", "rome"}[i]))
+		}
+		if _, err := New(nodes, WithQuarantine(4*time.Second)); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), nodes[long].name) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := New(nodes, WithQuarantine(4*time.Second+2*time.Millisecond)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestEnginesMayDiffer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		t.Parallel()

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/dblock-go/dblock"
 )
 
 // round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on after the outcome is known
@@ -256,9 +254,6 @@ func (c *Client) grant(ctx context.Context, i int, name string) (nodeLock, int64
 		return nil, 0, excuse(ctx, err)
 	}
 	floor, err := c.trust(ctx, i)
-	if err == nil && 2*time.Until(l.Until()) > c.quarantine {
-		err = fmt.Errorf("%w: the TTL of its client is more than half of WithQuarantine(%v)", dblock.ErrConfig, c.quarantine)
-	}
 	if err != nil {
 		_ = c.release(l)
 		return nil, 0, excuse(ctx, err)

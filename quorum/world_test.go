@@ -58,7 +58,7 @@ func (w *world) process(id, fuse int, options ...Option) (*process, *Client) {
 	p := &process{id: id, rng: w.rng, fuse: fuse}
 	nodes := make([]Node, len(w.servers))
 	for i, s := range w.servers {
-		nodes[i] = Node{node: &peer{p: p, s: s}}
+		nodes[i] = Node{node: &peer{p: p, s: s}, ttl: fakeTTL}
 	}
 	c, err := New(nodes, append([]Option{
 		WithNodeLimit(fakeLimit), WithQuarantine(fakeQuarantine), WithPatience(3 * time.Second), WithLogger(slog.New(slog.DiscardHandler)),
