@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -292,6 +293,35 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		must(t, touching.Commit())
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name IN ('b', 'd')"); n != 2 {
 			t.Fatal("rows in use were deleted")
+		}
+	})
+}
+
+// Rows are locked for a round trip each: a page of them at once, for so long that TryLock of an idle name finds it busy.
+func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		purger := server{s.Through(t, proxy), s.pool}.engine(t)
+		a := s.actor(t)
+		for i := range 40 {
+			s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", fmt.Sprintf("n%02d", i))
+		}
+		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
+		purging := start(t, func(ctx context.Context) (int, error) {
+			n, _, err := purger.Purge(ctx, time.Hour, "", 100)
+			return n, err
+		})
+		soon(t, "the purge to lock rows", deleting)
+		ctx, cancel := context.WithTimeout(t.Context(), patience/2)
+		defer cancel()
+		for _, name := range []string{"n10", "n39"} {
+			if _, taken, err := a.Take(ctx, a.request(name)); err != nil || !taken {
+				t.Errorf("%s, which is idle: %v %v", name, taken, err)
+			}
+		}
+		goOn()
+		if got := <-purging; got.err != nil || got.value != 38 {
+			t.Fatalf("%+v, want the others deleted", got)
 		}
 	})
 }

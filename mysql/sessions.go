@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -156,29 +157,41 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	return states[:min(limit, len(states))], interpret(err)
 }
 
+// purged is how many rows one transaction deletes, each a round trip for which all of them are locked: TryLock comes back
+// to a locked row for no longer than that.
+const purged = 8
+
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
-	names, err := e.queries().Page(ctx, mysqldb.PageParams{After: after, Limit: int32(limit)})
-	if err != nil || len(names) == 0 {
+	page, err := e.queries().Page(ctx, mysqldb.PageParams{Idle: idle.Microseconds(), After: after, Limit: int32(limit)})
+	if err != nil {
 		return 0, "", interpret(err)
 	}
-	last := names[len(names)-1]
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		names, err := q.LockIdle(ctx, mysqldb.LockIdleParams{After: after, Last: last, Idle: idle.Microseconds()})
-		for _, name := range names {
-			if err := q.DropLock(ctx, name); err != nil {
-				return nil, err
-			}
+	var names []string
+	for _, row := range page {
+		if row.Idle != 0 {
+			names = append(names, row.Name)
 		}
-		deleted = len(names)
-		return nil, err
-	})
-	if err != nil {
-		return 0, "", err
 	}
-	if len(names) < limit {
-		last = ""
+	for some := range slices.Chunk(names, purged) {
+		err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+			locked, err := q.LockIdle(ctx, mysqldb.LockIdleParams{Names: pad(some), Idle: idle.Microseconds()})
+			for _, name := range locked {
+				if err := q.DropLock(ctx, name); err != nil {
+					return nil, err
+				}
+			}
+			some = locked
+			return nil, err
+		})
+		if err != nil {
+			return deleted, "", err
+		}
+		deleted += len(some)
 	}
-	return deleted, last, nil
+	if n := len(page); n > 0 && n == limit {
+		next = page[n-1].Name
+	}
+	return deleted, next, nil
 }
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {

@@ -119,7 +119,7 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, erro
 
 const lockIdle = `-- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
- WHERE name > ? AND name <= ?
+ WHERE name IN (/*SLICE:names*/?)
    AND session_id IS NULL AND waiters = 0 AND shared_units = 0
    AND rests_until < (SELECT c.now_us FROM dblock_clock c)
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
@@ -128,14 +128,24 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
 `
 
 type LockIdleParams struct {
-	After string
-	Last  string
+	Names []string
 	Idle  int64
 }
 
-// Of a page, the idle rows that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
+// The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
 func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, lockIdle, arg.After, arg.Last, arg.Idle)
+	query := lockIdle
+	var queryParams []interface{}
+	if len(arg.Names) > 0 {
+		for _, v := range arg.Names {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(arg.Names))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
+	}
+	queryParams = append(queryParams, arg.Idle)
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
@@ -336,27 +346,36 @@ func (q *Queries) OverdueShares(ctx context.Context, limit int32) ([]OverdueShar
 }
 
 const page = `-- name: Page :many
-SELECT name FROM dblock_locks WHERE name > ? ORDER BY name LIMIT ?
+SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
+       AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED) AS SIGNED) AS idle
+  FROM dblock_locks WHERE name > ? ORDER BY name LIMIT ?
 `
 
 type PageParams struct {
+	Idle  int64
 	After string
 	Limit int32
 }
 
-func (q *Queries) Page(ctx context.Context, arg PageParams) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, page, arg.After, arg.Limit)
+type PageRow struct {
+	Name string
+	Idle int64
+}
+
+// Of which names LockIdle may have something to lock.
+func (q *Queries) Page(ctx context.Context, arg PageParams) ([]PageRow, error) {
+	rows, err := q.db.QueryContext(ctx, page, arg.Idle, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []string
+	var items []PageRow
 	for rows.Next() {
-		var name string
-		if err := rows.Scan(&name); err != nil {
+		var i PageRow
+		if err := rows.Scan(&i.Name, &i.Idle); err != nil {
 			return nil, err
 		}
-		items = append(items, name)
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

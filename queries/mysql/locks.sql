@@ -93,13 +93,16 @@ SELECT name, COALESCE(session_id, '') AS session_id, token FROM dblock_locks
 SELECT name, session_id, token, units FROM dblock_shares
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY expires_at LIMIT ?;
 
+-- Of which names LockIdle may have something to lock.
 -- name: Page :many
-SELECT name FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;
+SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
+       AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED) AS SIGNED) AS idle
+  FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;
 
--- Of a page, the idle rows that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
+-- The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
 -- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
- WHERE name > sqlc.arg(after) AND name <= sqlc.arg(last)
+ WHERE name IN (sqlc.slice(names))
    AND session_id IS NULL AND waiters = 0 AND shared_units = 0
    AND rests_until < (SELECT c.now_us FROM dblock_clock c)
    AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED)
