@@ -8,6 +8,8 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/election"
+	"github.com/dblock-go/dblock/reaper"
+	"github.com/dblock-go/dblock/sqlite"
 )
 
 func TestObserversHearOfEveryChangeAtOnce(t *testing.T) {
@@ -108,6 +110,24 @@ func TestTheFirstValueIsThePresentState(t *testing.T) {
 		}
 		if l := receive(w, w.observe(observer)); l.Token != 0 {
 			w.Errorf("%+v", l)
+		}
+	})
+}
+
+// A leader who leads for longer than the history is kept. If its election were deleted, who begins to observe then would see nobody.
+func TestATermThatOutlivesTheHistoryIsSeen(t *testing.T) {
+	one(t, func(w world) {
+		p, observer := w.party(), w.party()
+		c := p.run(w, false)
+		c.leads().Resign()
+		e := c.leads()
+		<-time.After(100 * time.Millisecond)
+		report, err := reaper.Sweep(w.Context(), sqlite.New(observer.pool).Backend, reaper.History(50*time.Millisecond))
+		if err != nil || report.Deleted != 2 {
+			w.Errorf("%v, %v: want the first term deleted, and nothing else", report, err)
+		}
+		if l := receive(w, w.observe(observer)); l.Token != e.Token() {
+			w.Errorf("%+v, not %d", l, e.Token())
 		}
 	})
 }

@@ -64,7 +64,9 @@ func Interval(d time.Duration) Option { return func(c *config) { c.interval = d 
 // long as the database's clock is not set back by more than this. Default: 24 h.
 func Retention(d time.Duration) Option { return func(c *config) { c.retention = d } }
 
-// History sets for how long events are kept, and runs of jobs after they and their slots have ended. Default: 30 days.
+// History sets for how long events are kept, and runs of jobs after they and their slots have ended. What was written with the
+// token of who holds the name now is kept for as long as that goes on: by it a leader is known (package election), however
+// long the term. Default: 30 days.
 func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.

@@ -375,7 +375,10 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error)
 }
 
 const oldEvents = `-- name: OldEvents :many
-SELECT id FROM dblock_events WHERE at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED) ORDER BY at LIMIT ?
+SELECT e.id FROM dblock_events e
+ WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+ ORDER BY e.at LIMIT ?
 `
 
 type OldEventsParams struct {
@@ -383,6 +386,7 @@ type OldEventsParams struct {
 	Limit int32
 }
 
+// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, error) {
 	rows, err := q.db.QueryContext(ctx, oldEvents, arg.Keep, arg.Limit)
 	if err != nil {

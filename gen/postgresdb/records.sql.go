@@ -317,7 +317,10 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error)
 
 const PurgeEvents = `-- name: PurgeEvents :many
 DELETE FROM dblock_events WHERE id IN (
-    SELECT e.id FROM dblock_events e WHERE e.at < dblock_now() - $1::bigint ORDER BY e.at LIMIT $2 FOR UPDATE SKIP LOCKED)
+    SELECT e.id FROM dblock_events e
+     WHERE e.at < dblock_now() - $1::bigint
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+     ORDER BY e.at LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING id
 `
 
@@ -326,6 +329,7 @@ type PurgeEventsParams struct {
 	Most int32
 }
 
+// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, PurgeEvents, arg.Keep, arg.Most)
 	if err != nil {

@@ -306,6 +306,7 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 const purgeEvents = `-- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(?1 AS INTEGER)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.token = v.token AND l.session_id IS NOT NULL)
      ORDER BY v.at LIMIT ?2)
 `
 
@@ -314,6 +315,7 @@ type PurgeEventsParams struct {
 	Most int64
 }
 
+// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeEvents, arg.Keep, arg.Most)
 	if err != nil {

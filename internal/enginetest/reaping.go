@@ -19,6 +19,7 @@ var reaping = []test{
 	{"a sweep that finds nothing to do says so", nothingToDo},
 	{"a sweep gives back the shares of the dead, and puts it on record if told to", sharesOfTheDead},
 	{"a sweep deletes history that is too old, and no slot that may still be run", oldHistory},
+	{"a sweep keeps what the present holder has written, however old", historyOfTheHolder},
 }
 
 func name(i int) string { return fmt.Sprintf("name %05d", i) }
@@ -217,6 +218,8 @@ func oldHistory(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 	}
+	unlock(t, l)
+	l = lock(t, c, "n")
 	for _, slot := range []time.Duration{time.Second, longSlot} {
 		if _, err := c.OncePer(t.Context(), "job "+slot.String(), slot, func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
@@ -240,4 +243,35 @@ func oldHistory(t *testing.T, e *env) {
 		}
 	}
 	unlock(t, l)
+}
+
+// Who leads is read from an event that may be as old as the term.
+func historyOfTheHolder(t *testing.T, e *env) {
+	const day = 24 * time.Hour
+	c := e.client(t, dblock.WithoutReaper())
+	sweep := func(want int) {
+		t.Helper()
+		e.exec(t, "UPDATE dblock_events SET at = at - ?", 2*day.Microseconds())
+		report, err := reaper.Sweep(context.Background(), e.app(t, 2).Backend, reaper.History(day))
+		if err != nil || report.Deleted != want {
+			t.Errorf("%v, %v: want %d deleted", report, err, want)
+		}
+	}
+	note := func(name string) Lock {
+		t.Helper()
+		l := lock(t, c, name)
+		if err := l.Record(t.Context(), "note", ""); err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	unlock(t, note("n"))
+	unlock(t, note("another"))
+	l := note("n")
+	sweep(2)
+	if ev := e.told(t, c, "n", "note", 1)[0]; ev.Token != l.Token() {
+		t.Errorf("%+v, and it is held with token %d", ev, l.Token())
+	}
+	unlock(t, l)
+	sweep(1)
 }

@@ -14,8 +14,12 @@ SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FRO
  WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
  ORDER BY id LIMIT ?;
 
+-- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 -- name: OldEvents :many
-SELECT id FROM dblock_events WHERE at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED) ORDER BY at LIMIT ?;
+SELECT e.id FROM dblock_events e
+ WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+ ORDER BY e.at LIMIT ?;
 
 -- As DropWaiter.
 -- name: DropEvent :execrows

@@ -80,9 +80,13 @@ UPDATE dblock_runs SET ended_at = dblock_now(), failed = @failed, detail = @deta
  WHERE name = @name AND slot = @slot AND token = @token
 RETURNING slot, dblock_durable() AS durable;
 
+-- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 -- name: PurgeEvents :many
 DELETE FROM dblock_events WHERE id IN (
-    SELECT e.id FROM dblock_events e WHERE e.at < dblock_now() - sqlc.arg(keep)::bigint ORDER BY e.at LIMIT @most FOR UPDATE SKIP LOCKED)
+    SELECT e.id FROM dblock_events e
+     WHERE e.at < dblock_now() - sqlc.arg(keep)::bigint
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+     ORDER BY e.at LIMIT @most FOR UPDATE SKIP LOCKED)
 RETURNING id;
 
 -- Of a slot that is over, and not while it runs.

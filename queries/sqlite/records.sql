@@ -53,9 +53,11 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
   FROM dblock_runs r WHERE r.name = @name AND r.began_at < @before
  ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
+-- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
 -- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS INTEGER)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.token = v.token AND l.session_id IS NOT NULL)
      ORDER BY v.at LIMIT @most);
 
 -- Both the run and its slot must be over: a slot without its row would be run again.
