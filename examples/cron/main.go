@@ -55,8 +55,8 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	work, working := errgroup.WithContext(within)
 	var last *dblock.Client[tx]
 	for i := range servers {
-		client, err := dblock.New(db.EngineOverSQL())
-		if err != nil {
+		var client *dblock.Client[tx] // err is not declared anew: Close adds to it
+		if client, err = dblock.New(db.EngineOverSQL()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()

@@ -11,6 +11,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"flag"
 	"fmt"
@@ -52,8 +53,8 @@ func run(ctx context.Context, dsn string, clients, workers, calls int) (err erro
 	var remote api
 	work, working := errgroup.WithContext(ctx)
 	for range clients {
-		client, err := dblock.New(db.EngineOverSQL())
-		if err != nil {
+		var client *dblock.Client[*sql.Tx] // err is not declared anew: Close adds to it
+		if client, err = dblock.New(db.EngineOverSQL()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
