@@ -14,8 +14,8 @@ type grant struct {
 	shared bool
 }
 
-// news are the grants by others that wake was not called with. It reports cut where somebody meant to end a sleep by that
-// time: not every wake-up is for a grant.
+// news are the grants by others that wake was not called with. It reports cut where it was hit by what was to end a sleep:
+// not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
 	rows, err := l.handed(ctx)
 	for wasKilled(err) {
@@ -47,28 +47,28 @@ func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
 }
 
 // acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks that were handed over
-// and are held for long.
-func (l *listener) acknowledge(ctx context.Context) error {
+// and are held for long. It reports cut as news does.
+func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	if len(l.known) <= maxKnown {
-		return nil
+		return false, nil
 	}
 	within, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	var done []string
-	err := transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) (err error) {
+	err = transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) (err error) {
 		done, err = l.tell(within, q)
 		return err
 	})
 	if wasKilled(err) || errors.Is(interpret(err), driver.ErrRetry) {
-		return nil // nothing was done; next time
+		return wasKilled(err), nil // nothing was done; next time
 	}
 	if err != nil {
-		return unanswered(ctx, err)
+		return false, unanswered(ctx, err)
 	}
 	for _, attempt := range done {
 		delete(l.known, attempt)
 	}
-	return nil
+	return false, nil
 }
 
 // tell writes what is known, and returns the attempts that it could write.

@@ -83,10 +83,14 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	}
 	ready()
 	for {
-		if err := l.acknowledge(ctx); err != nil {
+		cut, err := l.acknowledge(ctx)
+		if err != nil {
 			return interpret(err)
 		}
-		cut, err := l.await(ctx)
+		if cut {
+			wake(driver.Hint{})
+		}
+		cut, err = l.await(ctx)
 		if err != nil {
 			return interpret(err)
 		}
@@ -94,11 +98,10 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		if err != nil {
 			return interpret(err)
 		}
-		cut = cut || late
 		for _, h := range hints {
 			wake(h)
 		}
-		if cut && len(hints) == 0 {
+		if late || cut && len(hints) == 0 { // what ended the sleep told of a grant, if there is one
 			wake(driver.Hint{})
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -229,6 +231,100 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		<-again
 		cancel()
 		is(t, <-ended, context.Canceled)
+	})
+}
+
+// runs waits until the listener's statement with a text in it is at work, and not only prepared.
+func (e *ear) runs(t *testing.T, s server, text string) {
+	t.Helper()
+	eventually(t, "the listener's statement", func() bool {
+		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND command = 'Execute' AND info LIKE ?", "dblock:"+e.session, "%"+text+"%") == 1
+	})
+}
+
+// hearBoth waits for the wake-up of a grant, and for one without.
+func (e *ear) hearBoth(t *testing.T, attempt string) {
+	t.Helper()
+	timeout := time.After(patience)
+	for want := map[string]bool{attempt: true, "": true}; len(want) > 0; {
+		select {
+		case heard := <-e.wakes:
+			delete(want, heard)
+		case err := <-e.ended:
+			t.Fatal(err)
+		case <-timeout:
+			t.Fatalf("%q were not heard", slices.Collect(maps.Keys(want)))
+		}
+	}
+}
+
+// Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the search.
+func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		waiter := s.listen(t, s.open(t, nil))
+		granter := s.actor(t)
+		held := granter.take(t, "n")
+		attempt := waiter.enqueue(t, "n")
+		waiter.runs(t, s, "FIND_IN_SET") // it sleeps
+		conn, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		locking := start(t, func(ctx context.Context) (int, error) {
+			_, err := conn.ExecContext(ctx, "LOCK TABLES dblock_shares WRITE") // gets it when the sleep is over, before Handed
+			return 0, err
+		})
+		eventually(t, "the lock of the table to wait", func() bool {
+			return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE info LIKE 'LOCK TABLES%' AND state LIKE '%metadata lock%'") == 1
+		})
+		must(t, second(granter.Release(t.Context(), held, true)))
+		if got := <-locking; got.err != nil {
+			t.Fatal(got.err)
+		}
+		waiter.runs(t, s, "name: Handed")
+		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
+		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
+		must(t, err)
+		waiter.hearBoth(t, attempt)
+		is(t, waiter.end(t), context.Canceled)
+	})
+}
+
+// The same where it hits a listener that marks grants as known.
+func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
+	const known = 64
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		waiter := s.listen(t, server{s.Through(t, proxy), s.pool}.open(t, nil))
+		granter, asker := s.actor(t), actor{Backend: s.engine(t), session: waiter.session}
+		var attempt string
+		grant := func(i int) {
+			held := granter.take(t, fmt.Sprint("n", i))
+			attempt = asker.enqueue(t, held.Name)
+			must(t, second(granter.Release(t.Context(), held, true)))
+		}
+		for i := range known {
+			grant(i)
+			waiter.hear(t, map[string]bool{attempt: true})
+		}
+		waiter.runs(t, s, "FIND_IN_SET")
+		for len(waiter.wakes) > 0 {
+			<-waiter.wakes
+		}
+		awake, goOn := stopAt(t, proxy, "", 1) // whatever it sends first
+		grant(known)
+		soon(t, "the listener to wake", awake)
+		conn, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_locks READ") // stops LockHanded, and not Handed
+		must(t, err)
+		goOn()
+		waiter.runs(t, s, "name: LockHanded")
+		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
+		waiter.hearBoth(t, attempt)
+		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
+		must(t, err)
+		is(t, waiter.end(t), context.Canceled)
 	})
 }
 
