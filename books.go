@@ -56,7 +56,7 @@ func (b books) sort(h *hold) {
 // units are what an owner has of a name by permits that ctx is under: they cannot come back before ctx is done with.
 func (b books) units(ctx context.Context, name string, o owner) (n int) {
 	for h := range b.permits {
-		if h.name == name && h.owner == o && ctx.Value(h) != nil {
+		if h.name == name && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
 			n += h.standing.Load().units
 		}
 	}
@@ -103,6 +103,11 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 		c.note(r.Name)
 	} else {
 		delete(c.contended, r.Name)
+	}
+	if now := c.books.whole[r.Name]; now != nil && r.Units == 0 && now.native == nil && now.standing.Load().token > g.Token {
+		c.mu.Unlock() // it was taken away, and granted again, before the answer was here
+		h.unwatch()
+		return nil, false
 	}
 	before := c.books.enter(h)
 	if before != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -142,5 +143,100 @@ func nothingIsLeft(t *testing.T, db *sql.DB) {
 		if err := db.QueryRow("SELECT count(*) FROM " + rows).Scan(&n); err != nil || n != 0 {
 			t.Errorf("%s: %d, %v", rows, n, err)
 		}
+	}
+}
+
+// awkward is an engine that makes Close's work harder.
+type awkward struct {
+	driver.Backend
+	entering, enter chan struct{} // SetHolds says that it is called, and waits
+	retry, busy     atomic.Bool   // what EndSession says once; what Release says
+}
+
+func (a *awkward) SetHolds(ctx context.Context, h driver.Held, n int) error {
+	if a.enter != nil {
+		close(a.entering)
+		<-a.enter
+	}
+	return a.Backend.SetHolds(ctx, h, n)
+}
+
+func (a *awkward) EndSession(ctx context.Context, session string) error {
+	if a.retry.Swap(false) {
+		return driver.ErrRetry
+	}
+	return a.Backend.EndSession(ctx, session)
+}
+
+func (a *awkward) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	if a.busy.Load() {
+		return nil, driver.ErrBusy
+	}
+	return a.Backend.Release(ctx, h, contended)
+}
+
+func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
+	t.Helper()
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	a.Backend = engine.Backend
+	client, err := dblock.New(driver.Engine[*sql.Tx]{Backend: a, Transactions: engine.Transactions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, db
+}
+
+func TestCloseBesideAnUnlockOfManyFindsNothingLost(t *testing.T) {
+	a := &awkward{entering: make(chan struct{}), enter: make(chan struct{})}
+	client, db := awkwardClient(t, a)
+	all, err := client.LockAll(t.Context(), []string{"a", "b", "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go client.Lock(all.Context(), "c") // keeps Unlock from it
+	<-a.entering
+	unlocked, closed := make(chan error, 1), make(chan error, 1)
+	go func() { unlocked <- all.Unlock(context.Background()) }()
+	time.Sleep(50 * time.Millisecond)
+	go func() { closed <- client.Close(context.Background()) }()
+	time.Sleep(50 * time.Millisecond)
+	close(a.enter)
+	<-unlocked // nil, or ErrClosed
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	nothingIsLeft(t, db)
+}
+
+func TestCloseEndsTheSessionAgainAfterARace(t *testing.T) {
+	a := &awkward{}
+	client, db := awkwardClient(t, a)
+	if _, err := client.Lock(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	a.retry.Store(true)
+	if err := client.Close(context.Background()); err != nil {
+		t.Error(err)
+	}
+	nothingIsLeft(t, db)
+}
+
+// Broken by waiting for a transaction of the application's, whose end may come after Close.
+func TestCloseDoesNotWaitForATransactionOfTheApplications(t *testing.T) {
+	a := &awkward{}
+	client, _ := awkwardClient(t, a)
+	if _, err := client.Lock(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	a.busy.Store(true)
+	closed := make(chan error, 1)
+	go func() { closed <- client.Close(context.Background()) }()
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		t.Error("it goes on for as long as the transaction")
+		a.busy.Store(false)
+		<-closed
 	}
 }

@@ -16,7 +16,7 @@ import (
 //
 // ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was entered several times.
 // ErrCapacity where somebody waits for permits of the name. After any other error the lock is one of the two; whatever is called
-// next finds out which.
+// next finds out which, and a lock that turns out to be a writer still has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	sent := false
 	return l.regrade(ctx, "downgrade", func(s *standing) error {
@@ -162,6 +162,7 @@ func (l *Lock[TX]) change(ctx context.Context, change func(s *standing) error) e
 	err := change(h.standing.Load())
 	if err != nil && residueOf(err) == unsure && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
 		h.vague.Store(true)
+		h.wavering.Store(true)
 	}
 	return err
 }
@@ -212,6 +213,12 @@ func (c *Client[TX]) ascertain(ctx context.Context, h *hold) error {
 		switch {
 		case state.Sharing == 0:
 			now.units, now.of = 0, 0
+			if c.yields(h) { // its Downgrade may still run: not with another token
+				now.token, err = c.engine.Raise(ctx, driver.Held{Name: h.name, Session: h.life.ID, Token: now.token}, now.token+1)
+				if err != nil {
+					return err
+				}
+			}
 		case now.units == 0:
 			now.units, now.of = 1, driver.Readers
 		}
@@ -228,6 +235,12 @@ func (c *Client[TX]) yield(h *hold, yielding bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	h.yielding = yielding
+}
+
+func (c *Client[TX]) yields(h *hold) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return h.yielding
 }
 
 // stand notes what the hold is now.
@@ -255,5 +268,5 @@ func (l *Lock[TX]) Until() time.Time {
 	return time.Now().Add(end - l.client.config.clock())
 }
 
-// Shared reports whether others may have the name as well: the lock is a reader's, or permits.
-func (l *Lock[TX]) Shared() bool { return l.hold.standing.Load().shared() }
+// Shared reports whether others may have the name as well: the lock is a reader's, or permits, or after an error nobody knows.
+func (l *Lock[TX]) Shared() bool { return l.hold.vague.Load() || l.hold.standing.Load().shared() }

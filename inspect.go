@@ -3,6 +3,7 @@ package dblock
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -94,11 +95,15 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 // reads Events each time.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
+		begun := false
+		tell := func(i Info, err error) bool { begun = true; return yield(i, err) }
 		for first := true; ; first = false {
-			err := c.watch(ctx, name, yield)
+			err := c.watch(ctx, name, tell)
 			switch {
 			case err == nil:
 				return
+			case ctx != nil && ctx.Err() == nil && begun && errors.Is(err, ErrReadOnly): // a failover
+				pause(ctx, 100*time.Millisecond)
 			case ctx != nil && ctx.Err() == nil && !first && transient(err):
 				pause(ctx, 100*time.Millisecond)
 			case ctx != nil && ctx.Err() == nil && first && transient(err) && c.known():

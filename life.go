@@ -112,7 +112,7 @@ func (c *Client[TX]) endLife(l *life) error {
 	began := c.config.clock()
 	for {
 		err := c.bury(l)
-		busy := errors.Is(err, driver.ErrBusy) // a guarded transaction is open
+		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // a guarded transaction is open, or a race was lost
 		switch {
 		case err == nil:
 			return nil
@@ -165,6 +165,9 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 			if err == nil {
 				l.hub.Hand(next, asked)
 				break
+			}
+			if residueOf(err) != nothing {
+				l.hub.Doubt(name) // it may have gone to somebody who waits here
 			}
 			if !transient(err) {
 				c.config.log.Warn("dblock: giving back failed", "name", name, "error", err)

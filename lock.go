@@ -41,7 +41,9 @@ type hold struct {
 	end       time.Duration     // of the fixed lease, on the client's clock
 	leaving   atomic.Bool       // UnlockTx was called: it may have been released with a transaction
 	vague     atomic.Bool       // a change of its standing was sent whose outcome is not known
+	wavering  atomic.Bool       // one was once, and may run late: only the attempt is sure
 	yielding  bool              // Downgrade was sent: readers may come in beside it. The client's mutex protects it
+	all       any               // the Locks that it was taken with; likewise
 	metadata  string
 	asked     chan string // why others want it
 	reason    string      // the last that was sent there
@@ -181,7 +183,7 @@ func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
 		case errors.Is(err, driver.ErrNotHeld):
 			c.lose(h, err)
 			return lost(err)
-		case err == nil || !transient(err) || ctx.Err() != nil || !h.life.Alive():
+		case err == nil || !transient(err) || ctx.Err() != nil || h.ctx.Err() != nil || !h.life.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond)
@@ -237,7 +239,7 @@ func (c *Client[TX]) giveUp(h *hold) error {
 		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
 	}
-	if err := c.release(ctx, h); err != nil {
+	if err := c.release(ctx, h); err != nil && !(h.count == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
 		return fmt.Errorf("unlocking %q: %w", h.name, err)
 	}
 	return nil
@@ -249,11 +251,12 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 	if h.native != nil {
 		return c.releaseNative(ctx, h)
 	}
+	began := c.config.clock()
 	for {
 		asked := c.config.clock()
 		var next []driver.Handoff
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			if h.vague.Load() { // by what is sure of it
+			if h.vague.Load() || h.wavering.Load() { // by what is sure of it
 				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
 			} else {
 				next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
@@ -282,7 +285,8 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 		case !h.life.Alive():
 			c.unclaim(h.attempt)
 			return lost(errors.Join(context.Cause(h.life.Context()), err))
-		case !transient(err) || ctx.Err() != nil:
+		case !transient(err) || ctx.Err() != nil,
+			errors.Is(err, driver.ErrBusy) && c.background.Err() != nil && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
 			h.unsure = true
 			c.abandon(h.life, h.name, h.attempt, true)
 			return err

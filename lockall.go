@@ -23,6 +23,8 @@ type Locks[TX any] struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	unwatch []func() bool // of the locks' contexts, which may go on
+
 	mu       sync.Mutex // one Unlock at a time
 	unlocked bool
 	outcome  error
@@ -125,7 +127,12 @@ var errLostMeanwhile = errors.New("one of the locks was lost while others were w
 // add is not safe for concurrent use.
 func (l *Locks[TX]) add(one *Lock[TX]) {
 	l.locks = append(l.locks, one)
-	context.AfterFunc(one.Context(), func() { l.cancel(context.Cause(one.Context())) })
+	l.client.mu.Lock()
+	if one.hold.all == nil {
+		one.hold.all = l
+	}
+	l.client.mu.Unlock()
+	l.unwatch = append(l.unwatch, context.AfterFunc(one.Context(), func() { l.cancel(context.Cause(one.Context())) }))
 }
 
 // requests are what is wanted, in the order of the names.
@@ -301,6 +308,13 @@ func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	}
 	last := len(l.locks) - 1
 	failures := byHands(len(l.locks), func(i int) error { return l.locks[last-i].Unlock(ctx) })
+	for i, stop := range l.unwatch {
+		if cause := context.Cause(l.locks[i].Context()); errors.Is(cause, ErrLost) {
+			l.cancel(cause)
+		}
+		stop()
+	}
+	l.cancel(fmt.Errorf("%w: unlocked", ErrNotHeld))
 	l.outcome = errors.Join(failures...)
 	l.unlocked = l.outcome == nil || !slices.ContainsFunc(failures, func(err error) bool { return err != nil && !errors.Is(err, ErrLost) })
 	return l.outcome
@@ -320,7 +334,7 @@ func (c *Client[TX]) releaseAll(ctx context.Context, locks []*Lock[TX]) {
 		defer l.mu.Unlock()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !l.unlocked && h.count == 1 && h.ctx.Err() == nil && h.life.Alive() && !h.leaving.Load() && !h.contended && !h.unsure {
+		if !l.unlocked && h.count == 1 && h.ctx.Err() == nil && h.life.Alive() && !h.leaving.Load() && !h.contended && !h.unsure && !h.wavering.Load() {
 			together[h.held()] = l
 		}
 	}

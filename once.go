@@ -83,6 +83,7 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.life.ID, Host: l.hold.owner.host, Thread: l.hold.owner.thread}
 	began, ours, err := c.beginRun(ctx, run, interval, config.retry)
 	if err != nil {
+		c.disclaim(ctx, run, err)
 		return fail(err)
 	}
 	if !ours {
@@ -127,6 +128,24 @@ func (c *Client[TX]) beginRun(ctx context.Context, r driver.Run, interval time.D
 	}
 }
 
+// disclaim ends a run that may have been claimed without its caller's knowing, so that RetryFailed may try the slot again.
+func (c *Client[TX]) disclaim(ctx context.Context, run driver.Run, why error) {
+	if residueOf(why) != unsure {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var latest []driver.Run
+	err := c.statement(within, func(ctx context.Context) (err error) {
+		latest, err = c.engine.Runs(ctx, run.Name, time.Time{}, 1)
+		return err
+	})
+	if err == nil && len(latest) > 0 && latest[0].Token == run.Token {
+		latest[0].Failed, latest[0].Detail = true, "it was claimed, and the answer was lost"
+		_ = c.endRun(within, latest[0])
+	}
+}
+
 // lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to look whether the slot has
 // been run is waited for: by then it may be the next slot.
 func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error) {
@@ -162,7 +181,12 @@ func (c *Client[TX]) run(ctx context.Context, l *Lock[TX], run driver.Run, fn fu
 			err = errors.Join(err, &LockError{"onceper", run.Name, failure})
 		}
 	}()
-	err = l.run(ctx, fn)
+	err = l.run(ctx, func(inner context.Context, l *Lock[TX]) error {
+		if caller, ok := ctx.Value(ownerKey{c}).(owner); ok { // what the caller holds, the job enters again
+			inner = caller.in(inner, c)
+		}
+		return fn(inner, l)
+	})
 	run.Failed, run.Detail = err != nil, ""
 	if err != nil {
 		run.Detail = clean(err.Error())

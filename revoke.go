@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -14,8 +15,11 @@ import (
 const maxReason = 1024
 
 // Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock when it suits. A reason
-// that was not received gives way to a later one, and the same reason again is no news. From the first call on the client listens for that, on the connection on which
-// it hears of grants; without it, a client that does not happen to wait for anything learns with its next heartbeat (one that has more than 64 locks: within a TTL), also of Break.
+// that was not received gives way to a later one, and the same reason again is no news.
+//
+// From the first call on the client listens for that, on the connection on which it hears of grants. Without it, a client that
+// does not happen to wait for anything learns with its next heartbeat (one that has more than 64 locks: within a TTL), also of
+// Break; and so it does on MySQL and MariaDB where the wake-up falls together with that of a grant.
 func (l *Lock[TX]) Asked() <-chan string {
 	if l.hold.native == nil {
 		l.hold.life.hub.Attend()
@@ -64,7 +68,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 	if err := checkReason(name, reason); err != nil {
 		return 0, &LockError{"break", name, err}
 	}
-	info := map[int64]bool{}
+	info, doubted := map[int64]bool{}, map[int64]bool{} // by token: whether it was taken away; whether that is not known
 	for {
 		again := false
 		err := c.inquire(ctx, "break", name, func(ctx context.Context) error {
@@ -73,15 +77,24 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 				return err
 			}
 			details, err := c.engine.Describe(ctx, []string{name})
-			if err != nil || len(details) == 0 {
+			if err != nil {
 				return err
 			}
+			var holders []driver.Party
+			if len(details) > 0 {
+				holders = details[0].Holders
+			}
 			if len(info) == 0 {
-				for _, p := range details[0].Holders { // those who hold it now, and not who comes after them
+				for _, p := range holders { // those who hold it now, and not who comes after them
 					info[p.Grant.Token] = false
 				}
 			}
-			for _, p := range details[0].Holders {
+			for token, may := range doubted {
+				if may && !slices.ContainsFunc(holders, func(p driver.Party) bool { return p.Grant.Token == token }) {
+					info[token] = true
+				}
+			}
+			for _, p := range holders {
 				if done, meant := info[p.Grant.Token]; !meant || done {
 					continue
 				}
@@ -91,6 +104,9 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 				case errors.Is(err, driver.ErrBusy):
 					again = true
 				case err != nil:
+					doubted[p.Grant.Token] = residueOf(err) == unsure
+					l.hub.Doubt(name)
+					l.Check()
 					return err
 				case taken:
 					info[p.Grant.Token] = true

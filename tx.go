@@ -356,6 +356,9 @@ func (c *Client[TX]) standBehind(h *hold) {
 				h.life.hub.Hand(next, asked)
 				return
 			}
+			if residueOf(err) == unsure {
+				h.life.hub.Doubt(h.name)
+			}
 			if !transient(err) || c.background.Err() != nil {
 				return
 			}
