@@ -37,7 +37,8 @@
 // that leave a majority at each moment.
 //
 // Two cannot have it at once: they would have a node in common, which would have granted the name twice while the first grant
-// was trusted. dblock does not do that on a database that keeps its data.
+// was trusted. dblock does not do that on a database that keeps its data, and whose clock does not jump ahead by a TTL, unless it is
+// told to (Break).
 //
 // A round that does not succeed gives everything back before the next one, after a random pause that gets longer. What a node
 // granted after its time limit the node's own client gives back. With the nodes split among several, all may fail and try
@@ -77,16 +78,25 @@
 // which count. Until then someone may have counted on the forgetful node and still be writing T to the rest; now he has
 // either done so or lost its trust. Of any majority that remembers, one node knows T: that held when T was written, and a node
 // that forgets is no longer asked until it knows T again. With its floor the node begins a second quarantine, so that a healer who
-// is late, and writes an older floor, finds a node that does not count yet.
+// is late, and writes an older floor, finds a node that does not count yet: each gives up after half a quarantine.
 //
 // So an empty database may be put in the place of a broken one at any time, as long as a majority remembers. Two quarantines
 // later it counts, by itself, if there are locks meanwhile: they are what finds it.
 //
 // What is found by itself: a database, or dblock's tables in it, that was made anew. What is not, and needs a call of
 // Quarantine before clients reach the node: data that went back to an earlier state, from a backup, a snapshot, or a standby that
-// took over without the latest commits. What nothing helps against: one node that is two databases, an old primary that
-// some still reach, or an SQLite file that was replaced while others have it open; a database clock that jumps ahead by a
-// quarantine; the same database given as two nodes is safe, and fails.
+// took over without the latest commits. The same database given as two nodes is safe, and fails.
+//
+// What nothing helps against:
+//
+//   - One node that is two databases: an old primary that some still reach, or an SQLite file that was replaced while others
+//     have it open.
+//   - A database clock that jumps ahead. By a TTL: sessions are over for that node which their clients still trust, and it lets a
+//     second one in. By a quarantine: it counts too soon after a loss.
+//   - dblock.Client.Break on one node: that node's part is gone before its holder hears of it. If it was the one that two
+//     majorities have in common, both have the lock until then, the second with the higher token.
+//   - A healer's request that a database carries out long after the healer has given it up, when the node has been healed by
+//     another and has lost its data again: the floor that it writes is from before that, and may be below a token.
 //
 // When a majority has lost its data nobody remembers, and the quorum stands still until an operator calls Init.
 //
