@@ -7,11 +7,13 @@ import "context"
 // errors of the kind ErrRetry mean that the whole transaction has to be run again.
 type Transactions[TX any] interface {
 	// Guard returns ErrNotHeld unless the lock is held; if it is, no takeover of it can commit before tx ends. It
-	// share-locks the row of the holder's session, which every takeover locks alone and without waiting.
+	// share-locks the row of the holder's session, which every takeover locks alone and without waiting. ErrRetry where
+	// tx has a snapshot that may be older than the lock: what it does not show may be held.
 	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// ReleaseTx releases the lock with tx, if that commits. Where the engine cannot name the next holder inside the
-	// caller's transaction, the name is left free with its queue as it was, for Reclaim. ErrNotHeld as Release.
+	// caller's transaction, the name is left free with its queue as it was, for Reclaim. ErrNotHeld as Release,
+	// and ErrRetry as Guard.
 	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// LockTx locks the name's row until tx ends, unless somebody holds the name or waits for it: then it reports that

@@ -28,8 +28,10 @@ func interpret(err error) error {
 	return err
 }
 
-// lockNotAvailable: NOWAIT found the row locked, or lock_timeout ended.
-const lockNotAvailable = "55P03"
+const (
+	lockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
+	serializationFailure = "40001"
+)
 
 // stateOf is the SQLSTATE of a server's error, "" of any other.
 func stateOf(err error) string {
@@ -46,7 +48,7 @@ func kindOf(state string) error {
 		return driver.ErrSchema
 	case "25006": // read-only transaction: a standby, or default_transaction_read_only
 		return driver.ErrReadOnly
-	case "40001", "40P01": // serialization failure, deadlock
+	case serializationFailure, "40P01": // and deadlock
 		return driver.ErrRetry
 	case lockNotAvailable:
 		return driver.ErrBusy

@@ -425,6 +425,90 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	}
 }
 
+// Above READ COMMITTED a lock may be newer than the transaction's snapshot: that is no loss of it. Broken by taking what
+// the snapshot does not show for given up; the name's row is there before it, or is not, or shows another lock.
+func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
+		for _, before := range []string{"no row", "free", "another's"} {
+			for _, what := range []string{"Guard", "ReleaseTx"} {
+				t.Run(string(level)+"/"+before+"/"+what, func(t *testing.T) {
+					s := newScript(t)
+					s.session("a", time.Minute)
+					s.session("b", time.Minute)
+					var old driver.Held
+					if before != "no row" {
+						old = s.have(request("b", "b1"))
+					}
+					if before == "free" {
+						s.release(old)
+					}
+					tx := s.snapshot(level)
+					if before == "another's" {
+						s.release(old)
+					}
+					h := s.have(request("a", "a1"))
+					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrNotHeld) || stateOf(err) != serializationFailure {
+						t.Errorf("it is held, and %s says: %v", what, err)
+					}
+					if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+						t.Errorf("the transaction is not usable afterwards: %v", err)
+					}
+					if err := s.inside(what, s.snapshot(level), h); err != nil {
+						t.Errorf("a new transaction: %v", err)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Broken by taking every lock that is not held for a newer one: who runs the transaction again would do so for ever.
+func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
+	for _, level := range []pgx.TxIsoLevel{pgx.ReadUncommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
+		for _, what := range []string{"Guard", "ReleaseTx"} {
+			t.Run(string(level)+"/"+what, func(t *testing.T) {
+				s := newScript(t)
+				s.session("a", time.Minute)
+				s.session("b", time.Minute)
+				lost := func(h driver.Held) {
+					t.Helper()
+					tx := s.snapshot(level)
+					defer tx.Rollback(t.Context())
+					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrNotHeld) {
+						t.Errorf("%v, want ErrNotHeld", err)
+					}
+				}
+				for _, r := range []driver.Request{reader("a", "a1"), request("a", "a2")} {
+					h := s.have(r)
+					s.release(h)
+					lost(h)
+					other := s.have(request("b", "b1"))
+					lost(h)
+					s.release(other)
+				}
+				h := s.have(request("a", "a3"))
+				if _, err := s.pool.Exec(t.Context(), "DELETE FROM dblock_heartbeats WHERE session_id = 'a'"); err != nil {
+					t.Fatal(err)
+				}
+				if next, taken, err := s.Reclaim(t.Context(), "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
+					t.Fatal(next, taken, err)
+				}
+				lost(h)
+			})
+		}
+	}
+}
+
+// inside is a step of a lock in a transaction.
+func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
+	s.Helper()
+	of := transactions[pgx.Tx]{ofPgx}
+	if what == "Guard" {
+		return of.Guard(s.Context(), tx, h, nil)
+	}
+	return of.ReleaseTx(s.Context(), tx, h, nil)
+}
+
 func first(next []driver.Handoff) driver.Handoff {
 	if len(next) == 0 {
 		return driver.Handoff{}

@@ -164,6 +164,27 @@ func (s *script) have(r driver.Request) driver.Held {
 	return driver.Held{Name: r.Name, Session: r.Session, Token: s.take(r).Token, Shared: r.Units > 0}
 }
 
+func (s *script) release(h driver.Held) {
+	s.Helper()
+	if _, err := s.Release(s.Context(), h, false); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// snapshot begins a transaction that sees the database as it is now, above READ COMMITTED for as long as it lasts.
+func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
+	s.Helper()
+	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(func() { _ = tx.Rollback(context.WithoutCancel(s.Context())) })
+	if _, err := tx.Exec(s.Context(), "SELECT count(*) FROM dblock_locks"); err != nil {
+		s.Fatal(err)
+	}
+	return tx
+}
+
 func takeShare(r driver.Request) statement {
 	return query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,

@@ -58,9 +58,11 @@ func (q *Queries) EnsureRow(ctx context.Context, name string) error {
 }
 
 const IsHeld = `-- name: IsHeld :one
-SELECT h.name FROM dblock_holders h
- WHERE h.name = $1 AND h.session_id = $2::text AND h.token = $3
-   AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
+SELECT EXISTS (SELECT 1 FROM dblock_holders h
+                WHERE h.name = $1 AND h.session_id = $2::text AND h.token = $3::bigint
+                  AND (h.expires_at IS NULL OR h.expires_at > dblock_now()))::boolean AS held,
+       (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.token >= $3::bigint))::boolean AS unseen
 `
 
 type IsHeldParams struct {
@@ -69,13 +71,18 @@ type IsHeldParams struct {
 	Token   int64
 }
 
+type IsHeldRow struct {
+	Held   bool
+	Unseen bool
+}
+
 // The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
-// waits for the caller's transaction.
-func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (string, error) {
+// waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
+func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Session, arg.Token)
-	var name string
-	err := row.Scan(&name)
-	return name, err
+	var i IsHeldRow
+	err := row.Scan(&i.Held, &i.Unseen)
+	return i, err
 }
 
 const LockRowTx = `-- name: LockRowTx :one
