@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -46,6 +47,53 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 		t.Errorf("%d holders", n)
 	}
 	s.sound()
+}
+
+// A row may be purged, and made anew, after EnsureRows. Broken by judging in TakeRows what it has not locked.
+func TestTakeAllLocksTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	names := []string{"n", "o"}
+	grants, err := s.TakeAll(t.Context(), requests("a", names...)) // prepares the statements, too
+	if err != nil || len(grants) != 2 {
+		t.Fatal(grants, err)
+	}
+	for i, name := range names {
+		s.release(driver.Held{Name: name, Session: "a", Token: grants[i].Token})
+	}
+	first, err := s.pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Rollback(context.WithoutCancel(t.Context()))
+	if _, err := first.Exec(t.Context(), "SELECT 1 FROM dblock_locks WHERE name = 'n' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	done := s.blocked(func() {
+		if grants, err := s.TakeAll(t.Context(), requests("a", names...)); len(grants) != 1 || err != nil {
+			t.Errorf("took %+v, %v", grants, err)
+		}
+	})
+	for _, sql := range []string{
+		"DELETE FROM dblock_locks WHERE name = 'o'",
+		"INSERT INTO dblock_locks (name, token, acquired_at) VALUES ('o', dblock_now(), dblock_now())",
+	} {
+		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.begin()
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "o", Session: "b", Attempt: "b1", Patience: "10s"}))
+	if err := first.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	again := s.blocked(func() { <-done })
+	s.commit()
+	<-again
+	if n := s.number("SELECT count(*) FROM dblock_holders WHERE name = 'o' AND attempt = 'b1'"); n != 1 {
+		t.Error("what was granted meanwhile is another's")
+	}
 }
 
 // Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.

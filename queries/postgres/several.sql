@@ -12,7 +12,8 @@ ON CONFLICT (name) DO NOTHING;
 SELECT l.name FROM dblock_locks l
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb))) ORDER BY l.name FOR UPDATE;
 
--- After LockRows: as TakeLock and TakeShare, up to the first that is not free.
+-- After LockRows: as TakeLock and TakeShare, up to the first that is not free. What was purged before LockRows, and made
+-- anew after it, is locked here.
 -- name: TakeRows :many
 WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth,
@@ -25,7 +26,9 @@ WITH want AS MATERIALIZED (
                l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
                AND (l.shared_units = 0 OR want.units > 0 AND l.capacity = want.capacity
                     AND l.shared_units::bigint + want.units <= want.capacity), false)) OVER (ORDER BY want.nth) AS takes
-      FROM want LEFT JOIN dblock_locks l ON l.name = want.name
+      FROM want LEFT JOIN (
+           SELECT c.name, c.session_id, c.waiters, c.rests_until, c.shared_units, c.capacity FROM dblock_locks c
+            WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) ORDER BY c.name FOR UPDATE) l ON l.name = want.name
 ), taken AS (
     UPDATE dblock_locks l SET
            session_id = CASE WHEN j.units = 0 THEN j.session_id END, host = CASE WHEN j.units = 0 THEN j.host ELSE '' END,
