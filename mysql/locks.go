@@ -166,31 +166,37 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Gr
 	return grant, true, nil
 }
 
-func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) (err error) {
-	var held int64
+func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	if h.Shared {
-		held, err = e.queries().SetShareHolds(ctx, mysqldb.SetShareHoldsParams{
-			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds),
-		})
-	} else {
-		held, err = e.queries().SetHolds(ctx, mysqldb.SetHoldsParams{
-			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds),
-		})
+		return e.setShareHolds(ctx, h, holds)
 	}
-	if err == nil && held == 0 {
-		return driver.ErrNotHeld
-	}
-	return interpret(err)
+	return e.transactAt(ctx, h.Name, func(q *mysqldb.Queries) ([]string, error) {
+		if _, there, err := e.lockRow(ctx, q, h.Name, true); err != nil || !there {
+			return nil, notHeld(err)
+		}
+		held, err := q.SetHolds(ctx, mysqldb.SetHoldsParams{Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds)})
+		if err != nil || held == 0 {
+			return nil, notHeld(err)
+		}
+		return nil, nil
+	})
 }
 
-func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
-	raised, err := e.queries().RaiseToken(ctx, mysqldb.RaiseTokenParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, Least: token,
+func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (raised int64, err error) {
+	err = e.transactAt(ctx, h.Name, func(q *mysqldb.Queries) ([]string, error) {
+		if _, there, err := e.lockRow(ctx, q, h.Name, true); err != nil || !there {
+			return nil, notHeld(err)
+		}
+		raised, err = q.RaiseToken(ctx, mysqldb.RaiseTokenParams{Name: h.Name, Session: h.Session, Token: h.Token, Least: token})
+		if err != nil || raised == 0 {
+			return nil, notHeld(err)
+		}
+		return nil, nil
 	})
-	if err == nil && raised == 0 {
-		return 0, driver.ErrNotHeld
+	if err != nil {
+		return 0, err
 	}
-	return raised, interpret(err)
+	return raised, nil
 }
 
 // lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked it asks for again
@@ -235,15 +241,20 @@ func sleep(ctx context.Context, about time.Duration) error {
 	}
 }
 
-// lockSession locks a session's row, and is ErrBusy where a guarded transaction holds it. MariaDB's answer to NOWAIT
-// is a lock wait timeout: only the statement tells them apart.
+// lockSession locks a session's row, and is ErrBusy where a guarded transaction holds it.
 func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead, there bool, err error) {
 	dead, err = q.LockSession(ctx, session)
-	if n := number(err); n == lockNoWait || n == lockWaitTimeout {
-		return false, false, driver.Fail(driver.ErrBusy, err)
-	}
-	there, err = found(err)
+	there, err = granted(err)
 	return dead, there, err
+}
+
+// granted is found for a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout: only the statement tells
+// them apart.
+func granted(err error) (bool, error) {
+	if n := number(err); n == lockNoWait || n == lockWaitTimeout {
+		return false, driver.Fail(driver.ErrBusy, err)
+	}
+	return found(err)
 }
 
 // found tells a row that is missing from a failure.

@@ -269,6 +269,36 @@ func TestASessionThatIsBeingOpenedIsNotBuried(t *testing.T) {
 	})
 }
 
+func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := actor{Backend: s.engine(t), session: id()}
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		whole, share := a.take(t, "n"), a.share(t, a.reader("m"))
+		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
+		shares := s.transaction(t, "SELECT name FROM dblock_shares WHERE name = 'm' FOR UPDATE")
+		for what, do := range map[string]func(ctx context.Context) error{
+			"SetHolds":            func(ctx context.Context) error { return a.SetHolds(ctx, whole, 2) },
+			"SetHolds of a share": func(ctx context.Context) error { return a.SetHolds(ctx, share, 2) },
+			"Raise":               func(ctx context.Context) error { return second(a.Raise(ctx, whole, whole.Token+1)) },
+			"Release":             func(ctx context.Context) error { return second(a.Release(ctx, whole, true)) },
+		} {
+			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
+			if !errors.Is(got.err, driver.ErrBusy) {
+				t.Errorf("%s: %v", what, got.err)
+			}
+		}
+		must(t, row.Commit())
+		must(t, shares.Commit())
+		// Another's transaction has the name's row.
+		s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'm' FOR UPDATE")
+		must(t, a.SetHolds(t.Context(), share, 2))
+		must(t, a.SetHolds(t.Context(), whole, 2))
+		if n := s.number(t, "SELECT h.holds + l.holds FROM dblock_shares h, dblock_locks l WHERE l.name = 'n'"); n != 4 {
+			t.Fatalf("held %d times in all, want twice each", n)
+		}
+	})
+}
+
 func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)

@@ -58,6 +58,21 @@ func (p part) drop(ctx context.Context, q *mysqldb.Queries, row *mysqldb.LockRow
 	return true, nil
 }
 
+// setShareHolds leaves the name's row alone: the transactions that hold it are mostly others'.
+func (e *engine) setShareHolds(ctx context.Context, h driver.Held, holds int) error {
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		_, err := q.LockShare(ctx, mysqldb.LockShareParams{Name: h.Name, Token: h.Token})
+		if there, err := granted(err); err != nil || !there {
+			return nil, notHeld(err)
+		}
+		held, err := q.SetShareHolds(ctx, mysqldb.SetShareHoldsParams{Name: h.Name, Session: h.Session, Token: h.Token, Holds: int64(holds)})
+		if err != nil || held == 0 {
+			return nil, notHeld(err)
+		}
+		return nil, nil
+	})
+}
+
 // Downgrade copies the holder into a share and then hands on, as a release does that leaves one unit in use.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	shared := false

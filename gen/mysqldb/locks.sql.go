@@ -398,7 +398,7 @@ type RaiseTokenParams struct {
 	Token   int64
 }
 
-// Lifts the token of what is held as a whole.
+// After LockRow: lifts the token of what is held as a whole.
 func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, raiseToken,
 		arg.Least,
@@ -447,7 +447,7 @@ type SetHoldsParams struct {
 	Token   int64
 }
 
-// Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
+// After LockRow. Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
 func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, setHolds,
 		arg.Holds,

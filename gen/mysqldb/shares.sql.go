@@ -198,6 +198,23 @@ func (q *Queries) LendUnits(ctx context.Context, arg LendUnitsParams) (int64, er
 	return result.LastInsertId()
 }
 
+const lockShare = `-- name: LockShare :one
+SELECT session_id FROM dblock_shares FORCE INDEX (PRIMARY) WHERE name = ? AND token = ? FOR UPDATE NOWAIT
+`
+
+type LockShareParams struct {
+	Name  string
+	Token int64
+}
+
+// A transaction of the application's that gives the share back holds its row.
+func (q *Queries) LockShare(ctx context.Context, arg LockShareParams) (string, error) {
+	row := q.db.QueryRowContext(ctx, lockShare, arg.Name, arg.Token)
+	var session_id string
+	err := row.Scan(&session_id)
+	return session_id, err
+}
+
 const setShareHolds = `-- name: SetShareHolds :execlastid
 UPDATE dblock_shares FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(? AS SIGNED))
  WHERE name = ? AND token = ? AND session_id = ?
@@ -210,7 +227,7 @@ type SetShareHoldsParams struct {
 	Session string
 }
 
-// As SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
+// After LockShare, as SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
 func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, setShareHolds,
 		arg.Holds,

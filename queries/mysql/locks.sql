@@ -80,7 +80,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token) AND waiters = 0;
 
--- Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
+-- After LockRow. Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
 -- name: SetHolds :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
@@ -121,7 +121,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name IN (sqlc.slice(names));
 
--- Lifts the token of what is held as a whole.
+-- After LockRow: lifts the token of what is held as a whole.
 -- name: RaiseToken :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(sqlc.arg(least) AS SIGNED)))
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND (token = sqlc.arg(token) OR token = sqlc.arg(least));

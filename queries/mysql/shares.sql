@@ -61,7 +61,11 @@ SELECT session_id, token, host, thread, holds, units, expires_at, metadata FROM 
 -- name: DropShare :execrows
 DELETE FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
 
--- As SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
+-- A transaction of the application's that gives the share back holds its row.
+-- name: LockShare :one
+SELECT session_id FROM dblock_shares FORCE INDEX (PRIMARY) WHERE name = sqlc.arg(name) AND token = sqlc.arg(token) FOR UPDATE NOWAIT;
+
+-- After LockShare, as SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
 -- name: SetShareHolds :execlastid
 UPDATE dblock_shares FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
  WHERE name = sqlc.arg(name) AND token = sqlc.arg(token) AND session_id = sqlc.arg(session);
