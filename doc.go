@@ -152,6 +152,10 @@
 // is sent by the commit that makes it, so the waiter need not read it again. Everything else that is heard is only a
 // reason to look.
 //
+// Close gives statements that are under way a second to be answered, and asks once more, when its session is dead, what that
+// has: a statement that is cut off may still run on the server, and take a lock that nobody would give back. Likewise a
+// Downgrade that was cut off, and turns out not to have run, costs the lock its token, which the late statement would need.
+//
 // To queue is one statement on PostgreSQL that decides by the lock's row alone; it never takes the lock. Its commit, and
 // that of a release when nobody waits, need not reach the disk: a crash can take back a place in a queue, which its owner
 // puts back, and a release, which its client repeats. A grant always waits for the disk.
