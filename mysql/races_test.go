@@ -356,6 +356,36 @@ func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 	})
 }
 
+func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		a, b := actor{Backend: e.Backend, session: id()}, s.actor(t)
+		other := s.actor(t)
+		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+		held := a.take(t, "n")
+		for _, dead := range []actor{a, other} {
+			s.expire(t, dead)
+			must(t, second(b.Expire(t.Context(), dead.session)))
+		}
+		must(t, third(b.Reclaim(t.Context(), b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
+		tx, err := pool.Begin()
+		must(t, err)
+		defer func() { _ = tx.Rollback() }()
+		is(t, e.Transactions.Guard(t.Context(), tx, held, aside(t, e.Backend)), driver.ErrNotHeld)
+		for _, want := range []int{1, 0} {
+			got := <-start(t, func(ctx context.Context) (int, error) { return b.Forget(ctx, -time.Hour, 10) })
+			if got.err != nil || got.value != want {
+				t.Fatalf("%+v, want %d forgotten", got, want)
+			}
+		}
+		must(t, tx.Rollback())
+		if n, err := b.Forget(t.Context(), -time.Hour, 10); err != nil || n != 1 {
+			t.Fatal(n, err)
+		}
+	})
+}
+
 func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.open(t, s.apply(isolation("SERIALIZABLE"))) // where a plain SELECT in a transaction locks

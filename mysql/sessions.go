@@ -201,11 +201,21 @@ func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int
 	}
 	forgotten := 0
 	for _, id := range ids {
-		n, err := forget(ctx, e.queries(), id) // its dead row is never locked for longer than a reclaim
-		if err != nil {
-			return forgotten, interpret(err)
+		var n int64
+		err := e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+			// A transaction whose Guard was refused still holds the row.
+			if _, there, err := lockSession(ctx, q, id); err != nil || !there {
+				return nil, err
+			}
+			n, err = forget(ctx, q, id)
+			return nil, err
+		})
+		switch {
+		case err == nil:
+			forgotten += int(n)
+		case !errors.Is(err, driver.ErrBusy):
+			return forgotten, err
 		}
-		forgotten += int(n)
 	}
 	return forgotten, nil
 }
