@@ -22,9 +22,10 @@ import (
 // The holder itself can still give the lock away, by Unlock and by Close, and let readers in by Downgrade: call them after the transaction has ended, or
 // UnlockTx in it.
 //
-// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A vendor's error for a
-// serialization failure (SQLSTATE 40001, MySQL's 1213) means that the transaction's snapshot is older than a takeover
-// from the client's session, of this lock or another: roll back. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
+// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A serialization failure
+// (SQLSTATE 40001, which errors of PostgreSQL's drivers and dblock's own tell by a method SQLState; MySQL's 1213) means that the
+// transaction's snapshot is older than the lock or its token, or than a takeover from the client's session, of this lock or
+// another: roll back, and begin the transaction anew. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "guard", tx, func() error {
 		done, err := l.rely(ctx)
