@@ -52,7 +52,7 @@ func kindOf(n uint16) error {
 		return driver.ErrSchema
 	case 1290, 1792, 1836, 1874, 3100: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, lockWaitTimeout, 1020, 1614: // deadlock, lock wait, snapshot isolation, certification of a cluster
+	case 1213, lockWaitTimeout, 1020, 1614, 3101: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
 		return driver.ErrRetry
 	case lockNoWait:
 		return driver.ErrBusy

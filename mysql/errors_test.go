@@ -22,6 +22,7 @@ func TestInterpret(t *testing.T) {
 		{server(1213), driver.ErrRetry},
 		{server(1205), driver.ErrRetry},
 		{server(1020), driver.ErrRetry},
+		{server(3101), driver.ErrRetry},
 		{server(3572), driver.ErrBusy},
 		{server(1021), driver.ErrUnavailable},
 		{server(1040), driver.ErrUnavailable},
