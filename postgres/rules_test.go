@@ -425,6 +425,119 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	}
 }
 
+// LockRow may find no row, and HandOver one that is just changing. Broken by leaving FOR UPDATE out of HandOver, which would
+// hand on a lock that another has by then, or seen: it would count a queue that its snapshot does not show, and empty it.
+func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
+	for what, request := range map[string]driver.Request{"granted": request("a", "a1"), "queued for": reader("a", "a2")} {
+		t.Run(what, func(t *testing.T) {
+			s := newScript(t)
+			ctx := t.Context()
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			if _, err := s.Leave(ctx, "a", "other", "a0"); err != nil { // prepares the statements
+				t.Fatal(err)
+			}
+			queues, err := s.pool.Begin(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer queues.Rollback(context.WithoutCancel(ctx))
+			if _, err := queues.Exec(ctx, "LOCK TABLE dblock_waiters IN ACCESS EXCLUSIVE MODE"); err != nil {
+				t.Fatal(err)
+			}
+			done := s.blocked(func() {
+				if next, err := s.Leave(ctx, "a", "n", "a1"); len(next) != 0 || err != nil {
+					t.Errorf("handed on %+v, %v", next, err)
+				}
+			})
+			h := s.have(request) // by a statement that was cut off, and runs late
+			s.begin()
+			s.do(query(postgresdb.LockRow, "n"))
+			if err := queues.Commit(ctx); err != nil {
+				t.Fatal(err)
+			}
+			again := s.blocked(func() { <-done })
+			if h.Shared {
+				b := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "b1", Attempt: "b1"}
+				s.do(join(b))
+			} else {
+				s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
+				s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "b", Attempt: "b1", Patience: "10s"}))
+			}
+			s.commit()
+			<-again
+			if who := s.holder(); !h.Shared && who.Attempt != "b1" {
+				t.Errorf("b1 was granted it and did not give it up; the holder is %+v", who)
+			}
+			s.sound()
+		})
+	}
+}
+
+// Broken by a HandOver that tells nobody where it changes nothing: who is first then sleeps on after the rest.
+func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
+	s := newScript(t)
+	ctx := t.Context()
+	for _, id := range []string{"a", "b", "c"} {
+		s.session(id, time.Minute)
+	}
+	r := request("a", "a1")
+	r.MinHold = time.Minute
+	h := s.have(r)
+	s.enqueue(request("b", "b1"))
+	s.enqueue(request("c", "c1"))
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	for _, channel := range []string{"dblock_b", "dblock_c"} {
+		if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(want string) {
+		t.Helper()
+		within, cancel := context.WithTimeout(ctx, 10*time.Second)
+		defer cancel()
+		n, err := conn.Conn().WaitForNotification(within)
+		if err != nil || n.Channel+" "+n.Payload != want {
+			t.Fatalf("told %+v, %v, want %s", n, err, want)
+		}
+	}
+	s.release(h)
+	told("dblock_b b1")
+	if next, err := s.Leave(ctx, "b", "n", "b1"); len(next) != 0 || err != nil {
+		t.Fatal(next, err)
+	}
+	told("dblock_c c1")
+	s.sound()
+}
+
+// READ UNCOMMITTED is READ COMMITTED here. Broken by taking it for a level at which heartbeats look old.
+func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
+	s := newScript(t)
+	for _, id := range []string{"a", "b", "c"} {
+		s.session(id, time.Minute)
+	}
+	h := s.have(request("a", "a1"))
+	s.enqueue(request("b", "b1"))
+	s.enqueue(request("c", "c1"))
+	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'b'"); err != nil {
+		t.Fatal(err)
+	}
+	tx := s.snapshot(pgx.ReadUncommitted)
+	if err := s.inside("ReleaseTx", tx, h); err != nil {
+		t.Fatal(err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if who := s.holder(); who.Attempt != "c1" {
+		t.Errorf("the lock went to %+v", who)
+	}
+}
+
 // Above READ COMMITTED a lock may be newer than the transaction's snapshot: that is no loss of it. Broken by taking what
 // the snapshot does not show for given up; the name's row is there before it, or is not, or shows another lock.
 func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {

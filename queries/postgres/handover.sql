@@ -21,18 +21,21 @@ RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0
 -- Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it to those who wait, in
 -- the order of their tickets, until the first who lives (the dead have no heartbeat row) and does not fit. The dead before
 -- that one leave the queue. While the name rests it goes to nobody. Who is to look for himself later, for the end of that or of a
--- lease, is told. One row for each who gets it, or else one without a
--- session; no row: there was nothing to be done.
+-- lease, is told. One row for each who gets it, or else one without a session; no row: the name is another's.
+--
+-- A row that LockRow did not find may have come since, and change while it is locked here: the queue would be that of an
+-- older snapshot. Then (it is not where it was seen) nothing is handed on: whoever changed it did that.
 -- name: HandOver :many
 WITH RECURSIVE l AS MATERIALIZED (
     SELECT c.name, c.shared_units, c.capacity, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
            greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted
-      FROM dblock_locks c
+      FROM dblock_locks c JOIN dblock_locks seen ON seen.name = c.name AND seen.ctid = c.ctid
      WHERE c.name = @name
        AND (c.session_id IS NULL
             OR c.session_id = sqlc.arg(session)::text AND (c.token = @token OR c.attempt = @attempt)
                AND (NOT sqlc.arg(reclaim)::boolean OR c.expires_at <= dblock_now()
                     OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = c.session_id AND s.dead)))
+       FOR UPDATE OF c
 ), walk AS ( -- from one of the living to the next; nth counts them, used is what is taken with them, fits ends it
     SELECT -1::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
      UNION ALL
@@ -42,7 +45,7 @@ WITH RECURSIVE l AS MATERIALIZED (
            SELECT q.ticket, q.units FROM dblock_waiters q
             WHERE q.name = l.name AND q.ticket > walk.ticket
               AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = q.session_id
-                             AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') <> 'read committed'))
+                             AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')))
             ORDER BY q.ticket LIMIT 1) w
      WHERE walk.fits
 ), stop AS MATERIALIZED (
@@ -82,12 +85,12 @@ WITH RECURSIVE l AS MATERIALIZED (
             ORDER BY w.ticket LIMIT 1) q
      WHERE l.waiters > 0 AND (NOT l.wanted OR EXISTS (SELECT 1 FROM granted g WHERE g.lease > 0 OR g.min_hold > 0))
 )
-SELECT after.given::boolean AS given, coalesce(g.session_id, '')::text AS session, coalesce(g.attempt, '')::text AS attempt,
-       coalesce(g.token, 0)::bigint AS token, after.waiters, coalesce(g.lease, 0)::bigint AS lease, dblock_durable() AS durable,
+SELECT coalesce(after.given, false)::boolean AS given, coalesce(g.session_id, '')::text AS session, coalesce(g.attempt, '')::text AS attempt,
+       coalesce(g.token, 0)::bigint AS token, coalesce(after.waiters, 0)::integer AS waiters, coalesce(g.lease, 0)::bigint AS lease, dblock_durable() AS durable,
        coalesce(CASE WHEN g.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || g.session_id,
            concat_ws(' ', g.attempt, CASE WHEN g.lease = 0 THEN g.token END, CASE WHEN g.lease = 0 THEN after.waiters END))::text END, '')::text AS notified,
        coalesce((SELECT pg_notify('dblock_' || b.session_id, b.attempt)::text FROM behind b), '')::text AS forewarned
-  FROM after LEFT JOIN granted g ON true
+  FROM l LEFT JOIN after ON true LEFT JOIN granted g ON true
  ORDER BY g.token;
 
 -- After LockRow and LockSession, before it is given up: what is taken from the living is written down, and they are told.
