@@ -34,7 +34,8 @@ type Records interface {
 	// all). Slots are no order of them: the interval may have changed.
 	Runs(ctx context.Context, name string, before time.Time, limit int) ([]Run, error)
 
-	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than keep.
+	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than keep; not the events with the
+	// token of who holds the whole name now.
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 
 	// Incarnation is for how long the database has had the data that it has, as far as it is known: since it was first
