@@ -147,9 +147,13 @@ func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Repor
 	r := sweeper{config: c, engine: engine}
 	var total Report
 	for {
+		before := r.after
 		report, err := r.sweep(ctx, c.batch, true)
 		total = total.plus(report)
-		if err != nil || (r.after == "" && report.Expired+report.Dismissed+report.HandedOn+report.Freed < c.batch) {
+		done := report.Expired + report.Dismissed + report.HandedOn + report.Freed
+		// Who is stuck is found again each time: the next sweep must get on with something else.
+		more := done >= c.batch && done > r.stuck || r.after != "" && r.after != before
+		if err != nil || !more {
 			return total, err
 		}
 	}

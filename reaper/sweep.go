@@ -14,13 +14,14 @@ type sweeper struct {
 	engine  driver.Backend
 	after   string // where the walk over the names stands; "" at its beginning
 	report  Report
+	stuck   int            // sessions among the expired with something to their name that was postponed
 	expired []driver.Event // what this sweep took from the dead, with Events
 }
 
 // sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
 // told to. A failure of one does not keep the others from being tried.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
-	s.report = Report{}
+	s.report, s.stuck = Report{}, 0
 	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	if purge {
 		err = errors.Join(err, s.purge(ctx, batch), s.records(ctx, batch))
@@ -47,8 +48,12 @@ func (s *sweeper) sessions(ctx context.Context, batch int) error {
 			continue // a heartbeat came just in time
 		}
 		s.report.Expired++
+		postponed := s.report.Postponed
 		if err := s.orphans(ctx, id, batch); err != nil {
 			return fmt.Errorf("clearing up after session %s: %w", id, err)
+		}
+		if s.report.Postponed > postponed {
+			s.stuck++
 		}
 	}
 	return nil
@@ -122,15 +127,19 @@ func (s *sweeper) write(ctx context.Context) error {
 
 func (s *sweeper) purge(ctx context.Context, batch int) error {
 	purged, next, err := s.engine.Purge(ctx, s.retention, s.after, batch)
-	if err != nil && !s.postponed(err) {
+	switch {
+	case err == nil:
+		s.report.Purged, s.after = purged, next
+	case !s.postponed(err):
 		return fmt.Errorf("purging idle names: %w", err)
 	}
-	s.report.Purged, s.after = purged, next
 	forgotten, err := s.engine.Forget(ctx, s.retention, batch)
-	if err != nil && !s.postponed(err) {
+	switch {
+	case err == nil:
+		s.report.Forgotten = forgotten
+	case !s.postponed(err):
 		return fmt.Errorf("forgetting dead sessions: %w", err)
 	}
-	s.report.Forgotten = forgotten
 	return nil
 }
 

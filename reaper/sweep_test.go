@@ -1,0 +1,111 @@
+package reaper
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// guarded is a database with dead sessions, whose locks a transaction keeps; once they are free, the names are purged.
+type guarded struct {
+	driver.Backend
+	sweeps, stuck int
+	dead          []string
+	pages         []string
+	refuse        map[string]bool // the page after which the purge is postponed, once
+}
+
+func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
+	g.sweeps++
+	return g.dead[:min(limit, len(g.dead))], nil
+}
+
+func (g *guarded) Expire(context.Context, string) (bool, error) { return true, nil }
+
+func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Claim, error) {
+	return []driver.Claim{{Name: session, Token: 1}}, nil
+}
+
+func (g *guarded) Reclaim(_ context.Context, _, name string, _ driver.Holder) ([]driver.Handoff, bool, error) {
+	if name == "stuck" {
+		g.stuck++
+		return nil, false, driver.ErrBusy
+	}
+	for i, session := range g.dead {
+		if session == name {
+			g.dead = append(g.dead[:i:i], g.dead[i+1:]...)
+			break
+		}
+	}
+	return nil, true, nil
+}
+
+func (g *guarded) Overdue(context.Context, int) ([]driver.State, error) { return nil, nil }
+
+func (g *guarded) Purge(_ context.Context, _ time.Duration, after string, _ int) (int, string, error) {
+	if g.refuse[after] {
+		delete(g.refuse, after)
+		return 7, "", driver.ErrRetry
+	}
+	for _, page := range g.pages {
+		if page > after {
+			return 1, page, nil
+		}
+	}
+	return 0, "", nil
+}
+
+func (g *guarded) Forget(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+func (g *guarded) PurgeRecords(context.Context, time.Duration, int) (int, error) { return 0, nil }
+
+// Broken by counting as progress a session that is found dead again each time.
+func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
+	for _, dead := range [][]string{{"stuck"}, {"stuck", "a", "b", "c"}} {
+		g := &guarded{dead: dead}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		batch := min(2, len(dead))
+		done := make(chan Report, 1)
+		go func() {
+			report, err := Sweep(ctx, g, Batch(batch))
+			if err != nil {
+				t.Error(err)
+			}
+			done <- report
+		}()
+		select {
+		case report := <-done:
+			if len(g.dead) != 1 || report.Freed != len(dead)-1 || report.Postponed != g.stuck {
+				t.Errorf("%v; still there: %v", report, g.dead)
+			}
+		case <-ctx.Done():
+			t.Fatal("Sweep goes on for ever")
+		}
+	}
+}
+
+// Broken by believing what Purge returns beside an error: the walk would begin anew, and count what a rollback undid.
+func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
+	c, err := configOf(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &guarded{pages: []string{"a", "b"}, refuse: map[string]bool{"a": true}}
+	s := sweeper{config: c, engine: g}
+	for i, want := range []struct {
+		after             string
+		purged, postponed int
+	}{{"a", 1, 0}, {"a", 0, 1}, {"b", 1, 0}, {"", 0, 0}} {
+		report, err := s.sweep(t.Context(), 1, true)
+		if err != nil || s.after != want.after || report.Purged != want.purged || report.Postponed != want.postponed {
+			t.Errorf("sweep %d: after %q, %v, %v; want %+v", i, s.after, report, err, want)
+		}
+	}
+	g.refuse["a"] = true
+	if report, err := Sweep(t.Context(), g, Batch(1)); err != nil || report.Purged != 1 || report.Postponed != 1 {
+		t.Errorf("%v, %v", report, err)
+	}
+}
