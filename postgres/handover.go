@@ -79,7 +79,7 @@ func (e *engine) Break(ctx context.Context, self, name string, holder driver.Hol
 func past(session string) []statement {
 	var dead, there bool
 	return []statement{
-		query(postgresdb.LockSession, session).found(&dead, &there),
+		query(postgresdb.LockLiving, session).found(&dead, &there),
 		query(postgresdb.TouchSession, session),
 	}
 }

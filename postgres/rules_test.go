@@ -277,6 +277,28 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 	}
 }
 
+// Broken by leaving NOT dead out of LockLiving or TouchSession: a Guard that found the session dead keeps its row.
+func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Microsecond)
+	s.session("b", time.Minute)
+	g := s.have(request("a", "a1"))
+	broken := s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t", Attempt: "a2"})
+	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
+		t.Fatal(dead, err)
+	}
+	tx := s.snapshot(pgx.ReadCommitted)
+	if err := s.inside("Guard", tx, g); !errors.Is(err, driver.ErrNotHeld) {
+		t.Fatal(err)
+	}
+	if _, taken, err := s.Reclaim(t.Context(), "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: g.Token}}); !taken || err != nil {
+		t.Errorf("reclaimed: %v, %v", taken, err)
+	}
+	if _, taken, err := s.Break(t.Context(), "b", "o", driver.Holder{Session: "a", Grant: driver.Grant{Token: broken.Token}}, driver.Event{}); !taken || err != nil {
+		t.Errorf("broken: %v, %v", taken, err)
+	}
+}
+
 // Rule 5. Broken by leaving the reclaim condition out of HandOver.
 func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
 	s := newScript(t)

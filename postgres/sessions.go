@@ -40,7 +40,7 @@ func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 	var expiresAt int64
 	err := e.transact(ctx,
 		query(postgresdb.BurySession, session),
-		query(postgresdb.LockSession, session).found(&dead, &there),
+		query(postgresdb.LockLiving, session).found(&dead, &there),
 		query(postgresdb.LockHeartbeat, session).found(&expiresAt, &there),
 		query(postgresdb.ExpireSession, session),
 		query(postgresdb.DropHeartbeat, session),

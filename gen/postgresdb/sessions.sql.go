@@ -75,7 +75,7 @@ UPDATE dblock_sessions SET dead = true
    AND NOT EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = $1 AND h.expires_at > dblock_now())
 `
 
-// After LockSession and LockHeartbeat: dies if its time is over.
+// After LockLiving and LockHeartbeat: dies if its time is over.
 func (q *Queries) ExpireSession(ctx context.Context, id string) error {
 	_, err := q.db.Exec(ctx, ExpireSession, id)
 	return err
@@ -184,6 +184,19 @@ type LockHolderParams struct {
 // After LockRow: the session that holds the name as this owner; another owner's is none of ours, and may be guarded.
 func (q *Queries) LockHolder(ctx context.Context, arg LockHolderParams) (bool, error) {
 	row := q.db.QueryRow(ctx, LockHolder, arg.Name, arg.Host, arg.Thread)
+	var dead bool
+	err := row.Scan(&dead)
+	return dead, err
+}
+
+const LockLiving = `-- name: LockLiving :one
+SELECT dead FROM dblock_sessions WHERE id = $1 AND NOT dead FOR UPDATE NOWAIT
+`
+
+// The same for a takeover, which need not pass who is dead: nobody rises again, so that no guard of his stands, though one
+// that failed keeps the row for as long as its transaction lasts.
+func (q *Queries) LockLiving(ctx context.Context, id string) (bool, error) {
+	row := q.db.QueryRow(ctx, LockLiving, id)
 	var dead bool
 	err := row.Scan(&dead)
 	return dead, err
@@ -313,10 +326,10 @@ func (q *Queries) TouchHolder(ctx context.Context, arg TouchHolderParams) error 
 }
 
 const TouchSession = `-- name: TouchSession :exec
-UPDATE dblock_sessions SET dead = dead WHERE id = $1
+UPDATE dblock_sessions SET dead = dead WHERE id = $1 AND NOT dead
 `
 
-// After LockSession and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
+// After LockLiving and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
 // with an older snapshot must see that something happened.
 func (q *Queries) TouchSession(ctx context.Context, id string) error {
 	_, err := q.db.Exec(ctx, TouchSession, id)
