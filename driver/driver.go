@@ -31,7 +31,8 @@ type Engine[TX any] struct {
 // one of the kinds in this package with errors.Is, the context's own error, or the vendor's error as it came.
 //
 // Transactions of the application's may lock a name's row for as long as they like (LockTx, UnlockTx). No method keeps a
-// connection to wait for one: what needs that row returns ErrBusy after a moment, and did nothing.
+// connection to wait for one: what needs that row returns ErrBusy after a moment, and did nothing. On MySQL the single
+// statements of Take and Release cannot be told how long to wait: their contexts end it.
 type Backend interface {
 	Records
 	Inspection
