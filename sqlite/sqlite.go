@@ -29,6 +29,9 @@
 // Where there is none within 20 ms, or a lease is taken between the look and the lock, it has locked the database for
 // nothing: ErrRetry, and the transaction is to be rolled back (TryLockTx says that the lock was not acquired).
 //
+// A pool with a shared cache and PRAGMA read_uncommitted sees what UnlockTx has done before its transaction commits: a waiter
+// is told of a grant that a rollback takes back. Do without that pragma where UnlockTx is used.
+//
 // # Waiting
 //
 // The application's busy timeout is a sleep inside SQLite that no context can end (seen: 3 s with a context of 0.1 s).
