@@ -148,8 +148,22 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 	const listeners, granters, rounds = 4, 4, 100
 	each(t, func(t *testing.T, s server) {
 		var ears []*ear
+		var heard sync.Map // by attempt: a channel that is closed when it is heard of
 		for range listeners {
-			ears = append(ears, s.listen(t, s.open(t, nil)))
+			e := s.listen(t, s.open(t, nil))
+			ears = append(ears, e)
+			go func() {
+				for {
+					select {
+					case attempt := <-e.wakes:
+						if ch, ok := heard.LoadAndDelete(attempt); ok {
+							close(ch.(chan struct{}))
+						}
+					case <-t.Context().Done():
+						return
+					}
+				}
+			}()
 		}
 		granter := actor{Backend: s.engine(t), session: id()}
 		must(t, granter.OpenSession(t.Context(), dblock.Session{ID: granter.session, TTL: ttl}))
@@ -159,7 +173,8 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 				for round := range rounds {
 					held := granter.take(t, fmt.Sprint("n", g))
 					waiter := ears[(g+round)%listeners]
-					waiter.enqueue(t, held.Name)
+					mine := make(chan struct{})
+					heard.Store(waiter.enqueue(t, held.Name), mine)
 					began := time.Now()
 					next, err := sole(granter.Release(t.Context(), held, true))
 					if err != nil {
@@ -167,7 +182,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 						return
 					}
 					select {
-					case <-waiter.wakes: // somebody's: as many as there are grants
+					case <-mine:
 					case <-time.After(patience):
 						t.Error("a grant was not heard of")
 					}

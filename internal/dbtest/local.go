@@ -85,7 +85,7 @@ func (l *local) start(ctx context.Context) error {
 			return nil
 		}
 		out, _ := os.ReadFile(l.process.log())
-		if ctx.Err() != nil || !strings.Contains(string(tail(out)), "pre-existing shared memory block") {
+		if ctx.Err() != nil || !strings.Contains(string(out), "pre-existing shared memory block") {
 			return fmt.Errorf("%w\n%s", err, tail(out))
 		}
 	}

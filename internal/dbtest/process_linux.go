@@ -74,7 +74,8 @@ type process struct {
 func (p *process) log() string { return filepath.Join(p.dir, "log") }
 
 func (p *process) start() error {
-	out, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o644)
+	// To append, since who was started before may still write to it.
+	out, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
 	}
