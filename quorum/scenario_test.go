@@ -280,12 +280,12 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 // late is a node that counts who asks it for a lock after ctx has ended.
 type late struct {
 	node
-	ctx   context.Context
-	asked *atomic.Int32
+	ctx   atomic.Pointer[context.Context]
+	asked atomic.Int32
 }
 
-func (n late) TryLock(ctx context.Context, name string) (nodeLock, error) {
-	if n.ctx.Err() != nil {
+func (n *late) TryLock(ctx context.Context, name string) (nodeLock, error) {
+	if (*n.ctx.Load()).Err() != nil {
 		n.asked.Add(1)
 	}
 	return n.node.TryLock(ctx, name)
@@ -296,18 +296,18 @@ func TestNoRoundIsBegunAfterTheContextHasEnded(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)
 		l := s.lock(b)
-		node := a.nodes[0].node
-		var asked atomic.Int32
+		node := &late{node: a.nodes[0].node}
+		a.nodes[0].node = node
 		for i := range 20 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second+time.Duration(i)*13*time.Millisecond)
-			a.nodes[0].node = late{node, ctx, &asked}
+			node.ctx.Store(&ctx)
 			if _, err := a.Lock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Error(err)
 			}
 			cancel()
 			time.Sleep(fakeLimit)
 		}
-		if n := asked.Load(); n > 0 {
+		if n := node.asked.Load(); n > 0 {
 			t.Errorf("asked %d times", n)
 		}
 		s.unlock(l)
