@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"testing"
 
@@ -177,11 +178,11 @@ func (e *env) empty(t testing.TB) {
 func closeUnderLoad(t *testing.T, e *env) {
 	var all sync.WaitGroup
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
-	for i, c := range clients {
-		for j := range 8 {
+	for _, c := range clients {
+		for range 8 {
 			all.Go(func() {
-				for n := 0; ; n++ {
-					l, err := c.Lock(context.Background(), fmt.Sprintf("name %d", (i+j+n)%3))
+				for { // in turn they would end up in one queue, one behind the other
+					l, err := c.Lock(context.Background(), fmt.Sprintf("name %d", rand.N(3)))
 					if err != nil {
 						is(t, err, dblock.ErrClosed)
 						return

@@ -73,7 +73,7 @@ func (e *env) kill(t testing.TB, w which) int {
 func (e *env) polled() bool { return e.wiring.Kind == Postgres && e.wiring.Name != "pgx" }
 
 func killed(t *testing.T, e *env, w which) {
-	holder := e.client(t, dblock.WithTTL(shortTTL*3/2))
+	holder := e.client(t, dblock.WithTTL(3*shortTTL)) // every second heartbeat is killed, and connections take their time
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
 	l := lock(t, holder, "kept")
 	first := lock(t, holder, "handed on")
