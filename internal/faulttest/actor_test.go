@@ -31,6 +31,7 @@ type actorConfig struct {
 	Reaper    bool
 	Seed      uint64
 	Bug       string        // one of bugs, "" for none
+	Long      int           // of a hundred works under a lock in modeChaos, so many are about as long as the TTL
 	Lose      string        // the call whose first reply gets lost
 	Deadlock  time.Duration // after what waiters look for circles, 0: the default
 	Teller    *tellerConfig // nil: it obeys the commands below

@@ -137,9 +137,9 @@ func (w *crew) fail(err error) {
 func (w *crew) linger(random *rand.Rand) {
 	for_ := time.Duration(random.Int64N(int64(10 * time.Millisecond)))
 	switch n := random.IntN(100); {
-	case n == 0 && w.mode == modeChaos:
+	case n < w.actor.config.Long && w.mode == modeChaos:
 		for_ = time.Duration(random.Int64N(int64(w.actor.config.TTL * 6 / 5)))
-	case n < 10:
+	case n >= 90:
 		for_ *= 5
 	}
 	w.mu.Lock()

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -80,7 +81,10 @@ func newHistory(w *world, seed uint64, bug string, names ...string) *history {
 func (h *history) start(i int) {
 	h.Helper()
 	p := h.actor(fmt.Sprintf("actor %d", len(h.all)), func(c *actorConfig) {
-		c.Seed, c.Bug, c.Reaper = h.random.Uint64(), h.bug, i != 0
+		c.Seed, c.Bug, c.Long, c.Reaper = h.random.Uint64(), h.bug, 1, i != 0
+		if slices.Contains(slowBugs, h.bug) {
+			c.Long = 30
+		}
 		if h.proxies[i] != nil {
 			c.DSN = h.db.Through(h, h.proxies[i]).DSN
 		}
