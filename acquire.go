@@ -318,10 +318,7 @@ func (c *Client[TX]) reclaim(ctx context.Context, l *life, name string, holder d
 	err = c.statement(ctx, func(ctx context.Context) error {
 		asked := c.config.clock()
 		next, taken, err := c.engine.Reclaim(ctx, l.ID, name, holder)
-		l.hub.Hand(next, asked)
-		if err != nil && residueOf(err) == unsure {
-			l.hub.Doubt(name)
-		}
+		l.hand(name, next, asked, err)
 		freed = taken && len(next) == 0
 		if taken && holder.Grant.Token != 0 {
 			c.recordExpired(name, holder)

@@ -20,7 +20,7 @@ type books struct {
 	whole  map[string]*hold  // by name: who has all of it
 	owners map[gateKey]*hold // what an owner enters again; permits are not entered
 
-	permits map[*hold]bool
+	permits map[*hold]bool // a set
 }
 
 func newBooks() books {
@@ -88,7 +88,8 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 	h.end = asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
 
 	c.mu.Lock()
-	if c.closed || !l.Alive() || (h.fixed && h.end <= now) {
+	newer := c.books.whole[r.Name] // it was taken away, and granted again, before the answer was here
+	if c.closed || !l.Alive() || (h.fixed && h.end <= now) || newer != nil && r.Units == 0 && newer.standing.Load().token > g.Token {
 		c.mu.Unlock()
 		return nil, false
 	}
@@ -103,11 +104,6 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 		c.note(r.Name)
 	} else {
 		delete(c.contended, r.Name)
-	}
-	if now := c.books.whole[r.Name]; now != nil && r.Units == 0 && now.native == nil && now.standing.Load().token > g.Token {
-		c.mu.Unlock() // it was taken away, and granted again, before the answer was here
-		h.unwatch()
-		return nil, false
 	}
 	before := c.books.enter(h)
 	if before != nil {

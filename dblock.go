@@ -163,9 +163,9 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 
 // Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed, calls off whoever
 // waits (ErrClosed), and ends the session. It waits up to a second for statements under way, and up to five for transactions
-// that hold rows it needs: what is behind those expires with the session. When it returns nil, nothing of the client runs any more. If ctx ends
-// before the database has answered, Close says so, stops trying, and what is left expires with the session. Close is
-// idempotent.
+// that hold rows it needs: what is behind those expires with the session. When it returns nil, nothing of the client runs
+// any more. If ctx ends before the database has answered, Close says so, stops trying, and what is left expires with the
+// session. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: close: %w: the context is nil", ErrInvalidOption)

@@ -102,11 +102,7 @@ func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, err
 			switch {
 			case err == nil:
 				return
-			case ctx != nil && ctx.Err() == nil && begun && errors.Is(err, ErrReadOnly): // a failover
-				pause(ctx, 100*time.Millisecond)
-			case ctx != nil && ctx.Err() == nil && !first && transient(err):
-				pause(ctx, 100*time.Millisecond)
-			case ctx != nil && ctx.Err() == nil && first && transient(err) && c.known():
+			case ctx != nil && ctx.Err() == nil && (begun && errors.Is(err, ErrReadOnly) || transient(err) && (!first || c.known())): // a failover
 				pause(ctx, 100*time.Millisecond)
 			default:
 				yield(Info{}, &LockError{"watch", name, err})

@@ -23,6 +23,14 @@ type life struct {
 	deadlock *deadlock.Detector
 }
 
+// hand tells those who wait here what a statement has given them. Where its answer was lost they look for themselves.
+func (l *life) hand(name string, next []driver.Handoff, asked time.Duration, err error) {
+	l.hub.Hand(next, asked)
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
+		l.hub.Doubt(name)
+	}
+}
+
 // begin counts a call in, so that Close waits for it; it MUST be followed by calls.Done.
 func (c *Client[TX]) begin() error {
 	c.mu.Lock()
@@ -162,12 +170,9 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 				next, err = c.engine.Leave(ctx, l.ID, name, attempt)
 				return err
 			})
+			l.hand(name, next, asked, err)
 			if err == nil {
-				l.hub.Hand(next, asked)
 				break
-			}
-			if residueOf(err) != nothing {
-				l.hub.Doubt(name) // it may have gone to somebody who waits here
 			}
 			if !transient(err) {
 				c.config.log.Warn("dblock: giving back failed", "name", name, "error", err)

@@ -256,17 +256,14 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 		asked := c.config.clock()
 		var next []driver.Handoff
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			if h.vague.Load() || h.wavering.Load() { // by what is sure of it
+			if h.wavering.Load() { // by what is sure of it
 				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
 			} else {
 				next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
 			}
 			return err
 		})
-		h.life.hub.Hand(next, asked)
-		if residueOf(err) == unsure && err != nil && !errors.Is(err, driver.ErrNotHeld) {
-			h.life.hub.Doubt(h.name) // it may have gone to somebody who waits here
-		}
+		h.life.hand(h.name, next, asked, err)
 		switch {
 		case err == nil:
 			c.unclaim(h.attempt)

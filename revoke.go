@@ -100,17 +100,16 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 				}
 				asked := c.config.clock()
 				next, taken, err := c.engine.Break(ctx, l.ID, name, p.Holder, c.breach(p, name, reason))
+				l.hand(name, next, asked, err)
 				switch {
 				case errors.Is(err, driver.ErrBusy):
 					again = true
 				case err != nil:
 					doubted[p.Grant.Token] = residueOf(err) == unsure
-					l.hub.Doubt(name)
 					l.Check()
 					return err
 				case taken:
 					info[p.Grant.Token] = true
-					l.hub.Hand(next, asked)
 					if p.Session == l.ID { // its own session is not told by the database
 						l.Check()
 					}

@@ -353,14 +353,8 @@ func (c *Client[TX]) standBehind(h *hold) {
 				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
 				return err
 			})
-			if err == nil {
-				h.life.hub.Hand(next, asked)
-				return
-			}
-			if residueOf(err) == unsure {
-				h.life.hub.Doubt(h.name)
-			}
-			if !transient(err) || c.background.Err() != nil {
+			h.life.hand(h.name, next, asked, err)
+			if err == nil || !transient(err) || c.background.Err() != nil {
 				return
 			}
 		}

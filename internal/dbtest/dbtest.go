@@ -114,9 +114,6 @@ func server(t testing.TB, kind string) *Server {
 	return server
 }
 
-// Database returns a fresh database with dblock's tables, and is otherwise as Empty.
-func (s *Server) Database(t testing.TB) Database { t.Helper(); return s.copied(t) }
-
 // Empty returns a fresh database without tables. It is dropped when the test has ended, with whoever is in it still.
 func (s *Server) Empty(t testing.TB) Database {
 	t.Helper()

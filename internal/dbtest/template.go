@@ -57,8 +57,8 @@ func (m *template) drop(s *Server) error {
 	return s.drop(db.name)
 }
 
-// copied makes a database as the template is.
-func (s *Server) copied(t testing.TB) Database {
+// Database returns a fresh database with dblock's tables, as the template has them, and is otherwise as Empty.
+func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
 	from := s.template.get(t, s)
 	switch s.Kind {
