@@ -50,7 +50,10 @@
 //
 // Fencing: whatever pauses, restarts, failovers or purges do, tokens of a name rise strictly in the order of its grants.
 // A token is the larger of the last one plus one, and the microseconds since 1970 on the database's clock; it fails
-// only where a server that lost commits has a clock that is behind by more than the time since then.
+// only where a server that lost commits has a clock that is behind by more than the time since then. It is computed under the
+// lock of the name's row: a row that was missing is made first, and free, since an insert may stand for as long as another row
+// of the name comes and goes. On MySQL and MariaDB, whose clock is that of a statement's start, tokens would fall only if two
+// statements stood still at once for longer than the reaper's Retention.
 //
 // Fairness: waiters are granted in the order in which they were queued, over all processes. Neither TryLock nor the
 // fast path passes a queue. A dead waiter is passed over.
@@ -166,7 +169,7 @@
 // in it, a plain read may be old, and one that is not would lock the row.
 //
 // A statement cannot be told on MySQL how long it may wait for a row, but it can pass over rows that are locked: so it
-// asks again a few times, and the price is one short read before each upsert. On PostgreSQL lock_timeout is set by the
+// asks again a few times, and the price is one short read before each acquire. On PostgreSQL lock_timeout is set by the
 // statement itself.
 //
 // Packages fence and optimistic know a pgx.Tx by its methods, through reflection: to name the type would put pgx into the

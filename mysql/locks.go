@@ -13,11 +13,11 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// Take looks first, for a row that is locked or not free: an upsert would wait for the one, and write for the other. In
-// the moment in between somebody else's transaction may still lock the row; then the upsert does wait for it. What is more
-// than the lock's row, or more than the upsert can say, is a transaction.
+// Take looks first, for a row that is missing, or locked, or not free: an update would wait for a locked one, and find
+// nothing else. In the moment in between somebody else's transaction may still lock the row; then the update does wait
+// for it. Units are more than the lock's row, and a transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
-	if r.Units > 0 || r.MinHold > 0 {
+	if r.Units > 0 {
 		err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) (_ []string, err error) {
 			grant, taken, err = e.takeNext(ctx, q, r)
 			return nil, err
@@ -28,32 +28,20 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 		return grant, true, nil
 	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
+	if err == nil && !there {
+		err = e.queries().MakeRow(ctx, r.Name)
+	}
 	if err != nil || there && !free(row, r) {
 		return driver.Grant{}, false, interpret(err)
 	}
-	grant, taken, err = takeWhole(ctx, e.queries(), r)
+	grant, taken, err = take(ctx, e.queries(), r)
 	return grant, taken, interpret(err)
-}
-
-// takeWhole is the upsert.
-func takeWhole(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
-	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: lease(r.Lease), Metadata: r.Metadata,
-	})
-	if err != nil || token == 0 {
-		return driver.Grant{}, false, err
-	}
-	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
 // takeNext takes a name in a transaction, if it is free, and makes its row where there is none.
 func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
 	row, there, err := e.lockRow(ctx, q, r.Name, r.Wait)
 	if err == nil && !there {
-		if r.Units == 0 && r.MinHold == 0 {
-			return takeWhole(ctx, q, r)
-		}
 		if err := q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: r.Name}); err != nil {
 			return driver.Grant{}, false, err
 		}
@@ -65,12 +53,12 @@ func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Requ
 	return take(ctx, q, r)
 }
 
-// take takes a locked name that is free, unless it rests.
+// take takes a name that is free, unless it rests. For units of it its row MUST be locked.
 func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
 	if r.Units > 0 {
 		return lend(ctx, q, r)
 	}
-	token, err := q.TakeLocked(ctx, mysqldb.TakeLockedParams{
+	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: r.Metadata,
 	})

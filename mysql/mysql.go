@@ -1,7 +1,7 @@
 // Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
 //
-// To take a free lock is one upsert that decides by the lock's row alone; to release it when nobody waits is one
-// UPDATE. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
+// To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the name has none; to release
+// it when nobody waits is another. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
 // name's row and decides in later statements. It is several round trips: a process stopped in the middle of one keeps
 // that name's row locked until it goes on or the server drops its connection. So is all that is shared: no statement writes
 // the lock's row and a share's.

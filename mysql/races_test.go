@@ -50,6 +50,30 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 	})
 }
 
+// What an insert has waited for may have been another row of the name, with a grant that came and went.
+func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, units := range []int{0, 1} {
+			a, name := s.actor(t), id()
+			making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", name)
+			taking := start(t, func(ctx context.Context) (driver.Grant, error) {
+				r := a.request(name)
+				r.Units, r.Of = units, 2*units
+				grant, _, err := a.Take(ctx, r)
+				return grant, err
+			})
+			s.blocked(t, a)
+			purged := s.number(t, "SELECT now_us FROM dblock_clock")
+			_, err := making.Exec("DELETE FROM dblock_locks WHERE name = ?", name)
+			must(t, err)
+			must(t, making.Commit())
+			if got := <-taking; got.err != nil || got.value.Token <= purged {
+				t.Errorf("%d units: %+v, want a token after %d, which was purged", units, got, purged)
+			}
+		}
+	})
+}
+
 func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)

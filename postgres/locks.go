@@ -2,26 +2,37 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
+// remakes is how often a take makes a row that is missing: the first time it only makes it, and it may be purged at once.
+const remakes = 3
+
+var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
+
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	if r.Units > 0 {
 		return e.takeShare(ctx, r)
 	}
-	var row postgresdb.TakeLockRow
-	var taken bool
-	err := e.db.exec(ctx, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Patience: e.patience(r.Wait),
-	}).found(&row, &taken))
-	if err != nil || !taken {
-		return driver.Grant{}, false, interpret(err)
+	for range remakes {
+		var row postgresdb.TakeLockRow
+		var found bool
+		err := e.db.exec(ctx, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
+			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Patience: e.patience(r.Wait),
+		}).found(&row, &found))
+		if err != nil || !found {
+			return driver.Grant{}, false, interpret(err)
+		}
+		if !row.Made {
+			return driver.Grant{Token: row.Token, Lease: r.Lease}, true, nil
+		}
 	}
-	return driver.Grant{Token: row.Token, Lease: r.Lease}, true, nil
+	return driver.Grant{}, false, errPurged
 }
 
 // Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next Take. It is a

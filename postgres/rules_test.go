@@ -43,6 +43,7 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
 	s.begin()
+	s.do(query(postgresdb.EnsureRow, "n"))
 	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", Patience: "10s"}))
 	done := s.blocked(func() {
 		if _, taken, err := s.Take(t.Context(), request("b", "b1")); taken || err != nil {
@@ -69,6 +70,48 @@ func TestATokenRisesFromTheRowWhateverTheClockSays(t *testing.T) {
 	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 	if err != nil || first(next).Grant.Token != ahead+2 {
 		t.Errorf("hand-off: %+v, %v", next, err)
+	}
+}
+
+// Rule 4, where the row is new: what an insert has waited for may have been another row of the name, with a grant that came and
+// went. Broken by granting what was inserted.
+func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
+	for name, take := range map[string]func(*script) (driver.Grant, error){
+		"the whole": func(s *script) (driver.Grant, error) {
+			g, _, err := s.Take(s.Context(), request("a", "a1"))
+			return g, err
+		},
+		"units": func(s *script) (driver.Grant, error) {
+			g, _, err := s.Take(s.Context(), units(request("a", "a1"), 1, 2))
+			return g, err
+		},
+		"several": func(s *script) (driver.Grant, error) {
+			grants, err := s.TakeAll(s.Context(), requests("a", "m", "n"))
+			return grants[len(grants)-1], err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.begin()
+			s.do(query(postgresdb.EnsureRow, "n"))
+			var token int64
+			done := s.blocked(func() {
+				g, err := take(s)
+				if err != nil {
+					t.Error(err)
+				}
+				token = g.Token
+			})
+			purged := s.number("SELECT dblock_now()")
+			s.do(statement{sql: "DELETE FROM dblock_locks WHERE name = 'n'"})
+			s.commit()
+			<-done
+			if token <= purged {
+				t.Errorf("token %d after %d, which was purged", token, purged)
+			}
+			s.sound()
+		})
 	}
 }
 
@@ -372,7 +415,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	whole.Name = "w"
 	held := driver.Held{Name: "w", Session: "b", Token: s.take(whole).Token}
 	for name, grant := range map[string]statement{
-		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "a", Attempt: "a3", Patience: "10s"}),
+		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", Patience: "10s"}),
 		"hand-off": query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, Patience: "10s"}),

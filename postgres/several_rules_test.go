@@ -29,6 +29,7 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
 	s.begin()
+	s.do(query(postgresdb.EnsureRow, "m"))
 	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", Patience: "10s"}))
 	done := s.blocked(func() {
 		rs := requests("a", "l", "m", "n")

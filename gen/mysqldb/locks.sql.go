@@ -271,6 +271,19 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 	return items, nil
 }
 
+const makeRow = `-- name: MakeRow :exec
+INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
+SELECT ?, '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+ON DUPLICATE KEY UPDATE name = dblock_locks.name
+`
+
+// For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
+// stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
+func (q *Queries) MakeRow(ctx context.Context, name string) error {
+	_, err := q.db.ExecContext(ctx, makeRow, name)
+	return err
+}
+
 const overdue = `-- name: Overdue :many
 SELECT name, COALESCE(session_id, '') AS session_id, token FROM dblock_locks
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) AND session_id IS NOT NULL ORDER BY expires_at LIMIT ?
@@ -462,69 +475,6 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 }
 
 const takeLock = `-- name: TakeLock :execlastid
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
-SELECT ?, ?, ?, ?, 1, ?, LAST_INSERT_ID(c.now_us), c.now_us,
-       c.now_us + CAST(? AS SIGNED), ?
-  FROM dblock_clock c
-ON DUPLICATE KEY UPDATE
-       token = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, LAST_INSERT_ID(GREATEST(dblock_locks.token + 1, c.now_us)), dblock_locks.token + LAST_INSERT_ID(0)),
-       host = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.host),
-       thread = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.thread),
-       holds = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, 1, dblock_locks.holds),
-       attempt = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.attempt),
-       acquired_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, c.now_us, dblock_locks.acquired_at),
-       expires_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, c.now_us + CAST(? AS SIGNED), dblock_locks.expires_at),
-       metadata = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.metadata),
-       session_id = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, ?, dblock_locks.session_id)
-`
-
-type TakeLockParams struct {
-	Name     string
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    sql.NullInt64
-	Metadata string
-}
-
-// The acquire of a free name, in one statement and one commit. It decides by the lock row alone: that row it sees
-// anew after a wait, and nothing else. The token is computed from the row as it is, never from VALUES(), and travels
-// back as the insert id; 0: not taken. SET runs left to right, so session_id, which every condition reads, comes last; that
-// is why it sets no rests_until. asked is null where nobody holds the name.
-// The SELECT's own LAST_INSERT_ID runs first and answers for the insert. No lease: null, and so is the sum.
-func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeLock,
-		arg.Name,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.Session,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-const takeLocked = `-- name: TakeLocked :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
@@ -536,7 +486,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
 `
 
-type TakeLockedParams struct {
+type TakeLockParams struct {
 	Session  string
 	Host     string
 	Thread   string
@@ -547,10 +497,12 @@ type TakeLockedParams struct {
 	Name     string
 }
 
-// After LockRow, which found the name free: the same as TakeLock. The index is forced, here and below, wherever another one
-// could serve: what a statement scans, it locks.
-func (q *Queries) TakeLocked(ctx context.Context, arg TakeLockedParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeLocked,
+// The acquire of a free name: also alone, in one statement and one commit. It decides by the lock row alone, which it sees anew
+// after a wait. The token is computed from the row as it is, and under its lock, and travels back as the insert id; 0: not
+// taken. No lease: null, and so is the sum. The index is forced, here and below, wherever another one could serve: what a
+// statement scans, it locks.
+func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeLock,
 		arg.Session,
 		arg.Host,
 		arg.Thread,

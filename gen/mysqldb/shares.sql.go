@@ -181,7 +181,7 @@ type LendUnitsParams struct {
 	Name     string
 }
 
-// After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLocked:
+// After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
 // 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
 func (q *Queries) LendUnits(ctx context.Context, arg LendUnitsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, lendUnits,

@@ -234,19 +234,16 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 
 const TakeLock = `-- name: TakeLock :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true))
-INSERT INTO dblock_locks AS l
-       (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
-SELECT $1::text, $2::text, $3::text, $4::text, 1, $5::text, dblock_now(), dblock_now(),
-       CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7::text,
-       CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END
-  FROM patience
+INSERT INTO dblock_locks AS l (name, token, acquired_at)
+SELECT $1::text, dblock_now(), dblock_now() FROM patience
 ON CONFLICT (name) DO UPDATE SET
-       session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
-       attempt = excluded.attempt, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
-       expires_at = CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, metadata = excluded.metadata,
+       session_id = $2::text, host = $3::text, thread = $4::text, holds = 1,
+       attempt = $5::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = $6::text,
+       expires_at = CASE WHEN $7::bigint > 0 THEN dblock_now() + $7::bigint END,
        rests_until = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END, asked = ''
  WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
-RETURNING l.token, dblock_durable() AS durable
+RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
+       (CASE WHEN l.session_id IS NULL THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS durable
 `
 
 type TakeLockParams struct {
@@ -255,20 +252,23 @@ type TakeLockParams struct {
 	Host     string
 	Thread   string
 	Attempt  string
-	Lease    int64
 	Metadata string
+	Lease    int64
 	MinHold  int64
 	Patience string
 }
 
 type TakeLockRow struct {
 	Token   int64
+	Made    bool
 	Durable bool
 }
 
 // The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
-// waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded. The
-// patience counts from before the row is met, since what is inserted is read from it.
+// waited for it sees anew, but only in that row. Tokens are computed from the row as it is, and under its lock: an insert
+// only makes the row, to be asked for again. Its values are older than the row, by however long the statement stood in
+// between, and meanwhile another row of the name may have come, been granted, and been purged. The patience counts from
+// before the row is met, since what is inserted is read from it.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,
@@ -276,12 +276,12 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
-		arg.Lease,
 		arg.Metadata,
+		arg.Lease,
 		arg.MinHold,
 		arg.Patience,
 	)
 	var i TakeLockRow
-	err := row.Scan(&i.Token, &i.Durable)
+	err := row.Scan(&i.Token, &i.Made, &i.Durable)
 	return i, err
 }

@@ -149,59 +149,63 @@ func (q *Queries) Standing(ctx context.Context, arg StandingParams) (StandingRow
 
 const TakeShare = `-- name: TakeShare :one
 WITH patience AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $8::text, true)
+    SELECT set_config('lock_timeout', $1::text, true)
 ), l AS (
-    INSERT INTO dblock_locks AS l (name, token, acquired_at, shared_units, capacity)
-    SELECT $9::text, dblock_now(), dblock_now(), $5::integer, $10::integer FROM patience
+    INSERT INTO dblock_locks AS l (name, token, acquired_at)
+    SELECT $2::text, dblock_now(), dblock_now() FROM patience
     ON CONFLICT (name) DO UPDATE SET
-           shared_units = l.shared_units + $5::integer, capacity = $10::integer,
+           shared_units = l.shared_units + $3::integer, capacity = $4::integer,
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
      WHERE l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-       AND (l.shared_units = 0 OR l.capacity = $10::integer
-            AND l.shared_units::bigint + $5::integer <= $10::integer)
-    RETURNING l.name, l.token
+       AND (l.shared_units = 0 OR l.capacity = $4::integer
+            AND l.shared_units::bigint + $3::integer <= $4::integer)
+    RETURNING l.name, l.token, l.shared_units = 0 AS made
+), share AS (
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+    SELECT l.name, l.token, $5, $6, $7, $8, $3::integer, dblock_now(),
+           CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END, $10
+      FROM l WHERE NOT l.made
+    RETURNING token
 )
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-SELECT l.name, l.token, $1, $2, $3, $4, $5::integer, dblock_now(),
-       CASE WHEN $6::bigint > 0 THEN dblock_now() + $6::bigint END, $7
-  FROM l
-RETURNING token, dblock_durable() AS durable
+SELECT l.token, l.made::boolean AS made, dblock_durable() AS durable FROM l
 `
 
 type TakeShareParams struct {
+	Patience string
+	Name     string
+	Units    int32
+	Capacity int32
 	Session  string
 	Host     string
 	Thread   string
 	Attempt  string
-	Units    int32
 	Lease    int64
 	Metadata string
-	Patience string
-	Name     string
-	Capacity int32
 }
 
 type TakeShareRow struct {
 	Token   int64
+	Made    bool
 	Durable bool
 }
 
-// TakeLock for so many units of a name. Here too the lock row alone decides: the share is written after it.
+// TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it is taken: the share is
+// written after it.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
+		arg.Patience,
+		arg.Name,
+		arg.Units,
+		arg.Capacity,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
-		arg.Units,
 		arg.Lease,
 		arg.Metadata,
-		arg.Patience,
-		arg.Name,
-		arg.Capacity,
 	)
 	var i TakeShareRow
-	err := row.Scan(&i.Token, &i.Durable)
+	err := row.Scan(&i.Token, &i.Made, &i.Durable)
 	return i, err
 }
 

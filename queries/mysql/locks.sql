@@ -1,32 +1,9 @@
--- The acquire of a free name, in one statement and one commit. It decides by the lock row alone: that row it sees
--- anew after a wait, and nothing else. The token is computed from the row as it is, never from VALUES(), and travels
--- back as the insert id; 0: not taken. SET runs left to right, so session_id, which every condition reads, comes last; that
--- is why it sets no rests_until. asked is null where nobody holds the name.
--- The SELECT's own LAST_INSERT_ID runs first and answers for the insert. No lease: null, and so is the sum.
--- name: TakeLock :execlastid
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
-SELECT sqlc.arg(name), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), 1, sqlc.arg(attempt), LAST_INSERT_ID(c.now_us), c.now_us,
-       c.now_us + CAST(sqlc.narg(lease) AS SIGNED), sqlc.arg(metadata)
-  FROM dblock_clock c
-ON DUPLICATE KEY UPDATE
-       token = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, LAST_INSERT_ID(GREATEST(dblock_locks.token + 1, c.now_us)), dblock_locks.token + LAST_INSERT_ID(0)),
-       host = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, sqlc.arg(host), dblock_locks.host),
-       thread = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, sqlc.arg(thread), dblock_locks.thread),
-       holds = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, 1, dblock_locks.holds),
-       attempt = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, sqlc.arg(attempt), dblock_locks.attempt),
-       acquired_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, c.now_us, dblock_locks.acquired_at),
-       expires_at = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, c.now_us + CAST(sqlc.narg(lease) AS SIGNED), dblock_locks.expires_at),
-       metadata = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, sqlc.arg(metadata), dblock_locks.metadata),
-       session_id = IF(dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
-          AND dblock_locks.rests_until <= c.now_us, sqlc.arg(session), dblock_locks.session_id);
+-- For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
+-- stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
+-- name: MakeRow :exec
+INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
+SELECT sqlc.arg(name), '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
 -- Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
 -- transaction has locked is not returned: it may be the application's, and locked for long, and a wait for a row has no
@@ -40,9 +17,11 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, exp
 SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
--- After LockRow, which found the name free: the same as TakeLock. The index is forced, here and below, wherever another one
--- could serve: what a statement scans, it locks.
--- name: TakeLocked :execlastid
+-- The acquire of a free name: also alone, in one statement and one commit. It decides by the lock row alone, which it sees anew
+-- after a wait. The token is computed from the row as it is, and under its lock, and travels back as the insert id; 0: not
+-- taken. No lease: null, and so is the sum. The index is forced, here and below, wherever another one could serve: what a
+-- statement scans, it locks.
+-- name: TakeLock :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),

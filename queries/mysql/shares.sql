@@ -1,4 +1,4 @@
--- After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLocked:
+-- After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
 -- 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
 -- name: LendUnits :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET

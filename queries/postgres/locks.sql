@@ -1,21 +1,20 @@
 -- The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
--- waited for it sees anew, but only in that row. Tokens are computed from the row as it is, never from excluded. The
--- patience counts from before the row is met, since what is inserted is read from it.
+-- waited for it sees anew, but only in that row. Tokens are computed from the row as it is, and under its lock: an insert
+-- only makes the row, to be asked for again. Its values are older than the row, by however long the statement stood in
+-- between, and meanwhile another row of the name may have come, been granted, and been purged. The patience counts from
+-- before the row is met, since what is inserted is read from it.
 -- name: TakeLock :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
-INSERT INTO dblock_locks AS l
-       (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata, rests_until)
-SELECT sqlc.arg(name)::text, sqlc.arg(session)::text, sqlc.arg(host)::text, sqlc.arg(thread)::text, 1, sqlc.arg(attempt)::text, dblock_now(), dblock_now(),
-       CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, sqlc.arg(metadata)::text,
-       CASE WHEN sqlc.arg(min_hold)::bigint > 0 THEN dblock_now() + sqlc.arg(min_hold)::bigint ELSE 0 END
-  FROM patience
+INSERT INTO dblock_locks AS l (name, token, acquired_at)
+SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM patience
 ON CONFLICT (name) DO UPDATE SET
-       session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
-       attempt = excluded.attempt, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(),
-       expires_at = CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, metadata = excluded.metadata,
+       session_id = sqlc.arg(session)::text, host = sqlc.arg(host)::text, thread = sqlc.arg(thread)::text, holds = 1,
+       attempt = sqlc.arg(attempt)::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = sqlc.arg(metadata)::text,
+       expires_at = CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END,
        rests_until = CASE WHEN sqlc.arg(min_hold)::bigint > 0 THEN dblock_now() + sqlc.arg(min_hold)::bigint ELSE 0 END, asked = ''
  WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
-RETURNING l.token, dblock_durable() AS durable;
+RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
+       (CASE WHEN l.session_id IS NULL THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS durable;
 
 -- Every other change of holder begins with this, and decides in a later statement of the same transaction.
 -- name: LockRow :one
