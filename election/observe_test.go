@@ -165,12 +165,8 @@ func TestACrashIsSeen(t *testing.T) {
 		seen := w.observe(observer)
 		receive(w, seen)
 		p.goAway(dblock.ErrUnavailable)
-		at := time.Now()
 		if l := receive(w, seen); l.Token != 0 {
 			w.Errorf("%+v", l)
-		}
-		if took := time.Since(at); took > 2500*time.Millisecond {
-			w.Errorf("seen after %v", took)
 		}
 		if e.ctx.Err() == nil {
 			w.Error("the leader does not know yet")

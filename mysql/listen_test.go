@@ -65,7 +65,7 @@ func (e *ear) end(t *testing.T) error {
 // hear waits until these attempts were heard of, each once and no others.
 func (e *ear) hear(t *testing.T, attempts map[string]bool) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(awake)
 	for len(attempts) > 0 {
 		select {
 		case attempt := <-e.wakes:
@@ -175,7 +175,6 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 					waiter := ears[(g+round)%listeners]
 					mine := make(chan struct{})
 					heard.Store(waiter.enqueue(t, held.Name), mine)
-					began := time.Now()
 					next, err := sole(granter.Release(t.Context(), held, true))
 					if err != nil {
 						t.Error(err)
@@ -183,11 +182,8 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 					}
 					select {
 					case <-mine:
-					case <-time.After(patience):
+					case <-time.After(awake):
 						t.Error("a grant was not heard of")
-					}
-					if took := time.Since(began); took > 1900*time.Millisecond {
-						t.Errorf("a hand-over took %v", took)
 					}
 					held = dblock.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
 					if _, err := waiter.Release(t.Context(), held, false); err != nil {
@@ -224,9 +220,9 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		})
 		var requests atomic.Int32
 		proxy.Watch(func([]byte) { requests.Add(1) })
-		<-time.After(patience)
+		<-time.After(awake)
 		if n := requests.Load(); n > 4 {
-			t.Errorf("%d requests in %v of silence", n, patience)
+			t.Errorf("%d requests in %v of silence", n, awake)
 		}
 		proxy.Watch(nil)
 
@@ -260,7 +256,7 @@ func (e *ear) runs(t *testing.T, s server, text string) {
 // hearBoth waits for the wake-up of a grant, and for one without.
 func (e *ear) hearBoth(t *testing.T, attempt string) {
 	t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(awake)
 	for want := map[string]bool{attempt: true, "": true}; len(want) > 0; {
 		select {
 		case heard := <-e.wakes:
@@ -355,7 +351,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 			eventually(t, "the named lock to be free", func() bool {
 				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
 			})
-			if took := time.Since(began); took > patience/2 { // a sleep that nobody interrupts is longer
+			if took := time.Since(began); took > awake { // a sleep that nobody interrupts is longer
 				t.Errorf("it took %v", took)
 			}
 			if waiter.pool.Stats().InUse != 0 || waiter.pool.Stats().Idle > 3 {

@@ -39,8 +39,8 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 		is(t, err, context.DeadlineExceeded)
 	}
 	is(t, p.Release(ctx), context.DeadlineExceeded)
-	if took := time.Since(began); took > 500*time.Millisecond {
-		t.Errorf("a stopped server held up a call for %v beyond its context", took)
+	if took := time.Since(began); took > patience/3 {
+		t.Errorf("a stopped server held up calls for %v beyond their context", took)
 	}
 	own.Resume()
 	s.nothingLeft("n", "m", "o") // what was asked for meanwhile was given back
@@ -50,11 +50,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	c, cancelWait := s.begin(one, "n", 1)
 	defer cancelWait()
 	own.Kill()
-	began = time.Now()
 	s.lost(p)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("noticed after %v", took)
-	}
 	if o := <-c; o.err == nil {
 		s.unlock(o.value)
 	} else {

@@ -136,7 +136,7 @@ func (e *ear) hint(t *testing.T) {
 	case <-e.wakes:
 	case err := <-e.ended:
 		t.Fatal(err)
-	case <-time.After(patience):
+	case <-time.After(awake):
 		t.Fatal("nothing was heard")
 	}
 }
@@ -290,7 +290,7 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		goOn()
 		soon(t, "the run to be claimed", claiming)
 		third := begin(c, 3)
-		time.Sleep(patience / 10) // time enough for one that does not wait
+		time.Sleep(300 * time.Millisecond) // time enough for one that does not wait
 		claim()
 		if got := <-second; got.err != nil || !got.value {
 			t.Fatalf("%+v, want claimed", got)

@@ -192,7 +192,7 @@ func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if took := time.Since(began); took > 8*time.Second {
+		if took := time.Since(began); took > 30*time.Second {
 			t.Fatalf("%v", took)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
@@ -401,17 +401,17 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
 			for what, sleep := range map[string]func() error{
 				"sleep": func() error {
-					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Seconds: 1})
+					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Seconds: 2})
 					return err
 				},
 				"gate": func() error {
-					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Seconds: 1})
+					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Seconds: 2})
 					return err
 				},
 			} {
 				began := time.Now()
 				must(t, sleep())
-				if took := time.Since(began); asleep != (took >= 900*time.Millisecond) {
+				if took := time.Since(began); asleep != (took >= 1900*time.Millisecond) {
 					t.Errorf("%s, %q known: %v", what, known, took)
 				}
 			}

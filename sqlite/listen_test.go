@@ -141,18 +141,19 @@ func TestARestingListenerIsUpBeforeAnythingCanBeGranted(t *testing.T) {
 	s, other := f.session(), f.session()
 	l := f.listen(s)
 	held := f.take("n", other)
-	for range 50 {
-		start := time.Now()
+	const rounds = 50
+	start := time.Now()
+	for range rounds {
 		attempt := f.enqueue("n", s)
 		// What another process does is not rung here.
 		f.exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", s)
 		l.hears("")
-		if took := time.Since(start); took > restInterval*3/4 {
-			t.Fatalf("it was heard after %v", took)
-		}
 		if _, err := f.Leave(t.Context(), s, "n", attempt); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if took := time.Since(start); took > rounds*restInterval/4 { // one that rests hears after half an interval
+		t.Errorf("they were heard after %v", took/rounds)
 	}
 	f.release(held, false)
 }

@@ -71,12 +71,12 @@ func over(t testing.TB, before Lock) {
 
 func leaseEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	first := lock(t, a, "leased", dblock.Lease(time.Second))
 	start := time.Now()
+	first := lock(t, a, "leased", dblock.Lease(time.Second))
 	next := granted(t, soon, locking(t.Context(), b, "leased"))
 	over(t, first)
-	if took := time.Since(start); took < 700*time.Millisecond || took > 2500*time.Millisecond {
-		t.Errorf("the next waiter had it after %v: want the lease, 1s, and little more", took)
+	if took := time.Since(start); took < 950*time.Millisecond {
+		t.Errorf("the next waiter had it after %v: want the lease, 1s", took)
 	}
 	rising(t, []int64{first.Token(), next.Token()})
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
@@ -90,8 +90,9 @@ func leaseEnds(t *testing.T, e *env) {
 
 func leaseWithoutReaper(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
-	first := lock(t, a, "leased", dblock.Lease(500*time.Millisecond))
-	if left := time.Until(refused(t, b, "leased").Until); left > 500*time.Millisecond {
+	const lease = 1500 * time.Millisecond // a busy machine still finds it held
+	first := lock(t, a, "leased", dblock.Lease(lease))
+	if left := time.Until(refused(t, b, "leased").Until); left > lease {
 		t.Errorf("TryLock says that it is held for another %v: want the rest of the lease", left)
 	}
 	ended(t, soon, first, dblock.ErrLost)
@@ -114,12 +115,12 @@ func leaseOfWaiter(t *testing.T, e *env) {
 	line := locking(t.Context(), b, "leased", dblock.Lease(time.Second))
 	e.queued(t, "leased", 1)
 	within(t, soon, "a moment has passed", time.After(600*time.Millisecond))
+	start := time.Now()
 	unlock(t, first)
 	second := granted(t, soon, line)
-	start := time.Now()
 	ended(t, soon, second, dblock.ErrLost)
-	if took := time.Since(start); took < 600*time.Millisecond || took > 1500*time.Millisecond {
-		t.Errorf("the lease took %v: want about 1s from the grant", took)
+	if took := time.Since(start); took < 900*time.Millisecond {
+		t.Errorf("the lease took %v: want 1s from the grant", took)
 	}
 	third := granted(t, soon, locking(t.Context(), a, "leased"))
 	unlock(t, third)

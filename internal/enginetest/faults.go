@@ -112,7 +112,7 @@ func killedUnderLoad(t *testing.T, e *env) {
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killing.Go(func() {
-		every := 150 * time.Millisecond
+		every := 300 * time.Millisecond
 		if e.wiring.Kind == SQLite { // to lock the database most of the time is no fault but a load
 			every = time.Second
 		}

@@ -422,7 +422,7 @@ func guardedLeaseOver(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	c := e.clientOf(t, a, dblock.WithTTL(time.Second)) // which compares what it has once in a TTL
 	other := e.client(t)
-	l := lock(t, c, "n", dblock.Lease(300*time.Millisecond))
+	l := lock(t, c, "n", dblock.Lease(1500*time.Millisecond))
 	tx := beginTx(t, a, e.levels()[0])
 	if err := l.Guard(t.Context(), tx); err != nil {
 		t.Fatal(err)

@@ -146,7 +146,7 @@ func tablesLost(t *testing.T, e *env) {
 	schema(t, err)
 	_, err = a.TryLock(t.Context(), "other")
 	schema(t, err)
-	ended(t, shortTTL+time.Second, held, dblock.ErrLost)
+	ended(t, soon, held, dblock.ErrLost)
 	schema(t, within(t, shortTTL+soon, "the waiter returns", line[0]).err)
 	e.db.Migrate(t)
 	unlock(t, granted(t, soon, locking(t.Context(), a, "held")))

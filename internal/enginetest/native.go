@@ -171,7 +171,7 @@ func nativeLost(t *testing.T, e *env) {
 	first, second := lock(t, a, "n"), lock(t, a, "m")
 	e.kill(t, everything)
 	for _, l := range []Lock{first, second} {
-		ended(t, time.Second+500*time.Millisecond, l, dblock.ErrLost)
+		ended(t, soon, l, dblock.ErrLost)
 		is(t, l.Unlock(t.Context()), dblock.ErrLost)
 	}
 	for _, c := range []Client{a, b} {

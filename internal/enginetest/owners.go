@@ -163,7 +163,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 	first := lock(t, a, "moved", me)
 	second := granted(t, soon, locking(t.Context(), b, "moved", me))
 	rising(t, []int64{first.Token(), second.Token()})
-	ended(t, shortTTL+time.Second, first, dblock.ErrLost)
+	ended(t, soon, first, dblock.ErrLost)
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
 	live(t, second)
 	refused(t, c, "moved")

@@ -254,7 +254,7 @@ func downgradeAmongFriends(t *testing.T, e *env) {
 
 func crowdCrashes(t *testing.T, e *env) {
 	gone := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
-	for range 30 {
+	for range 15 {
 		lock(t, gone, "n", dblock.Shared())
 	}
 	b := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -216,7 +215,7 @@ func (h *history) check() {
 				lost++
 				switch {
 				case h.explained(p, hold.lost):
-				case hold.starved() && h.canary.choked(hold.lost):
+				case starvation(hold.reason) && h.canary.choked(hold.lost):
 					h.Logf("%s lost %s on a machine that was too busy: %s", p.label, hold.name, hold.reason)
 				default:
 					h.find(losses, "%s lost %s without an outage that would explain it: %s", p.label, hold.name, hold.reason)
@@ -252,11 +251,6 @@ func (e event) surprising() bool {
 		return !isPermits(e.Name)
 	}
 	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld)
-}
-
-// starved reports whether the hold was lost for want of heartbeats.
-func (h *hold) starved() bool {
-	return strings.Contains(h.reason, session.ErrExpired.Error()) || strings.Contains(h.reason, session.ErrKilled.Error())
 }
 
 // explained reports whether a fault of the actor is why a hold was lost.

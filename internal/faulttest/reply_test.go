@@ -62,7 +62,7 @@ func (f *forgetful) lose(name string, l loss, act func(), done func() bool) {
 	var seen atomic.Int32
 	nth := l.nth
 	if l == lossOfTake && f.w.db.Kind != dbtest.KindPostgres {
-		nth += 2 // after a look for a row that is locked, and one whether there is a row
+		nth++ // after a look for a row that is locked
 	}
 	f.proxy.Watch(func(request []byte) {
 		if bytes.Contains(request, []byte(name)) {
@@ -97,7 +97,16 @@ func TestALostReplyIsFoundOut(t *testing.T) {
 	})
 }
 
+// used gives a name its row: without one, that is made first.
+func (w *world) used(name string) {
+	w.Helper()
+	p := w.actor("before")
+	p.mustUnlock(p.mustLock(name).Op)
+	p.exit()
+}
+
 func lostTake(w *world, name string) {
+	w.used(name)
 	f := w.forgetful(lossOfTake)
 	var op int
 	f.lose(name, lossOfTake, func() { op = f.lock(name) }, func() bool { return w.isHeld(name) })
@@ -117,6 +126,7 @@ func lostTake(w *world, name string) {
 }
 
 func lostTakeCancelled(w *world, name string) {
+	w.used(name)
 	f := w.forgetful(lossOfTake)
 	var op int
 	f.lose(name, lossOfTake, func() {
@@ -185,11 +195,17 @@ func lostEnqueueCancelled(w *world, name string) {
 }
 
 func lostRelease(w *world, name string) {
+	w.unstarved(func(try string) bool { return lostReleaseOnce(w, name+try) })
+}
+
+func lostReleaseOnce(w *world, name string) (starved bool) {
 	f, next := w.forgetful(lossOfRelease), w.actor("next")
 	first := f.mustLock(name)
 	f.lose(name, lossOfRelease, func() { f.send(command{Verb: "unlock", Hold: first.Op}) }, func() bool { return !w.isHeld(name) })
 	at := session.Boottime()
-	if e := f.await(first.Op, evUnlocked); e.Err != "" || e.At-at > resolved {
+	if e := f.await(first.Op, evUnlocked); starvation(e.Err) {
+		starved = true
+	} else if e.Err != "" || e.At-at > resolved {
 		w.Errorf("Unlock returned %q after %v", e.Err, e.At-at)
 	}
 	if second := next.mustLock(name); second.Token <= first.Token {
@@ -197,9 +213,14 @@ func lostRelease(w *world, name string) {
 	}
 	f.exit()
 	next.exit()
+	return starved
 }
 
 func lostHandOff(w *world, name string) {
+	w.unstarved(func(try string) bool { return lostHandOffOnce(w, name+try) })
+}
+
+func lostHandOffOnce(w *world, name string) (starved bool) {
 	f, next := w.forgetful(lossOfHandOff), w.actor("next")
 	first := f.mustLock(name)
 	waiting := w.queue(next, name)
@@ -210,7 +231,9 @@ func lostHandOff(w *world, name string) {
 		return ok
 	})
 	at := session.Boottime()
-	if e := f.await(first.Op, evUnlocked); e.Err != "" || e.At-at > resolved {
+	if e := f.await(first.Op, evUnlocked); starvation(e.Err) {
+		starved = true
+	} else if e.Err != "" || e.At-at > resolved {
 		w.Errorf("Unlock returned %q after %v", e.Err, e.At-at)
 	}
 	if n := w.count("SELECT token FROM dblock_locks WHERE name = '%s'", name); n != second.Token || n <= first.Token {
@@ -219,6 +242,7 @@ func lostHandOff(w *world, name string) {
 	next.mustUnlock(waiting)
 	f.exit()
 	next.exit()
+	return starved
 }
 
 // losing does what it is told and says that it failed, the first time that a call is made.

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"database/sql"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,7 +18,7 @@ const (
 	promised = ttl + time.Second
 	// scheduling is what two processes and a server may lose on a machine with more to do than cores, on top of what
 	// is promised.
-	scheduling = 500 * time.Millisecond
+	scheduling = 1500 * time.Millisecond
 	// patience is for what has no bound of its own: longer, and it hangs.
 	patience = 30 * time.Second
 )
@@ -27,6 +28,23 @@ type world struct {
 	*testing.T
 	db  dbtest.Database
 	sql *sql.DB // one connection, past all proxies
+}
+
+// unstarved runs a scenario again which reports that a lock was lost for want of heartbeats: that may have been for want of a
+// processor.
+func (w *world) unstarved(scenario func(try string) (starved bool)) {
+	w.Helper()
+	for try := 1; scenario(fmt.Sprint(" ", try)); try++ {
+		if try == 3 {
+			w.Fatal("a lock was lost for want of heartbeats, three times")
+		}
+		w.Log("a lock was lost for want of heartbeats: once more")
+	}
+}
+
+// starvation reports whether a lock was lost for want of heartbeats.
+func starvation(reason string) bool {
+	return strings.Contains(reason, session.ErrExpired.Error()) || strings.Contains(reason, session.ErrKilled.Error())
 }
 
 // each runs a scenario on every engine there is, on a fresh database.
