@@ -112,18 +112,18 @@ func killedUnderLoad(t *testing.T, e *env) {
 	stop := make(chan struct{})
 	var killing sync.WaitGroup
 	killing.Go(func() {
-		every := 300 * time.Millisecond
+		least := 150 * time.Millisecond
 		if e.wiring.Kind == SQLite { // to lock the database most of the time is no fault but a load
-			every = time.Second
+			least = time.Second
 		}
-		tick := time.NewTicker(every)
-		defer tick.Stop()
-		for {
+		for every := least; ; {
 			select {
 			case <-stop:
 				return
-			case <-tick.C:
+			case <-time.After(every):
+				began := time.Now()
 				e.kill(t, everything)
+				every = max(least, 5*time.Since(began)) // where a statement takes long, a lock takes longer
 			}
 		}
 	})
