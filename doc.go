@@ -66,7 +66,8 @@
 //
 // Ambiguity is resolved: every attempt carries an id. After an error or a cancelled context the library finds out, by
 // that id, whether it got the lock after all, and gives back what nobody claims. What a session has is compared with
-// what its client believes with each heartbeat (every TTL where it is more than 64 locks) and after each lost connection.
+// what its client believes with each heartbeat (once in a TTL where it holds nothing, or has more than 64 locks and places in
+// queues) and after each lost connection.
 //
 // The caller's things stay the caller's: pools are never closed, and no statement is killed that is not dblock's own.
 //

@@ -61,7 +61,7 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	}
 	s, err := session.Open(ctx, c.engine, session.Config{
 		Host: c.config.host, App: c.config.app, PID: os.Getpid(), TTL: c.config.ttl, Clock: c.config.clock, Log: c.config.log,
-		Reconcile: c.reconcile,
+		Reconcile: c.reconcile, Holding: c.holding,
 	})
 	if err != nil {
 		return nil, err
@@ -244,6 +244,13 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 		c.lose(h, errors.New("the database says that another has it, or nobody"))
 	}
 	return nil
+}
+
+// holding reports whether there is anything that others could want or take.
+func (c *Client[TX]) holding() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.books.holds)+len(c.overdue) > 0
 }
 
 // holdsOf returns what the client believes to hold in a session, by attempt.

@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	// together is how much earlier than he is due somebody is looked for, where the statement is sent for another anyway.
+	// together is how much earlier than he is due somebody is looked for at first, where the statement is sent for another
+	// anyway. Later it is a quarter of the time since the look before: those who wait long are soon looked for together.
 	together = 50 * time.Millisecond
 	// recheck is the pause before a circle that was found is looked for again: one who was about to be granted what he waits
 	// for, or had given up, has gone by then.
@@ -141,7 +142,11 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 		return nil, pause
 	}
 	for attempt, w := range d.watches {
-		if w.due.Sub(now) <= min(together, d.config.After/4) {
+		early := min(together, d.config.After/4)
+		if w.pause > d.config.After {
+			early = w.pause / 4
+		}
+		if w.due.Sub(now) <= early {
 			due = append(due, attempt)
 			w.pause *= 2
 			w.due = now.Add(w.pause)

@@ -110,6 +110,21 @@ func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T
 	})
 }
 
+func TestWhoHasWaitedForLongIsAskedAboutTogetherWithOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &script{answers: []answer{{}}}
+		d := start(t, s)
+		for _, a := range []string{"a", "b", "c", "d"} {
+			d.Watch(a)
+			time.Sleep(200 * time.Millisecond)
+		}
+		time.Sleep(time.Minute)
+		if n := s.questions(); n != 4+2+3 { // each alone after 1 s; after 3 and 3.6 s; together after 7, 15 and 31 s
+			t.Errorf("%d questions", n)
+		}
+	})
+}
+
 func TestWhoComesLaterIsNotHeldUpByWhoHasWaitedForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}

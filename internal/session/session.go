@@ -25,9 +25,9 @@ import (
 
 const (
 	beatsPerTTL = 5 // four heartbeats may fail
-	// claimsEvery is after how many heartbeats a session lists what it has in the database, where that is more than
-	// fewClaims; else it does with each, so that who holds something and listens to nothing hears within a heartbeat that it was
-	// taken away, or is asked for.
+	// claimsEvery is after how many heartbeats a session lists what it has in the database. One that holds something does with
+	// each, so that it hears within a heartbeat that this was taken away, or is asked for, though it may listen to nothing; but
+	// not where the list is longer than fewClaims.
 	claimsEvery = 5
 	fewClaims   = 64
 	driftShare  = 100 // two clocks may differ in rate by one part in this
@@ -55,6 +55,7 @@ type Config struct {
 	// Reconcile compares what a session has in the database with what the client believes. It is called with a
 	// way to list it, every few heartbeats and whenever the connection was made anew.
 	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
+	Holding   func() bool // whether the client holds anything, as far as it knows
 }
 
 // Session is one life of a client in the database.
@@ -207,7 +208,7 @@ func (s *Session) beat() {
 		began := s.config.Clock()
 		fresh := up == nil
 		err := s.once(&up, interval)
-		if err == nil && beats > 0 && (fresh || checked || few || beats%claimsEvery == 0) {
+		if err == nil && beats > 0 && (fresh || checked || few && s.config.Holding() || beats%claimsEvery == 0) {
 			err = s.within(interval, func(ctx context.Context) error {
 				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) {
 					claims, err := up.Claims(ctx, s.ID)

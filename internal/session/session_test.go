@@ -22,7 +22,7 @@ const ttl = 10 * time.Second
 type server struct {
 	mu                     sync.Mutex
 	delay                  time.Duration
-	down, dead             bool
+	down, dead, idle       bool
 	expires                time.Time // by the server's count
 	beats, connects, lists int
 	claims                 []driver.Claim
@@ -96,6 +96,7 @@ func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 			_, err := list(ctx)
 			return err
 		},
+		Holding: func() bool { return !s.idle },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -141,6 +142,19 @@ func TestASessionThatHasMuchListsItSeldom(t *testing.T) {
 		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
 		s.set(func() {
 			if s.lists != 11 { // the first, and one per TTL
+				t.Errorf("reconciled %d times in 10 TTLs", s.lists)
+			}
+		})
+	})
+}
+
+func TestWhoHoldsNothingListsItSeldom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{delay: 10 * time.Millisecond, idle: true}
+		start(t, s)
+		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
+		s.set(func() {
+			if s.lists != 10 { // one per TTL
 				t.Errorf("reconciled %d times in 10 TTLs", s.lists)
 			}
 		})
