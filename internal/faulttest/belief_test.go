@@ -73,13 +73,17 @@ func (p *process) holds() []*hold {
 		if h.until == forever && killed.to != 0 {
 			h.until = killed.to
 		}
-		for i, f := range h.phases { // what came of a hold after its context had ended is not known
-			if i > 0 && (f.asked > h.until || f.grant && f.from > h.until) {
+		for _, f := range h.phases {
+			h.live = max(h.live, f.live)
+		}
+		// What came of a hold after its context had ended is not known, nor what came of a downgrade that was never heard of,
+		// where the hold was not seen alive after it was asked for: it may have been over before.
+		for i, f := range h.phases {
+			if i > 0 && (f.asked > h.until || f.grant && f.from > h.until || f.from == forever && f.asked >= h.live) {
 				h.phases = h.phases[:i]
 				break
 			}
 		}
-		h.live = max(h.live, h.last().live)
 		h.last().live = h.live
 	}
 	return all

@@ -43,7 +43,7 @@ const (
 // An acquire whose outcome is not known, because its process was killed, is left out: if it happened nobody came to
 // believe in it, and that it took a token, and room, leaves the next one only less. A model in which it may or may not have
 // happened accepts the same histories. An upgrade, likewise. A downgrade whose outcome is not known happens at some time before
-// the hold ends: that it did not happen at all would leave others only less room.
+// the hold ends, if that was seen alive after it: that it did not happen at all would leave others only less room.
 var lockModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byName := map[string][]porcupine.Operation{}
