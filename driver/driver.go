@@ -54,7 +54,8 @@ type Backend interface {
 	Upkeep(ctx context.Context) (Upkeep, error)
 
 	// Take takes the lock if nobody waits for it, nobody holds it, or holds more of it than leaves room for the request,
-	// and its rest is over. One statement, one commit, after those that make the row of a name that has none. False also where the request's capacity is not the name's.
+	// and its rest is over. One statement, one commit, after those that make the row of a name that has none. False also
+	// where the request's capacity is not the name's.
 	Take(ctx context.Context, r Request) (Grant, bool, error)
 
 	// Enqueue joins the end of the queue of a name that somebody holds or waits for, with a ticket from the name's

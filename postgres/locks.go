@@ -18,18 +18,22 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	if r.Units > 0 {
 		return e.takeShare(ctx, r)
 	}
+	return taken(ctx, e.db.exec, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Patience: e.patience(r.Wait),
+	}), r.Lease)
+}
+
+// taken runs a take, and again where it has only made the name's row.
+func taken(ctx context.Context, run func(context.Context, statement) error, take statement, lease time.Duration) (driver.Grant, bool, error) {
 	for range remakes {
-		var row postgresdb.TakeLockRow
+		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		var found bool
-		err := e.db.exec(ctx, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Patience: e.patience(r.Wait),
-		}).found(&row, &found))
-		if err != nil || !found {
+		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
 			return driver.Grant{}, false, interpret(err)
 		}
 		if !row.Made {
-			return driver.Grant{Token: row.Token, Lease: r.Lease}, true, nil
+			return driver.Grant{Token: row.Token, Lease: lease}, true, nil
 		}
 	}
 	return driver.Grant{}, false, errPurged

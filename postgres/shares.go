@@ -11,21 +11,11 @@ import (
 
 // takeShare is a transaction for the same reason as Enqueue: a row that many share is one that many want.
 func (e *engine) takeShare(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	for range remakes {
-		var row postgresdb.TakeShareRow
-		var found bool
-		err := e.db.transact(ctx, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), Patience: e.patience(r.Wait),
-		}).found(&row, &found))
-		if err != nil || !found {
-			return driver.Grant{}, false, interpret(err)
-		}
-		if !row.Made {
-			return driver.Grant{Token: row.Token, Lease: r.Lease}, true, nil
-		}
-	}
-	return driver.Grant{}, false, errPurged
+	transact := func(ctx context.Context, s statement) error { return e.db.transact(ctx, s) }
+	return taken(ctx, transact, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), Patience: e.patience(r.Wait),
+	}), r.Lease)
 }
 
 // refuseCapacity says why a request did not join a queue: nil if it was not for the number of units, and the name free.
