@@ -18,13 +18,15 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-const (
+const name = "indexer"
+
+// Limits that a slow machine has more of.
+var (
 	// longTTL is for tests in which no lease ends. A client looks on its own account after a third of it.
-	longTTL = 30 * time.Second
+	longTTL = dbtest.Scale(30 * time.Second)
 	// soon is within what something must happen that was pushed: less than a third of longTTL.
-	soon     = 8 * time.Second
-	patience = 20 * time.Second
-	name     = "indexer"
+	soon     = dbtest.Scale(8 * time.Second)
+	patience = dbtest.Scale(20 * time.Second)
 )
 
 // world is a database with processes of one machine: each client has a pool of its own.

@@ -27,7 +27,7 @@ import (
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 // patience is how long a test waits for what must happen.
-const patience = 15 * time.Second
+var patience = dbtest.Scale(15 * time.Second)
 
 // awake is shorter than a listener's sleep: a wake-up that only comes because the sleep is over is a failure.
 const awake = 3500 * time.Millisecond

@@ -43,8 +43,9 @@ func testMain(m *testing.M) int {
 	return dbtest.Run(m)
 }
 
+var testTTL = dbtest.Scale(2 * time.Second)
+
 const (
-	testTTL    = 2 * time.Second
 	testRounds = 60
 	fewRounds  = "-rounds=60"
 	// runTimeout is far beyond what any run takes.

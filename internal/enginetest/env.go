@@ -15,16 +15,17 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-const (
+// Limits that a slow machine has more of.
+var (
 	// longTTL is for tests in which no lease ends. A client looks on its own account after a third of it.
-	longTTL = 30 * time.Second
+	longTTL = dbtest.Scale(30 * time.Second)
 	// soon is within what something must happen that waits for no lease. It is less than a third of longTTL, so that a
 	// wake-up that was lost shows.
-	soon = 8 * time.Second
+	soon = dbtest.Scale(8 * time.Second)
 	// patience is within what something must happen at all.
-	patience = 20 * time.Second
+	patience = dbtest.Scale(20 * time.Second)
 	// shortTTL is for tests of what happens when a lease ends.
-	shortTTL = 2 * time.Second
+	shortTTL = dbtest.Scale(2 * time.Second)
 )
 
 // env is what one test works with: a database of its own.

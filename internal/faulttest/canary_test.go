@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-const (
+var (
 	canaryInterval = ttl / 20
 	// sluggish is how long a write may take on a machine on which heartbeats, which have a fifth of a TTL, can be
 	// expected to arrive.

@@ -91,7 +91,7 @@ type ballot struct {
 
 func newBallot(w *world, o outage) *ballot {
 	w.Helper()
-	b := &ballot{world: w, ttl: time.Second, outage: o, canary: w.canary(), running: make([]*process, candidates), times: map[string][]time.Duration{}, calm: map[string][]time.Duration{}}
+	b := &ballot{world: w, ttl: dbtest.Scale(time.Second), outage: o, canary: w.canary(), running: make([]*process, candidates), times: map[string][]time.Duration{}, calm: map[string][]time.Duration{}}
 	if w.db.Kind == dbtest.KindSQLite { // its write lock has no queue: a heartbeat may have to try for long
 		b.ttl = ttl
 	}

@@ -29,12 +29,13 @@ const (
 	slots   = 3 // actors at a time
 	crewman = 4 // workers of each, on two clients
 	round   = 3 * time.Second
-	// silent is when the last waiter must have been granted. What stands in front of it can be a session that died in
-	// a fault, and another that was renewed in it for the last time, by a heartbeat that arrived late.
-	silent = 2*ttl + time.Second + scheduling
 	// searchable is how many grants an order is searched for in reasonable time.
 	searchable = 50000
 )
+
+// silent is when the last waiter must have been granted. What stands in front of it can be a session that died in a fault, and
+// another that was renewed in it for the last time, by a heartbeat that arrived late.
+var silent = 2*ttl + time.Second + scheduling
 
 // history is what some actors do to some locks, under faults.
 type history struct {

@@ -3,6 +3,7 @@ package faulttest
 import (
 	"flag"
 	"os"
+	"strconv"
 	"testing"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -13,7 +14,7 @@ func TestMain(m *testing.M) {
 		os.Exit(act(text, os.Stdin, os.Stdout))
 	}
 	// Scenarios wait for leases to end, mostly: more of them go on one core than tests that work.
-	if err := flag.Set("test.parallel", "5"); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(dbtest.AtOnce(5))); err != nil {
 		panic(err)
 	}
 	os.Exit(dbtest.Run(m))

@@ -21,15 +21,18 @@ import (
 )
 
 const (
-	tellers  = 8 // processes at a time
-	moneyTTL = time.Second
+	tellers = 8 // processes at a time
 	// fewTellers are enough for a bug, and as many as SQLite bears under the race detector: in Go it takes so much of the
 	// machine that with more of them heartbeats do not get through.
 	fewTellers = 4
 	deposit    = 1_000_000 // what each account begins with
+)
+
+var (
+	moneyTTL = dbtest.Scale(time.Second)
 	// moneyPatience is patience for many processes on few cores, and slow is when the test looks why.
 	moneyPatience = 2 * patience
-	slow          = 5 * time.Second
+	slow          = dbtest.Scale(5 * time.Second)
 )
 
 // What is found wrong with a bank.

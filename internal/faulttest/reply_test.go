@@ -15,7 +15,7 @@ import (
 
 // resolved is in what time the outcome of a request must be found out whose reply was dropped: before the lease
 // would have ended.
-const resolved = ttl * 9 / 10
+var resolved = ttl * 9 / 10
 
 // loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a number tells which
 // of them it is; where the last is part of a transaction of several requests, its COMMIT is.

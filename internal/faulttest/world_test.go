@@ -11,16 +11,17 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-const (
+// Limits that a slow machine has more of.
+var (
 	// ttl leaves heartbeats 400 ms each, which a loaded machine keeps to.
-	ttl = 2 * time.Second
+	ttl = dbtest.Scale(2 * time.Second)
 	// promised is within what a crashed holder is succeeded.
 	promised = ttl + time.Second
 	// scheduling is what two processes and a server may lose on a machine with more to do than cores, on top of what
 	// is promised.
-	scheduling = 1500 * time.Millisecond
+	scheduling = dbtest.Scale(1500 * time.Millisecond)
 	// patience is for what has no bound of its own: longer, and it hangs.
-	patience = 30 * time.Second
+	patience = dbtest.Scale(30 * time.Second)
 )
 
 // world is a database and those who use it.
