@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -95,7 +96,7 @@ func launch(t testing.TB, label string, config actorConfig) *process {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s wrote to standard error:\n%s", p.label, p.said)
+			t.Logf("%s %s", p.label, dbtest.Excerpt(t, p.label, p.said.String()))
 		}
 	})
 	return p
@@ -157,7 +158,7 @@ func (p *process) await(op int, whats ...string) event {
 			return e
 		}
 		if over {
-			p.t.Fatalf("%s ended without %v of %d\n%s", p.label, whats, op, p.said)
+			p.t.Fatalf("%s ended without %v of %d", p.label, whats, op)
 		}
 		select {
 		case <-moved:
