@@ -55,7 +55,7 @@ func Run(t *testing.T, w Wiring) {
 		if w.Kind == SQLite { // which works in this process, and writes one at a time
 			hands = 4
 		}
-		for range hands {
+		for range dbtest.AtOnce(hands) {
 			running.Go(func() {
 				for test := range tests {
 					run(test)
