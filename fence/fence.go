@@ -131,7 +131,7 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 		},
 		MySQL: func(ctx context.Context, q transaction.Queries) error {
 			var highest int64
-			name := []byte(resource) // as text it would be a matter of the connection's character set
+			name := transaction.Hex(resource)
 			err := q.Exec(ctx, mysqldb.See, name, token, token)
 			if err == nil {
 				_, err = q.Row(ctx, mysqldb.Highest, []any{name}, &highest)

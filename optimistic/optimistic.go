@@ -128,7 +128,7 @@ func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 		err = t.Do(ctx, transaction.Work{
 			Table: table, Set: set,
 			Postgres: read(postgresdb.Version, name),
-			MySQL:    read(mysqldb.Version, []byte(name)),
+			MySQL:    read(mysqldb.Version, transaction.Hex(name)),
 			SQLite:   read(sqlitedb.Version, name),
 		})
 	}
@@ -173,7 +173,7 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 			return conflict
 		},
 		MySQL: func(ctx context.Context, q transaction.Queries) error {
-			name := []byte(name) // as text it would be a matter of the connection's character set
+			name := transaction.Hex(name)
 			if version == 0 {
 				if err := q.Exec(ctx, mysqldb.Begin, name); err != nil {
 					return err

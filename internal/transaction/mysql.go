@@ -2,6 +2,7 @@ package transaction
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"time"
 )
@@ -12,6 +13,13 @@ const (
 		"CAST(IF(@@GLOBAL.innodb_rollback_on_timeout, @@SESSION.innodb_lock_wait_timeout, 1) AS SIGNED)"
 	restorePatience = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
 )
+
+// Hex is a name as it travels to MySQL and MariaDB, in hexadecimal digits. Statements read it as
+// UNHEX(CONVERT(? USING latin1)). A name itself, as string or []byte, is a parameter of
+// character_set_client, which the server converts to character_set_connection before anything else
+// can be done with it; no CAST takes that back. Digits are the same in every character set, and the
+// CONVERT is for those of more than one byte (ucs2, utf16, utf32).
+func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 
 const (
 	lockWaitTimeout = 1205

@@ -1,14 +1,16 @@
+-- The name is a parameter in hexadecimal digits: see transaction.Hex.
+
 -- name: Version :one
-SELECT CAST(COALESCE((SELECT v.version FROM dblock_versions v WHERE v.name = sqlc.arg(name)), 0) AS SIGNED) AS version;
+SELECT CAST(COALESCE((SELECT v.version FROM dblock_versions v WHERE v.name = UNHEX(CONVERT(sqlc.arg(name) USING latin1))), 0) AS SIGNED) AS version;
 
 -- Before the first bump: makes the row or locks it. See queries/fences/mysql.sql.
 -- name: Begin :exec
-INSERT INTO dblock_versions (name, version) VALUES (sqlc.arg(name), 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version;
+INSERT INTO dblock_versions (name, version) VALUES (UNHEX(CONVERT(sqlc.arg(name) USING latin1)), 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version;
 
 -- The newest version whatever the isolation level.
 -- name: LockVersion :one
-SELECT version FROM dblock_versions WHERE name = sqlc.arg(name) FOR UPDATE;
+SELECT version FROM dblock_versions WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- After LockVersion.
 -- name: Bump :exec
-UPDATE dblock_versions SET version = version + 1 WHERE name = sqlc.arg(name);
+UPDATE dblock_versions SET version = version + 1 WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1));

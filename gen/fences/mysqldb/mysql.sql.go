@@ -10,11 +10,11 @@ import (
 )
 
 const Highest = `-- name: Highest :one
-SELECT token FROM dblock_fences WHERE resource = ? FOR UPDATE
+SELECT token FROM dblock_fences WHERE resource = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
 // After See, which has locked the row: the newest version whatever the isolation level.
-func (q *Queries) Highest(ctx context.Context, resource string) (int64, error) {
+func (q *Queries) Highest(ctx context.Context, resource interface{}) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Highest, resource)
 	var token int64
 	err := row.Scan(&token)
@@ -22,15 +22,17 @@ func (q *Queries) Highest(ctx context.Context, resource string) (int64, error) {
 }
 
 const See = `-- name: See :exec
-INSERT INTO dblock_fences (resource, token) VALUES (?, ?)
+
+INSERT INTO dblock_fences (resource, token) VALUES (UNHEX(CONVERT(? USING latin1)), ?)
 ON DUPLICATE KEY UPDATE token = GREATEST(dblock_fences.token, ?)
 `
 
 type SeeParams struct {
-	Resource string
+	Resource interface{}
 	Token    int64
 }
 
+// The resource is a parameter in hexadecimal digits: see transaction.Hex.
 // Makes the row or locks it, in one statement: a locking read of a row that is not there would lock the gap, which two
 // transactions can do at once, and then neither can insert. It opens no snapshot, so that what the caller reads next is
 // not older than the wait. No affected rows are counted: their number is the client's choice (clientFoundRows).

@@ -10,31 +10,31 @@ import (
 )
 
 const Begin = `-- name: Begin :exec
-INSERT INTO dblock_versions (name, version) VALUES (?, 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version
+INSERT INTO dblock_versions (name, version) VALUES (UNHEX(CONVERT(? USING latin1)), 0) ON DUPLICATE KEY UPDATE version = dblock_versions.version
 `
 
 // Before the first bump: makes the row or locks it. See queries/fences/mysql.sql.
-func (q *Queries) Begin(ctx context.Context, name string) error {
+func (q *Queries) Begin(ctx context.Context, name interface{}) error {
 	_, err := q.db.ExecContext(ctx, Begin, name)
 	return err
 }
 
 const Bump = `-- name: Bump :exec
-UPDATE dblock_versions SET version = version + 1 WHERE name = ?
+UPDATE dblock_versions SET version = version + 1 WHERE name = UNHEX(CONVERT(? USING latin1))
 `
 
 // After LockVersion.
-func (q *Queries) Bump(ctx context.Context, name string) error {
+func (q *Queries) Bump(ctx context.Context, name interface{}) error {
 	_, err := q.db.ExecContext(ctx, Bump, name)
 	return err
 }
 
 const LockVersion = `-- name: LockVersion :one
-SELECT version FROM dblock_versions WHERE name = ? FOR UPDATE
+SELECT version FROM dblock_versions WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
 // The newest version whatever the isolation level.
-func (q *Queries) LockVersion(ctx context.Context, name string) (int64, error) {
+func (q *Queries) LockVersion(ctx context.Context, name interface{}) (int64, error) {
 	row := q.db.QueryRowContext(ctx, LockVersion, name)
 	var version int64
 	err := row.Scan(&version)
@@ -42,10 +42,12 @@ func (q *Queries) LockVersion(ctx context.Context, name string) (int64, error) {
 }
 
 const Version = `-- name: Version :one
-SELECT CAST(COALESCE((SELECT v.version FROM dblock_versions v WHERE v.name = ?), 0) AS SIGNED) AS version
+
+SELECT CAST(COALESCE((SELECT v.version FROM dblock_versions v WHERE v.name = UNHEX(CONVERT(? USING latin1))), 0) AS SIGNED) AS version
 `
 
-func (q *Queries) Version(ctx context.Context, name string) (int64, error) {
+// The name is a parameter in hexadecimal digits: see transaction.Hex.
+func (q *Queries) Version(ctx context.Context, name interface{}) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Version, name)
 	var version int64
 	err := row.Scan(&version)
