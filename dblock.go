@@ -50,7 +50,7 @@ type Client[TX any] struct {
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
 	books     books
 	overdue   map[string]bool // attempts whose fixed lease is over here, and that the database may still have
-	lent      map[string]bool // attempts of leases that stand behind a transaction's lock
+	lent      map[string]any  // leases that stand behind a transaction's lock, by attempt: what identifies the transaction
 	contended map[string]bool // names that others waited for when last seen
 }
 
@@ -71,7 +71,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
-		overdue: map[string]bool{}, lent: map[string]bool{}, history: &history{},
+		overdue: map[string]bool{}, lent: map[string]any{}, history: &history{},
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log)

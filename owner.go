@@ -12,7 +12,8 @@ import (
 // is called under a lock's context is the same owner.
 type owner struct {
 	host, thread string
-	explicit     bool // named by Owner: it outlives the process
+	explicit     bool  // named by Owner: it outlives the process
+	errand       int64 // not 0: a lease that it gets for a transaction, and that nothing else enters
 }
 
 type ownerKey struct{ client any } // of one client: another client is another session, so another owner
@@ -28,6 +29,14 @@ func ownerOf(ctx context.Context, client any, host string, chosen *owner) owner 
 		return o
 	}
 	return owner{host: host, thread: fmt.Sprintf("%d/%d", os.Getpid(), threads.Add(1))}
+}
+
+// errandOf is the owner in ctx, on an errand: to the database it is the same owner, so that a ring of those that wait for
+// each other is seen; to the client it has no other lease, and nobody enters the one that it gets.
+func errandOf(ctx context.Context, client any, host string) owner {
+	o := ownerOf(ctx, client, host, nil)
+	o.explicit, o.errand = false, threads.Add(1)
+	return o
 }
 
 func (o owner) in(ctx context.Context, client any) context.Context {

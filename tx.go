@@ -154,9 +154,16 @@ func checkTx(ctx context.Context, tx any) error {
 // REPEATABLE READ and above that is so whenever somebody had the lock as a lease, or made its row, after the transaction's
 // snapshot: there, call LockTx first and be ready to run the transaction again.
 //
-// The database finds deadlocks of transactions that wait for each other's rows. It knows nothing of leases: two
-// transactions that wait for each other by way of a lease, or on MySQL by way of one that stands behind the other, wait
-// until their contexts end. Name all locks in one call, and give ctx a deadline.
+// A transaction that comes after a queued lease does not pass it: it queues behind. Transactions that waited for the row
+// before the lease was queued may still come first.
+//
+// Deadlocks: a ring of waiters in which every edge is a lease is found by WithDeadlockCheck, if ctx is under the Context of
+// what its owner holds: the waiter that joined last gets ErrDeadlock, and its transaction stays usable. A ring in which
+// every edge is a row that a transaction has locked is found by the database, which ends one transaction (an error that
+// means to run it again). A ring of both kinds is found by neither: whoever wants a lease on a row that a transaction has
+// locked asks again and again, and waits in no place that the server or dblock could see. Only a context that ends breaks
+// such a ring, or the end of a transaction (PostgreSQL: transaction_timeout, idle_in_transaction_session_timeout). Name
+// all locks in one call, and give ctx a deadline.
 //
 // On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody takes the lease in
 // the very moment between LockTx looking and locking, it says so, and the transaction must be rolled back. On SQLite the
@@ -240,19 +247,19 @@ func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, share
 // lockTx locks the name's row if no lease stands in the way; else it waits its turn for a lease of its own.
 func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) error {
 	for {
-		state, locked, err := c.lockRow(ctx, tx, name, wait)
+		state, locked, err := c.lockRow(ctx, tx, name, "", wait)
 		switch {
 		case err != nil || locked:
 			return err
 		case !wait:
 			return notAcquired(state, nil)
 		}
-		h, err := c.obtain(ctx, driver.Request{Name: name, Wait: true}, ownerOf(context.Background(), c, c.config.host, nil), true)
+		h, err := c.obtain(ctx, driver.Request{Name: name, Wait: true}, errandOf(ctx, c, c.config.host), true)
 		if err != nil {
 			return err
 		}
 		c.lend(h)
-		_, locked, err = c.lockRow(ctx, tx, name, wait)
+		_, locked, err = c.lockRow(ctx, tx, name, h.attempt, wait)
 		if locked {
 			c.standBehind(h)
 			return nil
@@ -264,7 +271,8 @@ func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) 
 	}
 }
 
-func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool) (driver.State, bool, error) {
+// lockRow locks the name's row. turn is the attempt of the lease that was granted for it, "" for none.
+func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait bool) (driver.State, bool, error) {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
@@ -272,8 +280,7 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name string, wait bool)
 	if err != nil {
 		return driver.State{}, false, err
 	}
-	own := func(attempt string) bool { return attempt != "" && (attempt == mine || c.isLent(attempt)) }
-	state, locked, err := c.engine.Transactions.LockTx(within, tx, name, own, wait, c.aside)
+	state, locked, err := c.engine.Transactions.LockTx(within, tx, name, c.passing(mine, turn), wait, c.aside)
 	switch {
 	case err == nil:
 		return state, locked, nil
@@ -325,18 +332,39 @@ func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error)
 	return h.attempt, nil
 }
 
+// passing tells one LockTx which leases its transaction may pass: the one that the owner in its context has, the one that
+// was granted for it, and those that stand behind this transaction already. A lease that stands behind another transaction
+// of this client may be passed only while nobody waits for the name: a transaction that comes later than a ticket must not
+// go before it. The transaction that passed such a lease to wait for the row was there before any ticket that it meets then.
+func (c *Client[TX]) passing(mine, turn string) driver.Pass {
+	var passed string
+	return func(attempt string, waiters int, tx any) bool {
+		if attempt == "" || attempt != mine && attempt != passed && !c.mayPass(attempt, turn, waiters, tx) {
+			return false
+		}
+		passed = attempt
+		return true
+	}
+}
+
+// mayPass notes behind which transaction a lease stands that was granted for it.
+func (c *Client[TX]) mayPass(attempt, turn string, waiters int, tx any) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before, lent := c.lent[attempt]
+	if lent && attempt == turn {
+		c.lent[attempt] = tx
+		return true
+	}
+	return lent && (waiters == 0 || before == tx)
+}
+
 // lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits for it.
 func (c *Client[TX]) lend(h *hold) {
 	c.mu.Lock()
-	c.lent[h.attempt] = true
+	c.lent[h.attempt] = nil // until its transaction has the row
 	c.mu.Unlock()
 	c.drop(h, fmt.Errorf("%w: it stands behind a transaction", ErrNotHeld))
-}
-
-func (c *Client[TX]) isLent(attempt string) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.lent[attempt]
 }
 
 // standBehind gives a lease back once the transaction that has locked its row has ended. Nobody tells: the row is asked

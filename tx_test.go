@@ -56,11 +56,11 @@ func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driv
 	return d.Transactions.Guard(ctx, tx, h, aside)
 }
 
-func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(string) bool, wait bool, aside driver.Aside) (driver.State, bool, error) {
+func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
 	if err := d.look(ctx, aside); err != nil {
 		return driver.State{}, false, err
 	}
-	return d.Transactions.LockTx(ctx, tx, name, own, wait, aside)
+	return d.Transactions.LockTx(ctx, tx, name, may, wait, aside)
 }
 
 func TestASessionThatEndsInTheMidstOfWorkInATransaction(t *testing.T) {

@@ -17,10 +17,16 @@ type Transactions[TX any] interface {
 	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// LockTx locks the name's row until tx ends, unless somebody holds the name or waits for it: then it reports that
-	// state, and false, and tx has not locked the row. A holder whose attempt is own counts as nobody. It waits for
+	// state, and false, and tx has not locked the row. A holder that it may pass counts as nobody. It waits for
 	// other transactions only where wait is true, and reports false with no holder where it may not.
-	LockTx(ctx context.Context, tx TX, name string, own func(attempt string) bool, wait bool, aside Aside) (State, bool, error)
+	LockTx(ctx context.Context, tx TX, name string, may Pass, wait bool, aside Aside) (State, bool, error)
 }
+
+// Pass reports whether a transaction may pass the lease that holds a name. The client decides; the engine says what it
+// sees: the lease's attempt, how many places the queue behind it has, and what identifies the transaction (a value that
+// compares equal for the same transaction only, also for its savepoints). Within one LockTx, a lease that may be passed
+// stays so: where the row was waited for, it may be too late to turn back.
+type Pass func(attempt string, waiters int, tx any) bool
 
 // Aside runs do on the session's reserved connection, which neither the application's work nor its open transactions
 // can keep busy.

@@ -459,7 +459,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		beside := aside(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string) bool { return false }, true, beside)
+				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string, int, any) bool { return false }, true, beside)
 				return locked, err
 			})
 		}
@@ -503,7 +503,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
 		beside := aside(t, e.Backend)
 		lock := func(tx *sql.Tx, aside driver.Aside) (bool, error) {
-			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string) bool { return false }, true, aside)
+			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, aside)
 			return locked, err
 		}
 		tx, err := pool.Begin()

@@ -302,7 +302,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			}
 
 			tx = begin()
-			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name, func(string) bool { return true }, true, beside)
+			state, locked, err := e.Transactions.LockTx(t.Context(), tx, name, func(string, int, any) bool { return true }, true, beside)
 			if err != nil || locked || state.Holder.Session != a.session || state.Sharing != 1 || state.Holder.Units != 2 {
 				t.Fatalf("%+v %v %v", state, locked, err)
 			}

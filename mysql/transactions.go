@@ -103,9 +103,9 @@ func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h dr
 }
 
 // LockTx looks beside the transaction before it locks anything in it: a row lock cannot be given back.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(attempt string) bool, wait bool, aside driver.Aside) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
-		return session == "" && used == 0 && waiters == 0 || session != "" && own(attempt)
+		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
 	}
 	q := t.queries(tx)
 	state, err := t.look(ctx, name, aside)

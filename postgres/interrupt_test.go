@@ -55,7 +55,7 @@ func TestAContextThatEndsWhileStatementsArePreparedAbortsNothing(t *testing.T) {
 	if _, err := other.ExecContext(t.Context(), "SELECT FROM dblock_locks WHERE name = 'n' FOR UPDATE"); err != nil {
 		t.Fatal(err)
 	}
-	none := func(string) bool { return false }
+	none := func(string, int, any) bool { return false }
 	err = pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error { // from then on statements go with their savepoint
 		_, _, err := engine.Transactions.LockTx(t.Context(), tx, "m", none, true, nil)
 		return err

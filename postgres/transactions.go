@@ -96,7 +96,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	return interpret(settle(ctx, x))
 }
 
-func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own func(attempt string) bool, wait bool, _ driver.Aside) (driver.State, bool, error) {
+func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
 	x := t.of(tx)
 	var row postgresdb.LockRowTxRow
 	var there bool
@@ -114,7 +114,7 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, own fu
 		case !there:
 			undo(ctx, x) // purged in between: make it anew
 			continue
-		case row.Free || own(row.Attempt):
+		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):
 			return driver.State{}, true, interpret(settle(ctx, x))
 		}
 		state, err := inTheWay(ctx, x, name)

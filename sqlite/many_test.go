@@ -149,7 +149,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	waiter := shared("n", s, 1, 2)
 	f.queue(waiter)
 	inside := transactions{&f.db}
-	nobody := func(string) bool { return false }
+	nobody := func(string, int, any) bool { return false }
 	for _, commit := range []bool{false, true} {
 		tx, err := f.pool.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -186,7 +186,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	}
 	defer tx.Rollback()
 	// A share is in the way of a transaction, also one's own.
-	state, locked, err := inside.LockTx(t.Context(), tx, "n", func(string) bool { return true }, false, nil)
+	state, locked, err := inside.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return true }, false, nil)
 	if err != nil || locked || state.Holder.Attempt != waiter.Attempt {
 		t.Fatalf("%+v, %v, %v", state, locked, err)
 	}

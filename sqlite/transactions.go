@@ -73,8 +73,9 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 // It is tempting to look inside the transaction where there is no second connection. But what a transaction has read binds
 // it: to a snapshot that the next commit of anybody's makes unfit to write from, or, with a rollback journal, to a shared
 // lock that keeps the writer it waits for from committing.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own func(attempt string) bool, wait bool, _ driver.Aside) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
 	began := time.Now()
+	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		state, err := t.lookAside(ctx, name)
 		if err != nil || !unleased(state, own) {
@@ -107,9 +108,8 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, own f
 }
 
 // unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it is of the whole name.
-func unleased(state driver.State, own func(attempt string) bool) bool {
-	return (state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0) ||
-		(state.Holder.Units == 0 && own(state.Holder.Attempt))
+func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) bool {
+	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 
 // lookAside looks on another connection of the pool. The zero value where there is none, or where it cannot look now.

@@ -81,7 +81,7 @@ func read(t *testing.T, tx *sql.Tx) {
 	}
 }
 
-func nobody(string) bool { return false }
+func nobody(string, int, any) bool { return false }
 
 // steps are those in the caller's transaction that must lock the database.
 var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error{
@@ -368,7 +368,7 @@ func TestALeaseTakenBetweenLookingAndLockingIsSeenUnderTheLock(t *testing.T) {
 			held := other.take("n", other.session())
 			next := other.session()
 			looked := 0
-			own := func(string) bool {
+			own := func(string, int, any) bool {
 				looked++
 				if looked == 1 {
 					other.release(held, true)

@@ -88,21 +88,28 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, erro
 const LockRowTx = `-- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = $1
-RETURNING l.attempt, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
+RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
 `
 
 type LockRowTxRow struct {
-	Attempt string
-	Free    bool
+	Attempt     string
+	Waiters     int32
+	Transaction string
+	Free        bool
 }
 
 // An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
 // is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
-// wait, and see nothing of what was done under the lock.
+// wait, and see nothing of what was done under the lock. The transaction's id is the same in all its savepoints.
 func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, error) {
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow
-	err := row.Scan(&i.Attempt, &i.Free)
+	err := row.Scan(
+		&i.Attempt,
+		&i.Waiters,
+		&i.Transaction,
+		&i.Free,
+	)
 	return i, err
 }
 

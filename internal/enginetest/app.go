@@ -34,6 +34,8 @@ type App struct {
 type Tx interface {
 	exec(ctx context.Context, statement string) error
 	number(ctx context.Context, query string) (int64, error)
+	// nested is a savepoint's transaction, where the driver has such: another value for the same transaction.
+	nested(ctx context.Context) (Tx, error)
 	commit() error
 	rollback() error
 }
@@ -159,6 +161,11 @@ func (t pgxTx) number(ctx context.Context, query string) (n int64, err error) {
 	return n, err
 }
 
+func (t pgxTx) nested(ctx context.Context) (Tx, error) {
+	tx, err := t.tx.Begin(ctx)
+	return pgxTx{tx}, err
+}
+
 func (t pgxTx) commit() error   { return t.tx.Commit(context.Background()) }
 func (t pgxTx) rollback() error { return t.tx.Rollback(context.Background()) }
 
@@ -173,6 +180,8 @@ func (t sqlTx) number(ctx context.Context, query string) (n int64, err error) {
 	err = t.tx.QueryRowContext(ctx, query).Scan(&n)
 	return n, err
 }
+
+func (t sqlTx) nested(context.Context) (Tx, error) { return t, nil }
 
 func (t sqlTx) commit() error   { return t.tx.Commit() }
 func (t sqlTx) rollback() error { return t.tx.Rollback() }

@@ -20,6 +20,7 @@ var deadlocks = []test{
 	{"more permits than there are beside one's own are refused at once", ownPermits},
 	{"goroutines of one owner that share a semaphore are no deadlock", fanOut},
 	{"LockAll takes part in rings", ringWithLockAll},
+	{"LockTx takes part in rings of leases", ringWithLockTx},
 	{"a semaphore whose other holder can go is no deadlock", semaphoreThatDrains},
 	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
 	{"without the check nobody gives up", withoutCheck},
@@ -135,6 +136,60 @@ func ringWithLockAll(t *testing.T, e *env) {
 	unlock(t, granted(t, soon, first))
 	if err := all.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// Broken by a LockTx that queues as an owner of its own, which holds nothing.
+func ringWithLockTx(t *testing.T, e *env) {
+	const n = 3
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a, b := e.app(t, 6), e.app(t, 6)
+	apps := []App{a, b}
+	clients := []Client{e.clientOf(t, a, dblock.WithDeadlockCheck(interval)), e.clientOf(t, b, dblock.WithDeadlockCheck(interval))}
+	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }
+	for _, through := range []int{1, 2, n} { // so many of the edges are LockTx, the youngest among them
+		held, txs, waiters := make([]Lock, n), make([]Tx, n), make([]chan error, n)
+		for i := range n {
+			held[i] = lock(t, clients[i%2], name(i))
+		}
+		for i := range n {
+			waiters[i] = make(chan error, 1)
+			ctx, cancel := context.WithTimeout(held[i].Context(), patience)
+			defer cancel()
+			if i < n-through {
+				go func() {
+					l, err := clients[i%2].Lock(ctx, name(i+1))
+					if err == nil {
+						err = l.Unlock(context.Background())
+					}
+					waiters[i] <- err
+				}()
+			} else {
+				txs[i] = beginTx(t, apps[i%2], e.levels()[0])
+				go func() { waiters[i] <- clients[i%2].LockTx(ctx, txs[i], name(i+1)) }()
+			}
+			e.queued(t, name(i+1), 1)
+		}
+		err := within(t, soon, "the youngest gives up", waiters[n-1])
+		is(t, err, dblock.ErrDeadlock)
+		var d *dblock.DeadlockError
+		if !errors.As(err, &d) || len(d.Cycle) != n {
+			t.Fatalf("%v: want a ring of %d", err, n)
+		}
+		e.usable(t, txs[n-1])
+		unlock(t, held[n-1])
+		for i := n - 2; i >= 0; i-- { // the rest proceed
+			if err := within(t, soon, "the next goes on", waiters[i]); err != nil {
+				t.Fatal(err)
+			}
+			if txs[i] != nil {
+				e.usable(t, txs[i])
+			}
+			unlock(t, held[i])
+		}
+		for i := range n {
+			e.free(t, name(i))
+		}
 	}
 }
 

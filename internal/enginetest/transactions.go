@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ var transactions = []test{
 	{"whoever waits for a name that a long transaction has locked holds no connection of the pool", noConnectionWaits},
 	{"LockTx for one name in as many transactions as the pool has connections goes through them one by one", lockTxWholePool},
 	{"LockTx in the same transaction, or under the lease of the same owner, is held already", lockTxAgain},
+	{"a stream of LockTx of one client does not pass the leases that are queued", lockTxStream},
 	{"LockTx refuses bad input before any I/O", lockTxInput},
 }
 
@@ -362,9 +364,88 @@ func lockTxAgain(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 		lockTx(t, c, tx, name)
+		nested, err := tx.nested(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lockTx(t, c, nested, name) // the same transaction, though its value is another
 		e.usable(t, tx)
 		unlock(t, granted(t, soon, waiting))
 	})
+}
+
+// Broken by a lease behind one transaction that counts as every transaction's of the client: each goes straight to the row.
+func lockTxStream(t *testing.T, e *env) {
+	const streams, tickets = 4, 6
+	limit, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	a := e.app(t, streams+5)
+	c, other := e.clientOf(t, a), e.client(t)
+	first := lock(t, other, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	locked := make(chan error, 1)
+	go func() { locked <- c.LockTx(limit, tx, "n") }()
+	e.queued(t, "n", 1)
+	var served, late atomic.Int64
+	var order, all sync.WaitGroup
+	for i := range int64(tickets) {
+		order.Go(func() {
+			l, err := other.Lock(limit, "n")
+			if err != nil {
+				t.Errorf("ticket %d: %v", i, err)
+				return
+			}
+			if n := served.Add(1) - 1; n != i {
+				t.Errorf("ticket %d was served after %d others", i, n)
+			}
+			unlock(t, l)
+		})
+		e.queued(t, "n", int(i)+2)
+	}
+	unlock(t, first)
+	if err := within(t, soon, "LockTx has its turn", locked); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(limit)
+	defer stop()
+	begun := make(chan struct{}, streams)
+	for range streams {
+		all.Go(func() {
+			for once := true; ctx.Err() == nil; once = false {
+				tx, err := a.begin(context.Background(), e.levels()[0])
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if once {
+					begun <- struct{}{}
+				}
+				err = c.LockTx(ctx, tx, "n") // it comes after all tickets
+				if err == nil && served.Load() < tickets {
+					late.Add(1)
+				}
+				if err != nil && !errors.Is(err, driver.ErrRetry) && ctx.Err() == nil {
+					t.Error(err)
+				}
+				_ = tx.rollback()
+			}
+		})
+	}
+	for range streams {
+		within(t, soon, "the stream begins", begun)
+	}
+	select {
+	case <-time.After(200 * time.Millisecond): // for them to stand at the row, where they should not
+	case <-limit.Done():
+	}
+	commit(t, tx)
+	order.Wait()
+	stop()
+	all.Wait()
+	if n := late.Load(); n > 0 {
+		t.Errorf("%d transactions passed leases that were queued before they came", n)
+	}
+	e.free(t, "n")
 }
 
 func lockTxInput(t *testing.T, e *env) {

@@ -39,8 +39,8 @@ INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(),
 
 -- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
 -- is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
--- wait, and see nothing of what was done under the lock.
+-- wait, and see nothing of what was done under the lock. The transaction's id is the same in all its savepoints.
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = @name
-RETURNING l.attempt, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
+RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
