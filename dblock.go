@@ -74,7 +74,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		overdue: map[string]bool{}, lent: map[string]any{}, history: &history{},
 	}
 	if engine.Native != nil {
-		c.keeper = engine.Native.Open(config.log)
+		c.keeper = engine.Native.Open(config.log, config.ttl)
 	}
 	c.background, c.stop = context.WithCancelCause(context.Background())
 	c.tidying, c.abort = context.WithCancel(context.Background())

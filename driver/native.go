@@ -3,6 +3,7 @@ package driver
 import (
 	"context"
 	"log/slog"
+	"time"
 )
 
 // Native is a server's own lock functions (advisory locks, named locks): no tables, no sessions, no tokens. What is
@@ -11,8 +12,9 @@ type Native[TX any] interface {
 	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
 	Validate() error
 
-	// Open makes the locks of one client. It does no I/O: the first Acquire connects.
-	Open(log *slog.Logger) Keeper[TX]
+	// Open makes the locks of one client. It does no I/O: the first Acquire connects. ttl is for how long a wait survives
+	// without the server, from the last time that it was in order.
+	Open(log *slog.Logger, ttl time.Duration) Keeper[TX]
 }
 
 // Keeper has the locks of one client. All methods are safe for concurrent use; every wait ends with its context. They

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/pinned"
@@ -23,7 +24,8 @@ import (
 //
 // The pool stays the application's. A client keeps one of its connections for all locks that it holds, and one for each
 // name that it waits for, up to 16 and to half of what the pool allows beside; beyond that it looks again and again.
-// The pool must allow three.
+// The pool must allow three. A wait survives the end of its connection and a server that is away for less than the client's
+// TTL, and queues again, at the end.
 //
 // The end of the connection is seen by looking at its socket, four times a second, which costs the server nothing.
 // Where the driver cannot look (checkConnLiveness=false, a driver wrapped around it, a dialer whose connections hide
@@ -84,8 +86,8 @@ func (n named) Validate() error {
 	return nil
 }
 
-func (n named) Open(log *slog.Logger) driver.Keeper[*sql.Tx] {
-	k := namedKeeper{pinned.New(&namedServer{db: n.db}, log)}
+func (n named) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] {
+	k := namedKeeper{pinned.New(&namedServer{db: n.db}, log, ttl)}
 	if most := n.db.Stats().MaxOpenConnections; most > 0 {
 		k.Limit(max(1, (most-1)/2)) // or those who wait would take the connections that holders need to come to their end
 	}

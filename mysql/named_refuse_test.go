@@ -70,12 +70,12 @@ func TestNullIsNoNamedLock(t *testing.T) {
 		one := s.client(nil)
 		for _, of := range []string{"CASE ", ", "} { // of the waiter, and of the connection that has the locks
 			var null atomic.Bool
-			k := s.keeper(s.tapped(func(text string) (string, error) {
+			k := s.keeperFor(s.tapped(func(text string) (string, error) {
 				if null.Load() {
 					text = strings.ReplaceAll(text, of+"GET_LOCK(", of+"NULL*GET_LOCK(")
 				}
 				return text, nil
-			}, false))
+			}, false), time.Second)
 			s.unlock(s.lock(k, "n"))
 			held := s.lock(one, "n")
 			if of == ", " {

@@ -37,6 +37,9 @@ func onStage(t *testing.T, play func(t *testing.T, s stage)) {
 	}
 }
 
+// absence is for how long waits survive without the server: longer than a server takes to start.
+const absence = time.Minute
+
 func (s stage) name(name string) string { return s.prefix + name }
 
 // client is a keeper on a pool of its own.
@@ -44,8 +47,10 @@ func (s stage) client(change func(*sqldriver.Config)) driver.Keeper[*sql.Tx] {
 	return s.keeper(s.open(s.t, change))
 }
 
-func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] {
-	k := mysql.Named(pool).Native.Open(slog.New(slog.DiscardHandler))
+func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] { return s.keeperFor(pool, absence) }
+
+func (s stage) keeperFor(pool *sql.DB, absence time.Duration) driver.Keeper[*sql.Tx] {
+	k := mysql.Named(pool).Native.Open(slog.New(slog.DiscardHandler), absence)
 	s.t.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.t.Error(err)

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"log/slog"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -19,7 +20,8 @@ import (
 //
 // The pool stays the application's. Beside it, outside its budget and with its configuration and hooks, a client opens
 // one connection for all locks that it holds, and one for each name that it waits for, up to 16 of them; beyond that
-// it looks again and again. Those that wait run a statement for as long, which keeps back VACUUM like any long query; the one that has
+// it looks again and again. A wait survives the end of its connection and a server that is away for less than the client's TTL, and
+// queues again, at the end. Those that wait run a statement for as long, which keeps back VACUUM like any long query; the one that has
 // the locks does not. Timeouts that the application sets for its statements, waits and sessions are switched off on them.
 //
 // A connection that goes silent without an end (a cable, a firewall that forgets) is noticed by TCP alone, on both sides:
@@ -56,8 +58,8 @@ type advisory struct{ pool *pgxpool.Pool }
 
 func (a advisory) Validate() error { return pgxDB(a).validate() }
 
-func (a advisory) Open(log *slog.Logger) driver.Keeper[pgx.Tx] {
-	return advisoryKeeper{pinned.New(a, log)}
+func (a advisory) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
+	return advisoryKeeper{pinned.New(a, log, ttl)}
 }
 
 // advisoryKeeper takes locks for the client with the pinned connection, and for transactions in those.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
@@ -11,7 +12,7 @@ import (
 // Broken by sending the unlocking again: by then it is somebody else's lock, on the same connection.
 func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
-	a, b := Advisory(pool).Native.Open(slog.Default()), Advisory(pool).Native.Open(slog.Default())
+	a, b := Advisory(pool).Native.Open(slog.Default(), time.Minute), Advisory(pool).Native.Open(slog.Default(), time.Minute)
 	t.Cleanup(func() {
 		for _, k := range []interface{ Close(context.Context) error }{a, b} {
 			_ = k.Close(context.Background())

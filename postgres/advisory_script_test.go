@@ -24,6 +24,9 @@ type stage struct {
 	seen    *pgx.Conn // looks at the server, and is not counted
 }
 
+// absence is for how long waits survive without the server.
+const absence = time.Minute
+
 func newStage(t *testing.T) *stage { return stageOn(t, dbtest.Empty(t, dbtest.KindPostgres)) }
 
 func stageOn(t *testing.T, db dbtest.Database) *stage {
@@ -71,7 +74,7 @@ func (s *stage) open(of driver.Engine[pgx.Tx]) driver.Keeper[pgx.Tx] {
 	if err := of.Native.Validate(); err != nil {
 		s.Fatal(err)
 	}
-	k := of.Native.Open(slog.New(slog.DiscardHandler))
+	k := of.Native.Open(slog.New(slog.DiscardHandler), absence)
 	s.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.Error(err)

@@ -232,7 +232,7 @@ func (p spiedPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error
 func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s := newStage(t)
 	spy := spied{advisory{s.pool()}, make(chan string, 1)}
-	k := advisoryKeeper{pinned.New(spy, slog.New(slog.DiscardHandler))}
+	k := advisoryKeeper{pinned.New(spy, slog.New(slog.DiscardHandler), absence)}
 	defer k.Close(t.Context())
 	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
 	spy.before <- "SELECT pg_advisory_unlock_all()"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -32,6 +33,7 @@ func (k *Keeper[K]) attend(l *line[K]) {
 func (k *Keeper[K]) wait(l *line[K]) {
 	var w Waiter[K]
 	var place chan struct{} // there while w is the first of the server's queue, closed when it has left
+	var t trouble
 	for {
 		r, ctx, cancel, leave := k.begin(l, place)
 		switch {
@@ -42,6 +44,8 @@ func (k *Keeper[K]) wait(l *line[K]) {
 			k.putBack(w)
 			return
 		}
+		t.rest(ctx)
+		began, stood := time.Now(), time.Duration(0)
 		var err error
 		if w == nil {
 			w, err = k.waiter(ctx)
@@ -49,23 +53,33 @@ func (k *Keeper[K]) wait(l *line[K]) {
 		switch {
 		case err != nil:
 		case w == nil:
-			k.lookAgain(l)
+			err = k.lookAgain(l)
 		default:
-			if err = w.Wait(ctx, l.key, r.shared); err != nil {
+			began = time.Now()
+			err = w.Wait(ctx, l.key, r.shared)
+			stood = time.Since(began)
+			if err != nil {
 				w, place = k.discard(w), nil
-			} else {
-				if place == nil {
-					place = make(chan struct{})
-				}
-				if k.takeFirst(l, place) {
-					w, place = k.leave(l, w, place), nil
-				}
+				break
+			}
+			if place == nil {
+				place = make(chan struct{})
+			}
+			var last bool
+			if last, err = k.takeFirst(l, place); last {
+				w, place = k.leave(l, w, place), nil
 			}
 		}
 		interrupted := ctx.Err() != nil
 		cancel()
-		if err != nil && !interrupted {
-			k.fail(l, r, err)
+		switch {
+		case err == nil:
+			t = trouble{}
+		case !interrupted:
+			if again := t.add(began.Add(stood), stood); again && place != nil {
+				w, place = k.leave(l, w, place), nil // others need not wait because this client cannot take the lock
+			}
+			k.fail(l, r, err, t.over(k.ttl))
 		}
 	}
 }
@@ -103,24 +117,24 @@ func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K
 	return w
 }
 
-// fail settles a request that could not be waited for, unless all that happened is that one connection was lost.
-func (k *Keeper[K]) fail(l *line[K], r *request[K], err error) {
+// fail settles a request that could not be waited for, unless that may pass; and where it has lasted for too long, all
+// requests of the line.
+func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(l.queue) == 0 || l.queue[0] != r {
-		return
+	passes := k.passes(err)
+	for _, waiting := range slices.Clone(l.queue) {
+		if waiting == r && !passes || over && passes {
+			k.remove(l, waiting, nil, err)
+		}
 	}
-	if errors.Is(err, driver.ErrUnavailable) && !r.again {
-		r.again = true
-		return
-	}
-	k.remove(l, r, nil, err)
 }
 
 // takeFirst takes the lock for the first of the line, whose waiter is the first of the server's queue and saw the lock free;
 // with a share, also for those who want one directly behind. It reports whether to leave the queue: not where the lock
-// was taken meanwhile by somebody who does not know of the queue, or the next wants it in another mode.
-func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool) {
+// was taken meanwhile by somebody who does not know of the queue, or the next wants it in another mode. Its error is that of
+// the first.
+func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err error) {
 	k.mu.Lock()
 	l.interrupt = nil
 	k.mu.Unlock()
@@ -129,35 +143,44 @@ func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool) {
 		k.mu.Lock()
 		if len(l.queue) == 0 || k.closed || !first && !(shared && l.queue[0].shared) {
 			k.mu.Unlock()
-			return true
+			return true, nil
 		}
 		r := l.queue[0]
 		shared = r.shared
 		if !l.admits(shared) { // the wait was for a share, and now the first wants it alone
 			k.mu.Unlock()
-			return !first
+			return !first, nil
 		}
 		taken := make(chan bool, 1)
-		k.send(l, r, Take, place, func(ok bool) { taken <- ok })
+		k.send(l, r, Take, place, func(ok bool, failure error) {
+			if first {
+				err = failure
+			}
+			taken <- ok
+		})
 		k.mu.Unlock()
 		if !<-taken {
-			return !first
+			return !first, err
 		}
 	}
 }
 
 // lookAgain tries to get on without a waiter.
-func (k *Keeper[K]) lookAgain(l *line[K]) {
+func (k *Keeper[K]) lookAgain(l *line[K]) (err error) {
 	k.mu.Lock()
 	if len(l.queue) == 0 || k.closed || !l.admits(l.queue[0].shared) {
 		k.mu.Unlock()
-		return
+		return nil
 	}
 	done := make(chan struct{})
 	l.interrupt = nil
-	k.send(l, l.queue[0], Try, nil, func(bool) { close(done) })
+	k.send(l, l.queue[0], Try, nil, func(_ bool, failure error) {
+		err = failure
+		close(done)
+	})
 	k.mu.Unlock()
 	<-done
+	return err
 }
 
 // waiter gets a connection to wait on: one that is there, or a new one. Nil without an error where there are too many of
@@ -205,6 +228,9 @@ func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
 		<-k.slots
 		return nil, err
 	}
+	k.mu.Lock()
+	k.reached = true
+	k.mu.Unlock()
 	return w, nil
 }
 

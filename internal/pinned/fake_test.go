@@ -5,6 +5,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 // fake is a server with session locks and queues in memory. It shows what the keepers do to it.
@@ -13,14 +15,17 @@ type fake struct {
 	change  *sync.Cond
 	keys    map[string]*fakeKey
 	pins    []*fakePin // opened, ever
-	waiters int        // open now
-	most    int        // open at a time, so far
-	refuse  error      // of Pin
-	stall   bool       // Run does not come back
-	name    string     // of the running server
-	gap     func()     // called once, when a waiter has seen the lock free
-	leaving func()     // called before a waiter leaves
-	wrong   bool       // Give says that nothing was held
+	open    map[*fakeWaiter]bool
+	waiters int    // open now
+	most    int    // open at a time, so far
+	opened  int    // waiters, ever
+	refuse  error  // of Pin
+	away    error  // of Pin and Waiter
+	stall   bool   // Run does not come back
+	name    string // of the running server
+	gap     func() // called once, when a waiter has seen the lock free
+	leaving func() // called before a waiter leaves
+	wrong   bool   // Give says that nothing was held
 }
 
 type fakeKey struct {
@@ -29,7 +34,7 @@ type fakeKey struct {
 }
 
 func newFake() *fake {
-	f := &fake{keys: map[string]*fakeKey{}, name: "a"}
+	f := &fake{keys: map[string]*fakeKey{}, open: map[*fakeWaiter]bool{}, name: "a"}
 	f.change = sync.NewCond(&f.mu)
 	return f
 }
@@ -88,8 +93,8 @@ type fakePin struct {
 func (f *fake) Pin(context.Context) (Pin[string], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.refuse != nil {
-		return nil, f.refuse
+	if err := errors.Join(f.refuse, f.away); err != nil {
+		return nil, err
 	}
 	p := &fakePin{f: f, name: f.name}
 	f.pins = append(f.pins, p)
@@ -163,14 +168,42 @@ type fakeWaiter struct {
 	f    *fake
 	name string
 	shut bool
+	cut  bool
 }
 
 func (f *fake) Waiter(ctx context.Context) (Waiter[string], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if err := errors.Join(ctx.Err(), f.away); err != nil {
+		return nil, err
+	}
 	f.waiters++
+	f.opened++
 	f.most = max(f.most, f.waiters)
-	return &fakeWaiter{f: f, name: f.name}, ctx.Err()
+	w := &fakeWaiter{f: f, name: f.name}
+	f.open[w] = true
+	return w, nil
+}
+
+// cut ends all connections.
+func (f *fake) cut() {
+	f.do(func() {
+		for w := range f.open {
+			w.cut = true
+		}
+		for _, p := range f.pins {
+			p.close()
+		}
+	})
+}
+
+// cutWaiters ends the connections that wait.
+func (f *fake) cutWaiters() {
+	f.do(func() {
+		for w := range f.open {
+			w.cut = true
+		}
+	})
 }
 
 func (w *fakeWaiter) Server() string { return w.name }
@@ -184,9 +217,12 @@ func (w *fakeWaiter) Wait(ctx context.Context, name string, shared bool) error {
 		k.queue = append(k.queue, w)
 		f.change.Broadcast()
 	}
-	err := f.until(ctx, func() bool { return w.shut || k.queue[0] == w && k.free(w, shared) })
+	err := f.until(ctx, func() bool { return w.shut || w.cut || k.queue[0] == w && k.free(w, shared) })
 	if w.shut {
 		return errors.New("shut")
+	}
+	if w.cut {
+		return driver.Fail(driver.ErrUnavailable, errors.New("cut"))
 	}
 	if err == nil && f.gap != nil {
 		gap := f.gap
@@ -213,6 +249,7 @@ func (w *fakeWaiter) Leave(_ context.Context, name string) error {
 func (w *fakeWaiter) Close() {
 	w.f.do(func() {
 		w.shut = true
+		delete(w.f.open, w)
 		w.f.waiters--
 		for _, k := range w.f.keys {
 			k.queue = slices.DeleteFunc(k.queue, func(o *fakeWaiter) bool { return o == w })

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -17,21 +18,23 @@ var errClosed = errors.New("the client was closed")
 type Keeper[K comparable] struct {
 	server  Server[K]
 	log     *slog.Logger
+	ttl     time.Duration   // how long a wait goes on without the server
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
 	running sync.WaitGroup // added to with mu locked and not closed
 	slots   chan struct{}  // one for each waiter in use
 
-	mu     sync.Mutex // protects what follows, and the fields of line and pin
-	closed bool
-	pin    *pin[K] // nil where there is none
-	lines  map[K]*line[K]
-	idle   []*idleWaiter[K]
+	mu      sync.Mutex // protects what follows, and the fields of line and pin
+	closed  bool
+	reached bool    // a connection was opened, ever
+	pin     *pin[K] // nil where there is none
+	lines   map[K]*line[K]
+	idle    []*idleWaiter[K]
 }
 
-// New makes a keeper. It does no I/O.
-func New[K comparable](server Server[K], log *slog.Logger) *Keeper[K] {
-	k := &Keeper[K]{server: server, log: log, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
+// New makes a keeper, whose waits survive an absence of the server that is shorter than ttl. It does no I/O.
+func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *Keeper[K] {
+	k := &Keeper[K]{server: server, log: log, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
@@ -54,7 +57,6 @@ type line[K comparable] struct {
 type request[K comparable] struct {
 	shared, wait bool
 	abandoned    bool // its caller has gone; only the first of a busy line stays there like that
-	again        bool // it has outlived one lost connection
 	done         chan struct{}
 	possession   *possession[K] // what follows is set before done is closed
 	err          error
@@ -150,14 +152,14 @@ func (k *Keeper[K]) advance(l *line[K]) {
 		r := l.queue[0]
 		switch {
 		case l.admits(r.shared):
-			k.send(l, r, Try, nil, func(taken bool) {
+			k.send(l, r, Try, nil, func(_ bool, err error) {
 				switch {
-				case taken || len(l.queue) == 0 || l.queue[0] != r:
+				case len(l.queue) == 0 || l.queue[0] != r: // settled
 					k.advance(l)
-				case r.wait && !r.abandoned:
+				case r.wait && (err == nil || k.passes(err)):
 					k.attend(l)
 				default:
-					k.remove(l, r, nil, nil)
+					k.remove(l, r, nil, err)
 					k.advance(l)
 				}
 			})
@@ -171,35 +173,54 @@ func (k *Keeper[K]) advance(l *line[K]) {
 	}
 }
 
-// send runs Try or Take for the first of the queue, and settles it where it was taken or failed. then is called with mu
-// locked. place is the waiter's in the server's queue. MUST be called with mu locked.
-func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool)) {
+// send runs Try or Take for the first of the queue, once more where its connection was lost meanwhile. It settles the
+// request where the lock was taken, where the server refused the operation, and where the caller has gone; then is called with
+// mu locked, and decides what becomes of it otherwise. place is the waiter's in the server's queue. MUST be called with mu
+// locked.
+func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool, err error)) {
 	l.busy = true
-	k.submit(Op[K]{Kind: kind, Key: l.key, Shared: r.shared}, func(p *pin[K], op Op[K], err error) {
-		k.mu.Lock()
-		defer k.mu.Unlock()
+	settle := func(p *pin[K], op Op[K], err error) {
 		l.busy = false
+		taken := err == nil && op.OK
 		var lost lostError
 		switch {
-		case errors.As(err, &lost) && !r.again && !r.abandoned && !k.closed:
-			r.again = true
-			k.send(l, r, kind, place, then)
-			return
-		case err != nil:
-			if errors.As(err, &lost) {
-				err = driver.Fail(driver.ErrUnavailable, lost.cause)
-			}
-			k.remove(l, r, nil, err)
-		case op.OK:
+		case taken:
 			if r.shared {
 				l.shares++
 			} else {
 				l.exclusive = true
 			}
 			k.remove(l, r, &possession[K]{keeper: k, pin: p, line: l, shared: r.shared, place: place, given: make(chan struct{})}, nil)
+		case errors.As(err, &lost):
+			err = lost.failure()
+			if r.abandoned {
+				k.remove(l, r, nil, err)
+			}
+		case op.Err != nil || r.abandoned:
+			k.remove(l, r, nil, err)
 		}
-		then(err == nil && op.OK)
+		then(taken, err)
+	}
+	op := Op[K]{Kind: kind, Key: l.key, Shared: r.shared}
+	k.submit(op, func(p *pin[K], answer Op[K], err error) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		var lost lostError
+		if !errors.As(err, &lost) || r.abandoned || k.closed {
+			settle(p, answer, err)
+			return
+		}
+		k.submit(op, func(p *pin[K], answer Op[K], err error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			settle(p, answer, err)
+		})
 	})
+}
+
+// passes reports whether a failure may pass: the server was there before. MUST be called with mu locked.
+func (k *Keeper[K]) passes(err error) bool {
+	return k.reached && !k.closed && errors.Is(err, driver.ErrUnavailable)
 }
 
 // Close is driver.Keeper's. It gives nothing back one by one: the end of the connection does that.

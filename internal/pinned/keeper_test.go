@@ -51,10 +51,13 @@ type bench struct {
 }
 
 func (b *bench) keeper() *Keeper[string] {
-	k := New(b.fake, slog.New(slog.DiscardHandler))
+	k := New(b.fake, slog.New(slog.DiscardHandler), patience)
 	b.keepers = append(b.keepers, k)
 	return k
 }
+
+// patience is for how long waits survive without the server.
+const patience = 15 * time.Second
 
 const (
 	alone  = false

@@ -15,6 +15,14 @@ type lostError struct{ cause error }
 func (e lostError) Error() string { return e.cause.Error() }
 func (e lostError) Unwrap() error { return e.cause }
 
+// failure is what a caller is told: that the server was away, unless the connection ended because it is none to keep locks on.
+func (e lostError) failure() error {
+	if errors.Is(e.cause, driver.ErrConfig) || errors.Is(e.cause, driver.ErrReadOnly) {
+		return e.cause
+	}
+	return driver.Fail(driver.ErrUnavailable, e.cause)
+}
+
 // job is an operation, and who wants to know its outcome. done is called without mu.
 type job[K comparable] struct {
 	op   Op[K]
@@ -72,7 +80,7 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	}
 	defer conn.Close()
 	k.mu.Lock()
-	p.server = conn.Server()
+	p.server, k.reached = conn.Server(), true
 	k.mu.Unlock()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()

@@ -22,6 +22,13 @@
 // The pinned connection is lost when a statement on it fails, when a blocked read on it ends, which goes on whenever it
 // has been quiet for a moment, or when the server denies a lock that this side believed to hold. Then every
 // possession is lost, and the connection is closed after they were told. Whoever waits goes on with a new connection.
+//
+// # Absence
+//
+// A wait survives a server that is away for less than the TTL, as often as that happens: it is tried again after pauses that get
+// longer, and once it stands in the server's queue again, the next failure begins a TTL of its own. After a TTL without that all
+// requests of the name fail. A client that never had a connection fails at once, and so does whoever does not want to wait.
+// While the pinned connection cannot be had, the client leaves the server's queue, so that it holds up no other client.
 package pinned
 
 import (
@@ -42,6 +49,8 @@ const (
 	connectTimeout = 15 * time.Second
 	// lookAgain is how often a name is tried that has no waiter, since there are too many.
 	lookAgain = 50 * time.Millisecond
+	// firstPause and longestPause bound the pause, on average, before a wait that failed is tried again.
+	firstPause, longestPause = 50 * time.Millisecond, time.Second
 	// linger is how long a waiter's connection is kept that nobody needs.
 	linger = 5 * time.Second
 )

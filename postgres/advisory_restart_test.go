@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// Broken by a wait that ends with the second connection that it loses, or with the first that cannot be made.
+func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
+	server := dbtest.OwnPostgres(t)
+	s := stageOn(t, server.Empty(t))
+	config, err := pgxpool.ParseConfig(s.db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries := make(chan struct{}, 1000)
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
+		tries <- struct{}{}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	one, two := s.client(), s.open(Advisory(pool))
+	s.lock(one, "n", alone)
+	waits := s.begin(two, "n", alone, 1)
+	for range 3 {
+		server.Kill()
+		for len(tries) > 0 {
+			<-tries
+		}
+		for range 3 { // the server is away for as long as that takes
+			select {
+			case <-tries:
+			case <-waits.done:
+				t.Fatalf("it does not wait any more: %v", waits.err)
+			}
+		}
+		server.Start()
+		if s.seen, err = pgx.Connect(t.Context(), s.db.DSN); err != nil {
+			t.Fatal(err)
+		}
+		if err = s.outside.Ping(t.Context()); err != nil {
+			s.outside.Reset()
+		}
+		p := s.granted(waits)
+		s.unlock(p)
+		s.lock(one, "n", alone)
+		waits = s.begin(two, "n", alone, 1)
+	}
+	waits.cancel()
+	<-waits.done
+}
