@@ -16,7 +16,7 @@ const minInterval = 100 * time.Millisecond
 // Run is one run of a job in its slot.
 type Run struct {
 	Name     string
-	Slot     int64     // the database's time divided by the interval, rounded down
+	Slot     int64     // the database's time divided by the interval, rounded down; another interval has other slots
 	SlotEnds time.Time // by the database's clock
 	Token    int64     // of the lock under which it ran
 	Host     string    // of who ran it
@@ -41,6 +41,12 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // like (a ticker, cron): ran tells whether it was this call. At most one call runs a slot, however short fn is and
 // however far the processes' clocks are apart. Runs of a name do not overlap either: while one goes on, in whatever slot, others
 // are not begun. The first slot after that is run when somebody calls next; those that have gone by are not made up for.
+//
+// When the interval changes, with a deployment say, the slots change with it. A slot of the new interval counts as run if it
+// was run, or if a run under another interval began in it; otherwise the next call runs it. So no slot is run twice, and none
+// is left out in which nothing ran: a shorter interval holds from its next slot on, a longer one from the end of the slot
+// that has the last run, and to change it back and forth runs nothing more. While two intervals are in use at once, each
+// has its slots: the job may run more often than either says.
 //
 // fn runs under a lock of the name, "once/" before it: its context ends, with cause ErrLost, when that is lost. What it returns
 // becomes the run's outcome, which is kept (Runs) for as long as the reaper's History says. If the process dies, the slot counts
@@ -207,7 +213,8 @@ func (c *Client[TX]) endRun(ctx context.Context, run driver.Run) error {
 	}
 }
 
-// Runs lists the runs of a job, the latest first. The iteration ends after the first error.
+// Runs lists the runs of a job, the latest first. After a change of the interval a run gives its place in the list to a later
+// one whose slot has the same number. The iteration ends after the first error.
 func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		for before := (time.Time{}); ; {

@@ -23,8 +23,11 @@ type Records interface {
 	Ask(ctx context.Context, name, reason string, e Event) (holders int, err error)
 
 	// BeginRun claims the slot of the database's clock (time divided by interval, rounded down) of a name. It reports
-	// false, with the run that there is, where somebody has claimed it: unless, with retry, that run has failed or its session is
-	// dead. Then the claim passes on, and Tries goes up.
+	// false, with the run that there is, where somebody has claimed it, or where a run of another interval began within
+	// it: unless, with retry, that run has failed or its session is dead. Then the claim passes on, and Tries goes up.
+	// Slots of two intervals may have the same number: the end tells them apart, and a run of a slot that is over gives
+	// its row to a slot with the same number. The caller holds the job's lock: two claims for one name at once are
+	// decided by the key only where their intervals are the same.
 	BeginRun(ctx context.Context, r Run, interval time.Duration, retry bool) (Run, bool, error)
 
 	// EndRun writes the outcome of a run, if the token that claimed it still has it; ErrNotHeld if not.

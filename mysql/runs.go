@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement.
+// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A row whose slot ends at
+// another time is that of another interval's slot with the same number.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, claimed bool, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		now, err := q.Clock(ctx)
@@ -19,20 +20,39 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		}
 		length := max(interval.Microseconds(), 1)
 		slot := now / length
+		ends := (slot + 1) * length
 		key := mysqldb.FindRunParams{Name: r.Name, Slot: slot}
 		row, err := q.FindRun(ctx, key)
 		there, err := found(err)
 		if err != nil {
 			return nil, err
 		}
+		stale := there && row.SlotEnds != ends
+		if !there || stale {
+			p := mysqldb.FindRunWithinParams{Name: r.Name, Begins: slot * length, Ends: ends}
+			if retry {
+				p.Retry = 1
+			}
+			other, err := q.FindRunWithin(ctx, p)
+			within, err := found(err)
+			if err != nil {
+				return nil, err
+			}
+			if within {
+				key.Slot = other
+				row, err = q.FindRun(ctx, key)
+				run = runOf(r.Name, other, row)
+				return nil, err
+			}
+		}
 		if !there {
 			err := q.ClaimRun(ctx, mysqldb.ClaimRunParams{
-				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: (slot + 1) * length,
+				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: ends,
 			})
 			if err != nil {
 				return nil, err
 			}
-		} else if retry && row.Token != r.Token { // also one that goes on: it may fail before the next statement
+		} else if stale || retry && row.Token != r.Token { // also one that goes on: it may fail before the next statement
 			if _, err := q.LockRun(ctx, mysqldb.LockRunParams(key)); err != nil {
 				return nil, err
 			}
@@ -40,9 +60,9 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		if row, err = q.FindRun(ctx, key); err != nil {
 			return nil, err
 		}
-		if retry && there && row.Token != r.Token && failed(row) {
+		if there && row.Token != r.Token && (row.SlotEnds != ends || retry && failed(row)) {
 			err := q.ReclaimRun(ctx, mysqldb.ReclaimRunParams{
-				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: ends,
 			})
 			if err != nil {
 				return nil, err

@@ -15,13 +15,13 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	var claim postgresdb.ClaimSlotRow
 	var there bool
 	err := e.transact(ctx, query(postgresdb.ClaimSlot, postgresdb.ClaimSlotParams{
-		SlotLength: interval.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
+		SlotLength: interval.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
 	}).found(&claim, &there))
 	switch {
 	case err != nil:
 		return driver.Run{}, false, interpret(err)
-	case claim.BeganAt == 0:
-		return e.passRun(ctx, r, claim.Slot, retry)
+	case claim.BeganAt == 0: // the run of another interval is not passed on: its slot may be over
+		return e.passRun(ctx, r, claim.RunSlot, retry && claim.Same)
 	}
 	return driver.Run{
 		Name: r.Name, Slot: claim.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,

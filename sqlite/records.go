@@ -118,13 +118,24 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		if err != nil {
 			return err
 		}
-		if there && (row.Token == r.Token || !retry || !row.Failed) {
+		ends := (at.Slot + 1) * long
+		same := there && row.SlotEnds == ends // else it is a run of another interval
+		if same && (row.Token == r.Token || !retry || !row.Failed) {
 			run, ours = runOf(row), row.Token == r.Token && !row.EndedAt.Valid
 			return nil
 		}
+		if !same {
+			row, within, err := found(q.RunWithin(ctx, sqlitedb.RunWithinParams{
+				Name: r.Name, Begins: at.Slot * long, Ends: ends, Retry: retry,
+			}))
+			if err != nil || within {
+				run = runOf(sqlitedb.RunAtRow(row))
+				return err
+			}
+		}
 		err = q.ClaimRun(ctx, sqlitedb.ClaimRunParams{
 			Name: r.Name, Slot: at.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
-			BeganAt: now, SlotEnds: (at.Slot + 1) * long,
+			BeganAt: now, SlotEnds: ends,
 		})
 		if err != nil {
 			return err

@@ -328,6 +328,36 @@ func (q *Queries) FindRun(ctx context.Context, arg FindRunParams) (FindRunRow, e
 	return i, err
 }
 
+const findRunWithin = `-- name: FindRunWithin :one
+SELECT r.slot FROM dblock_runs r
+ WHERE r.name = ? AND r.slot_ends > ? AND r.began_at >= ? AND r.began_at < ?
+   AND (CAST(? AS SIGNED) = 0 OR r.failed = 0 AND (r.ended_at IS NOT NULL OR EXISTS (
+       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))))
+ LIMIT 1
+`
+
+type FindRunWithinParams struct {
+	Name   string
+	Begins int64
+	Ends   int64
+	Retry  int64
+}
+
+// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
+// the slot before; the index of slot_ends finds it.
+func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, findRunWithin,
+		arg.Name,
+		arg.Begins,
+		arg.Begins,
+		arg.Ends,
+		arg.Retry,
+	)
+	var slot int64
+	err := row.Scan(&slot)
+	return slot, err
+}
+
 const highestToken = `-- name: HighestToken :one
 SELECT CAST(GREATEST((SELECT c.now_us FROM dblock_clock c), COALESCE((SELECT MAX(l.token) FROM dblock_locks l), 0),
                      COALESCE((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS SIGNED) AS highest
@@ -455,26 +485,30 @@ func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow,
 const reclaimRun = `-- name: ReclaimRun :exec
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        token = ?, session_id = ?, host = ?, thread = ?,
-       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '', tries = tries + 1
+       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '',
+       tries = IF(slot_ends = ?, tries + 1, 1), slot_ends = ?
  WHERE name = ? AND slot = ?
 `
 
 type ReclaimRunParams struct {
-	Token   int64
-	Session string
-	Host    string
-	Thread  string
-	Name    string
-	Slot    int64
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	SlotEnds int64
+	Name     string
+	Slot     int64
 }
 
-// After LockRun.
+// After LockRun. A run of a slot of another interval gives its row: SET runs from left to right.
 func (q *Queries) ReclaimRun(ctx context.Context, arg ReclaimRunParams) error {
 	_, err := q.db.ExecContext(ctx, reclaimRun,
 		arg.Token,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
+		arg.SlotEnds,
+		arg.SlotEnds,
 		arg.Name,
 		arg.Slot,
 	)

@@ -151,19 +151,35 @@ func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (BeginIncar
 
 const ClaimSlot = `-- name: ClaimSlot :one
 WITH clock AS MATERIALIZED (
-    SELECT dblock_now() / $1::bigint AS slot
+    SELECT n.now, n.now / $1::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
+), bounds AS MATERIALIZED (
+    SELECT clock.now, clock.slot, clock.slot * $1::bigint AS begins, (clock.slot + 1) * $1::bigint AS ends FROM clock
+), run AS MATERIALIZED (
+    SELECT r.slot, true AS same FROM bounds JOIN dblock_runs r ON r.name = $2 AND r.slot = bounds.slot AND r.slot_ends = bounds.ends
+     UNION ALL
+    (SELECT r.slot, false FROM bounds JOIN dblock_runs r ON r.name = $2 AND r.slot_ends > bounds.begins
+      WHERE r.began_at >= bounds.begins AND r.began_at < bounds.ends
+        AND NOT ($3::boolean AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+               SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now())))
+      LIMIT 1)
 ), claim AS (
-    INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
-    SELECT $2, clock.slot, $3, $4, $5, $6, dblock_now(), (clock.slot + 1) * $1::bigint FROM clock
-    ON CONFLICT (name, slot) DO NOTHING
-    RETURNING slot, began_at, dblock_durable() AS durable
+    INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, slot_ends)
+    SELECT $2, bounds.slot, $4, $5, $6, $7, bounds.now, bounds.ends FROM bounds WHERE NOT EXISTS (SELECT 1 FROM run)
+    ON CONFLICT (name, slot) DO UPDATE SET
+           token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
+           began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = 1, slot_ends = excluded.slot_ends
+     WHERE r.slot_ends <> excluded.slot_ends
+    RETURNING r.slot, r.began_at, dblock_durable() AS durable
 )
-SELECT clock.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at FROM clock LEFT JOIN claim ON true
+SELECT bounds.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at,
+       coalesce(run.slot, bounds.slot)::bigint AS run_slot, coalesce(run.same, true)::boolean AS same
+  FROM bounds LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same DESC LIMIT 1
 `
 
 type ClaimSlotParams struct {
 	SlotLength int64
 	Name       string
+	Retry      bool
 	Token      int64
 	Session    string
 	Host       string
@@ -173,20 +189,31 @@ type ClaimSlotParams struct {
 type ClaimSlotRow struct {
 	Slot    int64
 	BeganAt int64
+	RunSlot int64
+	Same    bool
 }
 
 // The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
+// It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
+// has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
+// slot before; the index of slot_ends finds it.
 func (q *Queries) ClaimSlot(ctx context.Context, arg ClaimSlotParams) (ClaimSlotRow, error) {
 	row := q.db.QueryRow(ctx, ClaimSlot,
 		arg.SlotLength,
 		arg.Name,
+		arg.Retry,
 		arg.Token,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
 	)
 	var i ClaimSlotRow
-	err := row.Scan(&i.Slot, &i.BeganAt)
+	err := row.Scan(
+		&i.Slot,
+		&i.BeganAt,
+		&i.RunSlot,
+		&i.Same,
+	)
 	return i, err
 }
 

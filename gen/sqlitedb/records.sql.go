@@ -107,7 +107,8 @@ INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, 
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
 ON CONFLICT (name, slot) DO UPDATE SET
        token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
-       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = dblock_runs.tries + 1
+       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '',
+       tries = CASE WHEN dblock_runs.slot_ends = excluded.slot_ends THEN dblock_runs.tries + 1 ELSE 1 END, slot_ends = excluded.slot_ends
 `
 
 type ClaimRunParams struct {
@@ -121,7 +122,7 @@ type ClaimRunParams struct {
 	SlotEnds int64
 }
 
-// After RunAt: the slot is free, or its run has failed.
+// After RunAt: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	_, err := q.db.ExecContext(ctx, claimRun,
 		arg.Name,
@@ -379,6 +380,67 @@ type RunAtRow struct {
 func (q *Queries) RunAt(ctx context.Context, arg RunAtParams) (RunAtRow, error) {
 	row := q.db.QueryRowContext(ctx, runAt, arg.Name, arg.Slot)
 	var i RunAtRow
+	err := row.Scan(
+		&i.Name,
+		&i.Slot,
+		&i.Token,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.BeganAt,
+		&i.EndedAt,
+		&i.Failed,
+		&i.Detail,
+		&i.Tries,
+		&i.SlotEnds,
+	)
+	return i, err
+}
+
+const runWithin = `-- name: RunWithin :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r
+ WHERE +r.name = ?1 AND r.slot_ends > ?2 AND r.began_at >= ?2 AND r.began_at < ?3
+   AND NOT (CAST(?4 AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
+ LIMIT 1
+`
+
+type RunWithinParams struct {
+	Name   string
+	Begins int64
+	Ends   int64
+	Retry  bool
+}
+
+type RunWithinRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
+}
+
+// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
+// the slot before; the + has the index of slot_ends find it.
+func (q *Queries) RunWithin(ctx context.Context, arg RunWithinParams) (RunWithinRow, error) {
+	row := q.db.QueryRowContext(ctx, runWithin,
+		arg.Name,
+		arg.Begins,
+		arg.Ends,
+		arg.Retry,
+	)
+	var i RunWithinRow
 	err := row.Scan(
 		&i.Name,
 		&i.Slot,

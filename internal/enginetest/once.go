@@ -17,6 +17,8 @@ var once = []test{
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
 	{"a slot whose process died is run again with RetryFailed, and not without", retryDead},
 	{"runs of a job do not overlap", runsDoNotOverlap},
+	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
+	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"a name rests for MinHold, and those who wait get it then", minHold},
 	{"LockTx waits until a name has rested", lockTxAtRest},
 	{"who waits behind a rest or a lease that it has not seen is told of it", forewarned},
@@ -161,6 +163,117 @@ func retryDead(t *testing.T, e *env) {
 func (e *env) reclaimed(t testing.TB, c Client, name string) bool {
 	l, err := c.TryLock(t.Context(), name)
 	return err == nil && l.Unlock(t.Context()) == nil
+}
+
+// slotWith is the interval in whose slot of that number the database's clock is now, so many tenths of it after its beginning.
+func (e *env) slotWith(t testing.TB, slot, tenths int64) time.Duration {
+	t.Helper()
+	return time.Duration(e.now(t)*10/(10*slot+tenths)) * time.Microsecond
+}
+
+// ranAt writes a run of an interval's slot, begun so many tenths after the slot's beginning.
+func (e *env) ranAt(t testing.TB, name string, interval time.Duration, slot, tenths int64, failed bool) {
+	t.Helper()
+	long := interval.Microseconds()
+	began := slot*long + tenths*long/10
+	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES (?, ?, 1, '', '', '', ?, ?, '', ?)",
+		name, slot, began, began+1, (slot+1)*long)
+	if failed {
+		e.exec(t, "UPDATE dblock_runs SET failed = (1 = 1) WHERE name = ? AND slot = ?", name, slot)
+	}
+}
+
+// intervalChanges: slots of two intervals may have the same number. Of slots of 25 hours, the number is now about 20,000.
+func intervalChanges(t *testing.T, e *env) {
+	c := e.client(t)
+	day := e.slotWith(t, 20_000, 5)
+	run := func(name string, interval time.Duration, want bool, options ...dblock.RunOption) {
+		t.Helper()
+		ran, err := c.OncePer(t.Context(), name, interval, func(context.Context) error { return nil }, options...)
+		if err != nil || ran != want {
+			t.Errorf("%s: OncePer(%v): %v, %v: want %v", name, interval, ran, err, want)
+		}
+	}
+	daily := func(name string) { // a month of it, until yesterday
+		for ago := range int64(30) {
+			e.ranAt(t, name, day, 19_999-ago, 2, false)
+		}
+	}
+	longer, shorter := e.slotWith(t, 19_986, 5), e.slotWith(t, 20_014, 5) // by about a minute
+	if minute := longer - day; minute < 50*time.Second || minute > 80*time.Second {
+		t.Fatalf("%v longer than %v", minute, day)
+	}
+	daily("a minute longer")
+	run("a minute longer", longer, true)
+	run("a minute longer", longer, false)
+	run("a minute longer", day, false) // back
+	run("a minute longer", shorter, false)
+	daily("a minute shorter, then longer")
+	run("a minute shorter, then longer", shorter, true)
+	run("a minute shorter, then longer", longer, false)
+	run("a minute shorter, then longer", day, false)
+	runs := 0
+	for _, err := range c.Runs(t.Context(), "a minute longer") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs++
+	}
+	if runs != 30 { // the new one stands where the one with its number stood
+		t.Errorf("%d runs are listed", runs)
+	}
+
+	e.ranAt(t, "today", day, 20_000, 4, false)
+	run("today", longer, false)
+	run("today", e.slotWith(t, 500_000, 5), true) // hourly: a tenth of a day ago was another hour
+	run("today", day, false)
+	hour := e.slotWith(t, 500_000, 5)
+	for ago := range int64(3) {
+		e.ranAt(t, "hourly", hour, 499_999-ago, 2, false)
+	}
+	run("hourly", day, false) // it ran today
+	run("hourly", hour, true)
+	e.ranAt(t, "failed", day, 20_000, 4, true)
+	run("failed", longer, false)
+	run("failed", longer, true, dblock.RetryFailed())
+	run("failed", longer, false, dblock.RetryFailed())
+
+	// The same number, by an interval that is longer by a second or so.
+	before := e.slotWith(t, 20_000, 5)
+	e.ranAt(t, "number", before, 20_000, 1, false)
+	after := e.slotWith(t, 20_000, 2) // its slot began later than that run
+	run("number", after, true)
+	run("number", after, false)
+	run("number", before, false)
+	for run, err := range c.Runs(t.Context(), "number") {
+		if err != nil || run.Tries != 1 || run.SlotEnds.UnixMicro() != 20_001*after.Microseconds() || run.Ended.IsZero() || run.Err != "" {
+			t.Errorf("%+v, %v", run, err)
+		}
+	}
+}
+
+func intervalsAtOnce(t *testing.T, e *env) {
+	clients := []Client{e.client(t), e.client(t)}
+	var all sync.WaitGroup
+	var runs atomic.Int64
+	for i, slot := range []int64{20_000, 19_986, 20_014, 500_000} { // all of them are now where they were a minute ago
+		interval := e.slotWith(t, slot, 5)
+		all.Go(func() {
+			for range 5 {
+				_, err := clients[i%2].OncePer(t.Context(), "job", interval, func(context.Context) error {
+					runs.Add(1)
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := runs.Load(); n != 1 {
+		t.Errorf("%d runs", n)
+	}
 }
 
 func runsDoNotOverlap(t *testing.T, e *env) {

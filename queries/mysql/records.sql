@@ -46,6 +46,15 @@ SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name = sqlc.arg(name) AND r.slot = sqlc.arg(slot);
 
+-- The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
+-- the slot before; the index of slot_ends finds it.
+-- name: FindRunWithin :one
+SELECT r.slot FROM dblock_runs r
+ WHERE r.name = sqlc.arg(name) AND r.slot_ends > sqlc.arg(begins) AND r.began_at >= sqlc.arg(begins) AND r.began_at < sqlc.arg(ends)
+   AND (CAST(sqlc.arg(retry) AS SIGNED) = 0 OR r.failed = 0 AND (r.ended_at IS NOT NULL OR EXISTS (
+       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))))
+ LIMIT 1;
+
 -- The claim of a slot that nobody has; the unique key decides. FindRun then says whose it is.
 -- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
@@ -57,11 +66,12 @@ ON DUPLICATE KEY UPDATE name = dblock_runs.name;
 -- name: LockRun :one
 SELECT token FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) FOR UPDATE;
 
--- After LockRun.
+-- After LockRun. A run of a slot of another interval gives its row: SET runs from left to right.
 -- name: ReclaimRun :exec
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        token = sqlc.arg(token), session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread),
-       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '', tries = tries + 1
+       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '',
+       tries = IF(slot_ends = sqlc.arg(slot_ends), tries + 1, 1), slot_ends = sqlc.arg(slot_ends)
  WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
 
 -- 0: the claim has passed on, or there is none.

@@ -41,16 +41,34 @@ WITH whole AS (
 SELECT pg_notify('dblock_' || h.session_id, h.attempt)::text AS notified FROM holders h;
 
 -- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
+-- It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
+-- has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
+-- slot before; the index of slot_ends finds it.
 -- name: ClaimSlot :one
 WITH clock AS MATERIALIZED (
-    SELECT dblock_now() / sqlc.arg(slot_length)::bigint AS slot
+    SELECT n.now, n.now / sqlc.arg(slot_length)::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
+), bounds AS MATERIALIZED (
+    SELECT clock.now, clock.slot, clock.slot * sqlc.arg(slot_length)::bigint AS begins, (clock.slot + 1) * sqlc.arg(slot_length)::bigint AS ends FROM clock
+), run AS MATERIALIZED (
+    SELECT r.slot, true AS same FROM bounds JOIN dblock_runs r ON r.name = @name AND r.slot = bounds.slot AND r.slot_ends = bounds.ends
+     UNION ALL
+    (SELECT r.slot, false FROM bounds JOIN dblock_runs r ON r.name = @name AND r.slot_ends > bounds.begins
+      WHERE r.began_at >= bounds.begins AND r.began_at < bounds.ends
+        AND NOT (sqlc.arg(retry)::boolean AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+               SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now())))
+      LIMIT 1)
 ), claim AS (
-    INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
-    SELECT @name, clock.slot, @token, @session, @host, @thread, dblock_now(), (clock.slot + 1) * sqlc.arg(slot_length)::bigint FROM clock
-    ON CONFLICT (name, slot) DO NOTHING
-    RETURNING slot, began_at, dblock_durable() AS durable
+    INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, slot_ends)
+    SELECT @name, bounds.slot, @token, @session, @host, @thread, bounds.now, bounds.ends FROM bounds WHERE NOT EXISTS (SELECT 1 FROM run)
+    ON CONFLICT (name, slot) DO UPDATE SET
+           token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
+           began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = 1, slot_ends = excluded.slot_ends
+     WHERE r.slot_ends <> excluded.slot_ends
+    RETURNING r.slot, r.began_at, dblock_durable() AS durable
 )
-SELECT clock.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at FROM clock LEFT JOIN claim ON true;
+SELECT bounds.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at,
+       coalesce(run.slot, bounds.slot)::bigint AS run_slot, coalesce(run.same, true)::boolean AS same
+  FROM bounds LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same DESC LIMIT 1;
 
 -- name: LockRun :one
 SELECT r.token FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot FOR UPDATE;

@@ -33,13 +33,27 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
        r.detail, r.tries, r.slot_ends
   FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot;
 
--- After RunAt: the slot is free, or its run has failed.
+-- The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
+-- the slot before; the + has the index of slot_ends find it.
+-- name: RunWithin :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r
+ WHERE +r.name = @name AND r.slot_ends > @begins AND r.began_at >= @begins AND r.began_at < @ends
+   AND NOT (CAST(@retry AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
+ LIMIT 1;
+
+-- After RunAt: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
 -- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
 VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @slot_ends)
 ON CONFLICT (name, slot) DO UPDATE SET
        token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
-       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = dblock_runs.tries + 1;
+       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '',
+       tries = CASE WHEN dblock_runs.slot_ends = excluded.slot_ends THEN dblock_runs.tries + 1 ELSE 1 END, slot_ends = excluded.slot_ends;
 
 -- name: EndRun :execrows
 UPDATE dblock_runs SET ended_at = (SELECT c.now_us FROM dblock_clock c), failed = @failed, detail = @detail
