@@ -110,7 +110,9 @@
 // that goes silent is visible to TCP only. There are no tokens: Token is 0, Guard is ErrUnsupported. They are first come
 // first served over all clients, in a queue that the server keeps: a second lock of each name, which whoever takes the
 // first takes before. A Lock that waits survives a server that is away for less than a TTL, as often as that happens; after
-// that it is ErrUnavailable. A wait that begins anew queues at the end. Strangers who use the server's functions with postgres.AdvisoryKey or mysql.NamedKey are excluded,
+// that it is ErrUnavailable. A wait that begins anew queues at the end. A process that is
+// stopped while it waits holds up those behind it for 10 s when its turn comes; one that is stopped while it holds a lock
+// keeps it. Strangers who use the server's functions with postgres.AdvisoryKey or mysql.NamedKey are excluded,
 // but do not queue. LockTx with advisory locks is in the same queue, waits for what its own client holds, and ends with the
 // transaction; at REPEATABLE READ and SERIALIZABLE, a transaction whose first statement it is sees the database as of
 // before the wait. Named locks know no transactions and no sharing.

@@ -48,6 +48,13 @@
 //
 // # Failures
 //
+// A leader that is stopped in the middle of a transaction of the application's keeps the rows locked that it has written or guarded
+// there: fence.Check of its successor waits for the fence's row, and what Guard holds cannot be taken over, until that
+// transaction ends. The database ends it when the process or its connection ends; for a process that is stopped (SIGSTOP, a
+// paused container) only a limit of the server's does: set idle_in_transaction_session_timeout on PostgreSQL,
+// idle_transaction_timeout on MariaDB, and on MySQL wait_timeout, for the connections on which a leader writes, to no more than a
+// successor may wait.
+//
 // A campaign and an observation survive restarts and failovers of the database, and begin with an error only: ErrSchema,
 // ErrUnavailable and the like are said at once, where the database cannot be used from the start. A leader whose database is
 // away leads until its TTL is over, and is a candidate again as soon as it is back. A failover that loses commits can lose the

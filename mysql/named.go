@@ -27,6 +27,10 @@ import (
 // The pool must allow three. A wait survives the end of its connection and a server that is away for less than the client's
 // TTL, and queues again, at the end.
 //
+// A process that is stopped while it waits (SIGSTOP, a paused container) holds up the others that wait for the name for 10 s when
+// its turn comes: then the server ends its connection, with wait_timeout. A process that is stopped while it holds locks keeps
+// them until it goes on or its connection ends.
+//
 // The end of the connection is seen by looking at its socket, four times a second, which costs the server nothing.
 // Where the driver cannot look (checkConnLiveness=false, a driver wrapped around it, a dialer whose connections hide
 // their socket, Windows) a statement asks twice a second instead. A connection that goes silent without an end (a

@@ -16,9 +16,9 @@ import (
 const (
 	// forever is a year. No timeout is ever negative: to MySQL that is for ever, and to MariaDB an error without words.
 	forever = 365 * 24 * time.Hour
-	// abandoned is how long the server bears with an idle waiter: one whose client went silent while it was the first of
-	// a queue must not stay the first. It is longer than package pinned keeps one that nobody needs.
-	abandoned = 30 * time.Second
+	// abandoned is how long the server bears with an idle waiter: one whose process is stopped while it is the first of a
+	// queue must not stay the first. It is longer than package pinned keeps one that nobody needs.
+	abandoned = 10 * time.Second
 	// userLockDeadlock is MySQL's deadlock among named locks; MariaDB's is that of rows.
 	userLockDeadlock = 3058
 	// deadlockPause is the pause, on average, before a waiter that was a deadlock's victim queues again.

@@ -24,6 +24,10 @@ import (
 // queues again, at the end. Those that wait run a statement for as long, which keeps back VACUUM like any long query; the one that has
 // the locks does not. Timeouts that the application sets for its statements, waits and sessions are switched off on them.
 //
+// A process that is stopped while it waits (SIGSTOP, a paused container) holds up the others that wait for the name for 10 s when
+// its turn comes: then the server ends its session, with idle_in_transaction_session_timeout. A process that is stopped while it
+// holds locks keeps them until it goes on or its connection ends.
+//
 // A connection that goes silent without an end (a cable, a firewall that forgets) is noticed by TCP alone, on both sides:
 // tcp_keepalives_idle=10&tcp_keepalives_interval=5&tcp_keepalives_count=3&tcp_user_timeout=30000 in the connection
 // string makes the server free the locks of such a client, and a net.Dialer with KeepAliveConfig in DialFunc makes

@@ -17,9 +17,10 @@ import (
 )
 
 const (
-	// A waiter whose client went silent while it was the first of a queue must not stay the first. An idle one is
-	// closed before, and one that was let through needs it for a round trip.
-	waiterTimeout = `SELECT set_config(name, '30s', false) FROM pg_catalog.pg_settings WHERE name = 'idle_session_timeout';`
+	// A process that is stopped while it is the first of a queue must not stay the first. So a place in a queue is kept in a
+	// transaction, whose session the server ends when it is idle for so long; a waiter that goes on needs it for a round trip.
+	// Without a transaction it would take idle_session_timeout, which PostgreSQL 13 does not have.
+	waiterTimeout = "SET idle_in_transaction_session_timeout = '10s';"
 	// Most systems can tell the server that a client has gone while its statement waits; on others setting this fails.
 	waiterCheck = `SELECT set_config(name, '1s', false) FROM pg_catalog.pg_settings WHERE name = 'client_connection_check_interval'`
 
@@ -265,7 +266,7 @@ func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool
 	}
 	sql := fmt.Sprintf("SELECT pg_advisory_lock%[1]s(%[2]d); SELECT pg_advisory_unlock%[1]s(%[2]d)", mode, key.lock)
 	if !w.first {
-		sql = fmt.Sprintf("SELECT pg_advisory_lock(%d); ", key.queue) + sql
+		sql = fmt.Sprintf(begin+"; SELECT pg_advisory_lock(%d); ", key.queue) + sql
 	}
 	_, err := cancellable(ctx, w.conn.PgConn(), func(ctx context.Context) error {
 		_, err := simple(ctx, w.conn, sql)
@@ -278,7 +279,7 @@ func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool
 	if !w.conn.IsClosed() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_, _ = simple(ctx, w.conn, "SELECT pg_advisory_unlock_all()") // or else with the connection, a moment later
+		_, _ = simple(ctx, w.conn, "ROLLBACK; SELECT pg_advisory_unlock_all()") // or else with the connection, a moment later
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -288,7 +289,7 @@ func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool
 
 func (w *advisoryWaiter) Leave(ctx context.Context, key advisoryKeys) error {
 	w.first = false
-	answers, err := simple(ctx, w.conn, fmt.Sprintf("SELECT pg_advisory_unlock(%d)", key.queue))
+	answers, err := simple(ctx, w.conn, fmt.Sprintf("COMMIT; SELECT pg_advisory_unlock(%d)", key.queue))
 	switch {
 	case err != nil:
 		return interpret(err)

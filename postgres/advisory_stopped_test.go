@@ -1,0 +1,59 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+)
+
+// A process is stopped when its waiter has become the first of the queue. PostgreSQL 13 has no idle_session_timeout: it plays no
+// part here. Broken by a place in the queue that is kept outside a transaction.
+func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
+	s := newStage(t)
+	stopped, err := advisory{s.pool()}.Waiter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stopped.Close()
+	if err := stopped.Wait(t.Context(), keysOf("n"), alone); err != nil {
+		t.Fatal(err)
+	}
+	conn := stopped.(*advisoryWaiter).conn
+	has, err := simple(t.Context(), conn, "SELECT current_setting('idle_in_transaction_session_timeout') || coalesce(' ' || current_setting('idle_session_timeout', true), '')")
+	if err != nil || has[0] != "10s 0" && has[0] != "10s" {
+		t.Errorf("the timeouts are %q, %v", has, err)
+	}
+	behind := s.begin(s.client(), "n", alone, 1)
+	if _, err := simple(t.Context(), conn, "SET idle_in_transaction_session_timeout = '1ms'"); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	s.unlock(s.granted(behind))
+	t.Logf("it held up the next one for %v", time.Since(began))
+}
+
+// A wait that is called off, and one that is repeated on the same connection, leave no transaction open.
+func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
+	s := newStage(t)
+	w, err := advisory{s.pool()}.Waiter(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	conn := w.(*advisoryWaiter).conn
+	for range 2 {
+		for range 2 { // as the first of the queue it may have to wait for the lock again
+			if err := w.Wait(t.Context(), keysOf("n"), alone); err != nil {
+				t.Fatal(err)
+			}
+			if status := conn.PgConn().TxStatus(); status != 'T' {
+				t.Errorf("a place in the queue with status %c", status)
+			}
+		}
+		if err := w.Leave(t.Context(), keysOf("n")); err != nil {
+			t.Fatal(err)
+		}
+		if status := conn.PgConn().TxStatus(); status != 'I' {
+			t.Errorf("no place in the queue, and status %c", status)
+		}
+	}
+}
