@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -71,7 +72,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
-		overdue: map[string]bool{}, lent: map[string]any{}, history: &history{},
+		overdue: map[string]bool{}, lent: map[string]any{}, history: &history{report: outage.New(config.log, "dblock: writing events")},
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log, config.ttl)

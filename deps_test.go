@@ -44,6 +44,7 @@ var layers = []layer{
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/pinned", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/outage", not: [][]string{anything}},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	// A transaction of any driver, in an application that may have another: these see drivers by reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("driver")},

@@ -7,9 +7,11 @@ import (
 	"iter"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 // The kinds of Event that the library writes.
@@ -154,29 +156,30 @@ func checkDetail(what, text string) error {
 
 // history is what is still to be written.
 type history struct {
+	report  *outage.Report
+	dropped atomic.Int64 // events that will not be written, since the last that were
+
 	writing sync.Mutex // one at a time, so that they are written in their order
 
-	mu      sync.Mutex // protects what follows
-	events  []driver.Event
-	dropped int
+	mu     sync.Mutex // protects what follows
+	events []driver.Event
 }
 
 func (h *history) add(e driver.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.events) >= maxUnwritten {
-		h.dropped++
+		h.dropped.Add(1)
 		return
 	}
 	h.events = append(h.events, e)
 }
 
-func (h *history) take() (events []driver.Event, dropped int) {
+func (h *history) take() (events []driver.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	events, dropped = h.events, h.dropped
-	h.events, h.dropped = nil, 0
-	return events, dropped
+	events, h.events = h.events, nil
+	return events
 }
 
 // giveBack puts events that could not be written before those that came meanwhile.
@@ -216,22 +219,29 @@ func (c *Client[TX]) keepHistory() {
 
 // writeHistory writes what there is, and keeps it where the database does not answer.
 func (c *Client[TX]) writeHistory(ctx context.Context) {
-	c.history.writing.Lock()
-	defer c.history.writing.Unlock()
-	events, dropped := c.history.take()
-	if dropped > 0 {
-		c.config.log.Warn("dblock: events were lost, since the database was away", "events", dropped)
-	}
+	h := c.history
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	events := h.take()
 	for len(events) > 0 {
 		page := events[:min(len(events), eventPage)]
 		err := c.statement(ctx, func(ctx context.Context) error { return c.engine.Record(ctx, page) })
-		if err != nil {
-			c.config.log.Warn("dblock: writing events failed", "events", len(events), "error", err)
-			if transient(err) && c.background.Err() == nil {
-				c.history.giveBack(events)
+		switch {
+		case err == nil:
+			h.report.Worked()
+			if lost := h.dropped.Swap(0); lost > 0 {
+				c.config.log.Warn("dblock: events were lost: more than wait for the database", "lost", lost)
 			}
-			return
+			events = events[len(page):]
+			continue
+		case c.background.Err() != nil:
+			c.config.log.Warn("dblock: the last events were not written", "lost", h.dropped.Add(int64(len(events))), "error", err)
+		case transient(err):
+			h.giveBack(events)
+			h.report.Failed(err, "waiting", len(events), "lost", h.dropped.Load())
+		default:
+			h.report.Failed(err, "lost", h.dropped.Add(int64(len(events))))
 		}
-		events = events[len(page):]
+		return
 	}
 }

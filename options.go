@@ -69,7 +69,8 @@ func WithDeadlockCheck(after time.Duration) Option { return func(c *config) { c.
 
 // WithEvents records what happens to the client's locks, to be read by Events: granted, released, lost, and expired where
 // the client took a lock from a holder whose time was over. It is written in the background, in batches, within a
-// second; a crash loses what was not written yet. Ask, Break and Record are always recorded. Default: not.
+// second; a crash loses what was not written yet, and an outage of the database all but 10,000 events, of which the log
+// tells: at its beginning, at growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
 func WithEvents() Option { return func(c *config) { c.events = true } }
 
 func newConfig(options []Option) (config, error) {
