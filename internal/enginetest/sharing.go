@@ -22,6 +22,7 @@ var sharing = []test{
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
 	{"a writer that lets in readers of its own client keeps its lock", downgradeAmongFriends},
+	{"a fixed lease ends when it would have, whatever the lock has become", regradedLease},
 	{"a crowd of readers that crashed is succeeded", crowdCrashes},
 	{"the only reader becomes a writer, before those who wait; of two none does", upgrade},
 	{"what was read alone is written alone: no update is lost between upgrades", upgradesUnderLoad},
@@ -227,6 +228,30 @@ func downgrade(t *testing.T, e *env) {
 	}
 	unlock(t, w)
 	unlock(t, granted(t, soon, w2))
+	e.idle(t, "n")
+}
+
+// Broken by a change of the lock that drops the end of its fixed lease: it would last as long as the session.
+func regradedLease(t *testing.T, e *env) {
+	a := e.client(t)
+	l := lock(t, a, "n", dblock.Lease(time.Hour))
+	ends := e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = 'n'")
+	if left := time.Duration(ends-e.now(t)) * time.Microsecond; left < 50*time.Minute {
+		t.Fatalf("the lease has %v left", left)
+	}
+	if err := l.Downgrade(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := e.number(t, "SELECT expires_at FROM dblock_shares WHERE name = 'n'"); now != ends {
+		t.Errorf("the reader's lease ends at %d, the writer's ended at %d", now, ends)
+	}
+	if err := l.TryUpgrade(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if now := e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = 'n'"); now != ends {
+		t.Errorf("the writer's lease ends at %d, the reader's ended at %d", now, ends)
+	}
+	unlock(t, l)
 	e.idle(t, "n")
 }
 
