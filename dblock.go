@@ -134,8 +134,8 @@ func (l *Lock[TX]) run(ctx context.Context, fn func(ctx context.Context, l *Lock
 // TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.
 func (c *Client[TX]) TTL() time.Duration { return c.config.ttl }
 
-// CheckSchema returns ErrSchema, saying what to run, unless the database has the tables of the version that this
-// build works with. An engine without tables needs none.
+// CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build can work with: those of
+// its own version, or of a later one that says so. An engine without tables needs none.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
@@ -150,16 +150,11 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 	if c.keeper != nil {
 		return nil
 	}
-	version, err := c.engine.Version(ctx)
-	switch {
-	case err != nil:
+	schema, err := c.engine.Schema(ctx)
+	if err != nil {
 		return err
-	case version < driver.SchemaVersion:
-		return fmt.Errorf("%w: run migrate.Up: dblock_locks is at version %d, this build needs %d", ErrSchema, version, driver.SchemaVersion)
-	case version > driver.SchemaVersion:
-		return fmt.Errorf("%w: dblock_locks is at version %d, this build knows only %d: use a newer dblock", ErrSchema, version, driver.SchemaVersion)
 	}
-	return nil
+	return schema.Check()
 }
 
 // Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed, calls off whoever

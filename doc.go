@@ -117,6 +117,13 @@
 // transaction; at REPEATABLE READ and SERIALIZABLE, a transaction whose first statement it is sees the database as of
 // before the wait. Named locks know no transactions and no sharing.
 //
+// # Upgrades
+//
+// The tables say from which build on they are usable. A build works with every later version that does not refuse it, beside
+// newer builds, and returns ErrSchema with what to do otherwise. A session whose tables are migrated underneath to a version
+// that refuses its build ends with its next heartbeat: its locks are lost (ErrLost), with that reason. docs/upgrading.md has
+// the order of steps and the way back.
+//
 // # Failures
 //
 // The database is away: waiters go on waiting and survive it, holders keep their locks until the TTL is over, and new

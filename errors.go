@@ -35,7 +35,7 @@ var (
 	// ErrClosed: the client was closed. Close gives back what it held.
 	ErrClosed = errors.New("the client is closed")
 
-	// ErrSchema: dblock's tables are missing, or of another version than this build works with. The error says which
+	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The error says which
 	// and what to run.
 	ErrSchema = driver.ErrSchema
 

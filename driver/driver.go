@@ -40,8 +40,8 @@ type Backend interface {
 	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
 	Validate() error
 
-	// Version is the version of dblock's tables, 0 where there are none.
-	Version(ctx context.Context) (int, error)
+	// Schema is what dblock's tables say about themselves: whether this build can work with them.
+	Schema(ctx context.Context) (Schema, error)
 
 	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
 	OpenSession(ctx context.Context, s Session) error
@@ -150,7 +150,8 @@ type Backend interface {
 
 // Upkeep is a reserved connection. It is used by one goroutine at a time.
 type Upkeep interface {
-	// Heartbeat moves the end of the session's lease to TTL from now. False: the session is dead.
+	// Heartbeat moves the end of the session's lease to TTL from now. False: the session is dead. A *SchemaError where the
+	// tables have become such that this build cannot work with them: the lease was not moved.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
 	// Claims lists every lock and every place in a queue that the session has.
@@ -159,6 +160,3 @@ type Upkeep interface {
 	// Close gives the connection back. It never waits for the network longer than a second.
 	Close() error
 }
-
-// SchemaVersion is the version of dblock's tables that this build works with.
-const SchemaVersion = 2

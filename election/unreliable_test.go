@@ -67,11 +67,11 @@ func (u unreliable) Take(ctx context.Context, r driver.Request) (driver.Grant, b
 	return u.Backend.Take(ctx, r)
 }
 
-func (u unreliable) Version(ctx context.Context) (int, error) {
+func (u unreliable) Schema(ctx context.Context) (driver.Schema, error) {
 	if err := u.failRead(); err != nil {
-		return 0, err
+		return driver.Schema{}, err
 	}
-	return u.Backend.Version(ctx)
+	return u.Backend.Schema(ctx)
 }
 
 func (u unreliable) Upkeep(ctx context.Context) (driver.Upkeep, error) {

@@ -32,5 +32,7 @@
 //
 // # Versions
 //
-// A database that a newer build has migrated is left as it is. Down needs the build that knows all its versions.
+// A database that a newer build has migrated is left as it is. The tables themselves say from which build on they are
+// usable, so that a rolled-back release works where it can: see docs/upgrading.md. Down and DownTo need the build that
+// knows all versions of the tables.
 package migrate

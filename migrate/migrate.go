@@ -11,6 +11,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -37,6 +38,9 @@ const Table = "dblock_migrations"
 // pause is the longest time between two looks at a lock that another process holds.
 const pause = 100 * time.Millisecond
 
+// lowest is the first version whose tables say which builds can use them; those before it were never released.
+const lowest = 3
+
 // Migration is one version of the tables that this build has, or that the database has and this build does not know.
 type Migration struct {
 	Set     Set
@@ -45,9 +49,11 @@ type Migration struct {
 	Applied bool
 }
 
-// Up brings the tables of some sets to the version of this build, one set after the other. Default: Locks. It may run in any number of processes at once: one does the
-// work, the others wait for it until ctx ends. On an error the versions before the one named are there; on
-// PostgreSQL and SQLite nothing of that one is, and on every engine Up may simply be called again.
+// Up brings the tables of some sets to the version of this build, one set after the other. Default: Locks. It may run in
+// any number of processes at once: one does the work, the others wait for it until ctx ends. On an error the versions
+// before the one named are there; on PostgreSQL and SQLite nothing of that one is, and on every engine Up may simply be
+// called again. Tables that a newer build has migrated are left as they are: nil where this build can work with them, and
+// otherwise dblock.ErrSchema, saying what to do.
 func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -74,7 +80,22 @@ func (m *migrator) up(ctx context.Context) error {
 			return fmt.Errorf("dblock: migrate %s up to version %d: %w", m.set, s.Version, errors.Join(err, m.foreign(ctx, s.Version)))
 		}
 	}
+	if last := statuses[len(statuses)-1]; last.File == "" && m.set == Locks {
+		if err := m.check(ctx); err != nil {
+			return fmt.Errorf("dblock: migrate %s up: %w", m.set, err)
+		}
+	}
 	return nil
+}
+
+// check asks the tables, which a newer build has migrated, whether this build can work with them.
+func (m *migrator) check(ctx context.Context) error {
+	var schema driver.Schema
+	err := m.db.QueryRowContext(ctx, "SELECT version, usable_from FROM dblock_schema").Scan(&schema.Version, &schema.UsableFrom)
+	if err != nil {
+		return err
+	}
+	return schema.Check()
 }
 
 // Down removes everything that Up made of some sets, except the empty version table. Default: Locks, and with them goes
@@ -86,14 +107,30 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 		return err
 	}
 	for _, m := range slices.Backward(ms) {
-		if err := m.down(ctx); err != nil {
+		if err := m.down(ctx, 0); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (m *migrator) down(ctx context.Context) error {
+// DownTo takes the tables of the locks back to an older version, which must be 3 or later and no later than this build's: for
+// going back to a build that cannot work with the present ones (docs/upgrading.md). Call it from the newer build, and only
+// when no client of any build is running: what the newer versions added is deleted. Tables that are at that version or
+// below it are left as they are. On an error the versions above the one named are gone, and DownTo may be called again.
+func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
+	ms, err := newMigrators(db, engine, nil)
+	if err != nil {
+		return err
+	}
+	if version < lowest || version > migrations.Version {
+		return fmt.Errorf("dblock: migrate: DownTo version %d: want %d to %d", version, lowest, migrations.Version)
+	}
+	return ms[0].down(ctx, version)
+}
+
+// down takes away every version above one.
+func (m *migrator) down(ctx context.Context, to int64) error {
 	statuses, err := m.statuses(ctx)
 	if err != nil {
 		return fmt.Errorf("dblock: migrate %s down: %w", m.set, err)
@@ -102,7 +139,7 @@ func (m *migrator) down(ctx context.Context) error {
 		if s.Applied && s.File == "" {
 			return fmt.Errorf("dblock: migrate %s down: %s is at version %d, which this build does not know: run Down of the newer build", m.set, m.set.Table(), s.Version)
 		}
-		if !s.Applied {
+		if !s.Applied || s.Version <= to {
 			continue
 		}
 		if err := m.apply(ctx, s.Version, false); err != nil {

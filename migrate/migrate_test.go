@@ -13,6 +13,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
@@ -111,9 +112,51 @@ func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
 		if last := list[len(list)-1]; last != (migrate.Migration{Set: migrate.Locks, Version: 9999, Applied: true}) {
 			t.Errorf("%+v", last)
 		}
-		if err := migrate.Down(t.Context(), pool, db.Engine); err == nil || !strings.Contains(err.Error(), "9999") {
-			t.Errorf("Down below an unknown version: %v", err)
+		for what, err := range map[string]error{
+			"Down":   migrate.Down(t.Context(), pool, db.Engine),
+			"DownTo": migrate.DownTo(t.Context(), pool, db.Engine, 3),
+		} {
+			if err == nil || !strings.Contains(err.Error(), "9999") {
+				t.Errorf("%s below an unknown version: %v", what, err)
+			}
 		}
+		complete(t, db, pool)
+
+		_, err = pool.ExecContext(t.Context(), "UPDATE dblock_schema SET version = 9999, usable_from = 9998")
+		ok(t, err)
+		err = migrate.Up(t.Context(), pool, db.Engine)
+		if !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "at version 9999, which serves builds for version 9998 and later") {
+			t.Errorf("Up in tables that this build cannot use: %v", err)
+		}
+	})
+}
+
+func TestTablesGoBackToAnOlderVersionAndForthAgain(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.SQL(t)
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
+		for version := migrations.Version; version >= 3; version-- {
+			ok(t, migrate.DownTo(t.Context(), pool, db.Engine, int64(version)))
+			var there, usable int
+			scan(t, pool, &there, "SELECT version FROM dblock_schema")
+			scan(t, pool, &usable, "SELECT usable_from FROM dblock_schema")
+			if there != version || usable > version {
+				t.Errorf("DownTo(%d): version %d, usable from %d", version, there, usable)
+			}
+			list, err := migrate.Status(t.Context(), pool, db.Engine)
+			ok(t, err)
+			for _, m := range list {
+				if m.Applied != (m.Version <= int64(version)) {
+					t.Errorf("DownTo(%d): %+v", version, m)
+				}
+			}
+		}
+		for _, version := range []int64{0, 2, migrations.Version + 1} {
+			if err := migrate.DownTo(t.Context(), pool, db.Engine, version); err == nil {
+				t.Errorf("DownTo(%d) is taken", version)
+			}
+		}
+		ok(t, migrate.Up(t.Context(), pool, db.Engine))
 		complete(t, db, pool)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/pressly/goose/v3"
 
@@ -83,7 +84,10 @@ func TestSetsAreCopiedOnceEach(t *testing.T) {
 	ok(t, err)
 	files, err := migrate.Copy(dir, migrate.Postgres, noon, migrate.Fences, migrate.Locks, migrate.Versions, migrate.Fences)
 	ok(t, err)
-	if len(files) != 2 || filepath.Base(files[0]) != "20260102120002_00001_dblock_fences.sql" || filepath.Base(files[1]) != "20260102120003_00001_dblock_versions.sql" {
+	behind := func(n int) string {
+		return noon.Add(time.Duration(versions(migrate.Locks)+n) * time.Second).Format("20060102150405")
+	}
+	if len(files) != 2 || filepath.Base(files[0]) != behind(0)+"_00001_dblock_fences.sql" || filepath.Base(files[1]) != behind(1)+"_00001_dblock_versions.sql" {
 		t.Error(files)
 	}
 	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "CREATE TABLE dblock_fences") {

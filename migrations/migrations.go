@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Version is the version of the locks' tables that this build of dblock works with.
+// Version is the version of the locks' tables that this build of dblock brings.
 const Version = driver.SchemaVersion
 
 // Set is a set of tables with a history of its own. None needs another: a database in which only fence.Check runs has

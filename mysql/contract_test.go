@@ -26,19 +26,19 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func TestVersion(t *testing.T) {
+func TestSchema(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		e := s.engine(t)
 		s.migrate(t) // again, as after one that was cut off
-		if version, err := e.Version(t.Context()); err != nil || version != driver.SchemaVersion {
-			t.Fatal(version, err)
+		if schema, err := e.Schema(t.Context()); err != nil || schema.Version != driver.SchemaVersion || schema.Check() != nil {
+			t.Fatal(schema, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_schema"); n != 1 {
 			t.Fatalf("%d rows in dblock_schema", n)
 		}
 		s.exec(t, "DROP TABLE dblock_schema, dblock_locks")
-		if version, err := e.Version(t.Context()); err != nil || version != 0 {
-			t.Fatal(version, err)
+		if schema, err := e.Schema(t.Context()); err != nil || schema != (driver.Schema{}) {
+			t.Fatal(schema, err)
 		}
 		_, _, err := e.Take(t.Context(), driver.Request{Name: "n", Session: "s", Attempt: "a"})
 		is(t, err, driver.ErrSchema)

@@ -11,13 +11,15 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-func (e *engine) Version(ctx context.Context) (int, error) {
-	version, err := e.queries().SchemaVersion(ctx)
-	there, err := found(err)
-	if err = interpret(err); errors.Is(err, driver.ErrSchema) || err == nil && !there {
-		return 0, nil
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.queries()) }
+
+func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
+	row, err := q.Schema(ctx)
+	_, err = found(err)
+	if err = interpret(err); errors.Is(err, driver.ErrSchema) {
+		return driver.Schema{}, nil
 	}
-	return int(version), err
+	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {

@@ -85,8 +85,17 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	expiresAt, err := u.q.Heartbeat(ctx, mysqldb.HeartbeatParams{Session: session, Ttl: ttl.Microseconds()})
-	return expiresAt != 0, interpret(err)
+	expiresAt, err := u.q.Heartbeat(ctx, mysqldb.HeartbeatParams{
+		Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
+	})
+	if err != nil || expiresAt != 0 {
+		return expiresAt != 0, interpret(err)
+	}
+	tables, err := schema(ctx, u.q)
+	if err != nil {
+		return false, err
+	}
+	return false, tables.Check()
 }
 
 func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {

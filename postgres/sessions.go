@@ -9,14 +9,18 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-func (e *engine) Version(ctx context.Context) (int, error) {
-	var version int32
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.db) }
+
+func schema(ctx context.Context, db interface {
+	exec(ctx context.Context, s statement) error
+}) (driver.Schema, error) {
+	var row postgresdb.DblockSchema
 	var there bool
-	err := interpret(e.db.exec(ctx, query(postgresdb.SchemaVersion, struct{}{}).found(&version, &there)))
+	err := interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
 	if errors.Is(err, driver.ErrSchema) {
-		return 0, nil
+		return driver.Schema{}, nil
 	}
-	return int(version), err
+	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
@@ -53,9 +57,16 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	var row postgresdb.HeartbeatRow
 	var alive bool
 	err := u.conn.exec(ctx, query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{
-		Ttl: ttl.Microseconds(), Session: session,
+		Ttl: ttl.Microseconds(), Session: session, Build: driver.SchemaVersion,
 	}).found(&row, &alive))
-	return alive, interpret(err)
+	if err != nil || alive {
+		return alive, interpret(err)
+	}
+	tables, err := schema(ctx, u.conn)
+	if err != nil {
+		return false, err
+	}
+	return false, tables.Check()
 }
 
 func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {

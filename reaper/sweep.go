@@ -19,10 +19,17 @@ type sweeper struct {
 }
 
 // sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
-// told to. A failure of one does not keep the others from being tried.
+// told to. A failure of one does not keep the others from being tried. In tables that this build cannot work with it does nothing.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	s.report, s.stuck = Report{}, 0
-	err := errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
+	schema, err := s.engine.Schema(ctx)
+	if err == nil {
+		err = schema.Check()
+	}
+	if err != nil {
+		return s.report, err
+	}
+	err = errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	if purge {
 		err = errors.Join(err, s.purge(ctx, batch), s.records(ctx, batch))
 	}

@@ -2,6 +2,7 @@ package reaper
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -12,9 +13,14 @@ import (
 type guarded struct {
 	driver.Backend
 	sweeps, stuck int
+	newer         int // the version of the tables, where this build cannot use it
 	dead          []string
 	pages         []string
 	refuse        map[string]bool // the page after which the purge is postponed, once
+}
+
+func (g *guarded) Schema(context.Context) (driver.Schema, error) {
+	return driver.Schema{Version: max(g.newer, driver.SchemaVersion), UsableFrom: max(g.newer, driver.SchemaVersion)}, nil
 }
 
 func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
@@ -107,5 +113,13 @@ func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 	g.refuse["a"] = true
 	if report, err := Sweep(t.Context(), g, Batch(1)); err != nil || report.Purged != 1 || report.Postponed != 1 {
 		t.Errorf("%v, %v", report, err)
+	}
+}
+
+func TestAReaperLeavesTablesThatItCannotUse(t *testing.T) {
+	g := &guarded{dead: []string{"a"}, newer: driver.SchemaVersion + 1}
+	report, err := Sweep(t.Context(), g)
+	if !errors.Is(err, driver.ErrSchema) || !report.Zero() || g.sweeps != 0 {
+		t.Errorf("%v, %v after %d looks", report, err, g.sweeps)
 	}
 }

@@ -129,7 +129,7 @@ func integer(v reflect.Value) (int, bool) {
 	return 0, false
 }
 
-// migrated looks whether the tables are there and of this version: the result code of a missing table is that of any
+// migrated looks whether the tables are there and of a version that this build can work with: the result code of a missing table is that of any
 // mistake in a statement.
 func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	const objects = `SELECT count(*) FROM sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
@@ -142,6 +142,12 @@ func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	if n < 12 {
 		return false
 	}
-	version, err := sqlitedb.New(conn).SchemaVersion(ctx)
-	return err != nil || version == driver.SchemaVersion
+	row, there, err := found(sqlitedb.New(conn).Schema(ctx))
+	switch code, coded := codeOf(err); {
+	case coded && code == sqliteError: // the table does not say which builds can use it
+		return false
+	case err != nil:
+		return true
+	}
+	return there && driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}.Check() == nil
 }

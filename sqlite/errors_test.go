@@ -111,8 +111,8 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	}
 	version := func(want int) {
 		t.Helper()
-		if v, err := f.Version(t.Context()); err != nil || v != want {
-			t.Fatalf("version %d, %v, want %d", v, err, want)
+		if schema, err := f.Schema(t.Context()); err != nil || schema.Version != want {
+			t.Fatalf("%+v, %v, want version %d", schema, err, want)
 		}
 	}
 	version(0)
@@ -127,10 +127,19 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	f.exec("UPDATE dblock_schema SET version = ?", driver.SchemaVersion+1)
+	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a later version that this build can use, with a column missing: %v", err)
+	}
+	f.exec("UPDATE dblock_schema SET usable_from = version")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
-		t.Errorf("another version: %v", err)
+		t.Errorf("a later version that this build cannot use: %v", err)
 	}
 	version(driver.SchemaVersion + 1)
+	f.exec("ALTER TABLE dblock_schema DROP COLUMN usable_from")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
+		t.Errorf("a version from before usable_from: %v", err)
+	}
+	version(0)
 	f.exec("DROP TABLE dblock_locks")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a table dropped: %v", err)

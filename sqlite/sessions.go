@@ -9,16 +9,16 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-func (e *engine) Version(ctx context.Context) (int, error) {
-	var version int64
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
+	var row sqlitedb.DblockSchema
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		version, err = q.SchemaVersion(ctx)
+		row, _, err = found(q.Schema(ctx))
 		return err
 	})
 	if errors.Is(err, driver.ErrSchema) {
-		return 0, nil
+		return driver.Schema{}, nil
 	}
-	return int(version), err
+	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
@@ -76,10 +76,19 @@ type upkeep struct{ e *engine }
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	var alive int64
 	err := u.e.db.writeFirst(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		alive, err = q.Heartbeat(ctx, sqlitedb.HeartbeatParams{Session: session, Ttl: ttl.Microseconds()})
+		alive, err = q.Heartbeat(ctx, sqlitedb.HeartbeatParams{
+			Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
+		})
 		return err
 	})
-	return alive > 0 && err == nil, err
+	if err != nil || alive > 0 {
+		return alive > 0 && err == nil, err
+	}
+	tables, err := u.e.Schema(ctx)
+	if err != nil {
+		return false, err
+	}
+	return false, tables.Check()
 }
 
 func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {

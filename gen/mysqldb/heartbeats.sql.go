@@ -33,17 +33,25 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 const heartbeat = `-- name: Heartbeat :execlastid
 UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED))
  WHERE session_id = ?
+   AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= ? AND s.usable_from <= ?)
 `
 
 type HeartbeatParams struct {
 	Ttl     int64
 	Session string
+	Build   int32
 }
 
 // The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
-// where it did not change. 0: the session is dead.
+// where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
+// dblock_schema locks nothing: a migration that stands still must not hold up heartbeats.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, heartbeat, arg.Ttl, arg.Session)
+	result, err := q.db.ExecContext(ctx, heartbeat,
+		arg.Ttl,
+		arg.Session,
+		arg.Build,
+		arg.Build,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -72,7 +72,8 @@ type DblockRun struct {
 }
 
 type DblockSchema struct {
-	Version int32
+	Version    int32
+	UsableFrom int32
 }
 
 type DblockSession struct {

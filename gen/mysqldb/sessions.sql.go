@@ -252,13 +252,14 @@ func (q *Queries) Referred(ctx context.Context, arg ReferredParams) (sql.NullBoo
 	return referred, err
 }
 
-const schemaVersion = `-- name: SchemaVersion :one
-SELECT version FROM dblock_schema
+const schema = `-- name: Schema :one
+SELECT version, usable_from FROM dblock_schema
 `
 
-func (q *Queries) SchemaVersion(ctx context.Context) (int32, error) {
-	row := q.db.QueryRowContext(ctx, schemaVersion)
-	var version int32
-	err := row.Scan(&version)
-	return version, err
+// Which builds can use these tables.
+func (q *Queries) Schema(ctx context.Context) (DblockSchema, error) {
+	row := q.db.QueryRowContext(ctx, schema)
+	var i DblockSchema
+	err := row.Scan(&i.Version, &i.UsableFrom)
+	return i, err
 }

@@ -23,12 +23,14 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 const Heartbeat = `-- name: Heartbeat :one
 UPDATE dblock_heartbeats SET expires_at = dblock_now() + $1::bigint
  WHERE session_id = $2
+   AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= $3::integer AND s.usable_from <= $3::integer)
 RETURNING session_id, dblock_durable() AS durable
 `
 
 type HeartbeatParams struct {
 	Ttl     int64
 	Session string
+	Build   int32
 }
 
 type HeartbeatRow struct {
@@ -36,9 +38,10 @@ type HeartbeatRow struct {
 	Durable   bool
 }
 
-// The only write of a client that holds its locks and does nothing. No row: the session is dead.
+// The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
+// are not for this build.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (HeartbeatRow, error) {
-	row := q.db.QueryRow(ctx, Heartbeat, arg.Ttl, arg.Session)
+	row := q.db.QueryRow(ctx, Heartbeat, arg.Ttl, arg.Session, arg.Build)
 	var i HeartbeatRow
 	err := row.Scan(&i.SessionID, &i.Durable)
 	return i, err

@@ -287,15 +287,16 @@ func (q *Queries) Orphans(ctx context.Context, arg OrphansParams) ([]OrphansRow,
 	return items, nil
 }
 
-const SchemaVersion = `-- name: SchemaVersion :one
-SELECT version FROM dblock_schema
+const Schema = `-- name: Schema :one
+SELECT version, usable_from FROM dblock_schema
 `
 
-func (q *Queries) SchemaVersion(ctx context.Context) (int32, error) {
-	row := q.db.QueryRow(ctx, SchemaVersion)
-	var version int32
-	err := row.Scan(&version)
-	return version, err
+// Which builds can use these tables.
+func (q *Queries) Schema(ctx context.Context) (DblockSchema, error) {
+	row := q.db.QueryRow(ctx, Schema)
+	var i DblockSchema
+	err := row.Scan(&i.Version, &i.UsableFrom)
+	return i, err
 }
 
 const SessionDead = `-- name: SessionDead :one

@@ -76,7 +76,8 @@ type DblockRun struct {
 }
 
 type DblockSchema struct {
-	Version int64
+	Version    int64
+	UsableFrom int64
 }
 
 type DblockSession struct {

@@ -20,8 +20,10 @@ import (
 type App struct {
 	Backend driver.Backend
 	client  func(options ...dblock.Option) (Client, error)
-	borrow  func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
-	close   func()
+	// clientOn makes clients whose engine has another Backend.
+	clientOn func(b driver.Backend) func(options ...dblock.Option) (Client, error)
+	borrow   func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
+	close    func()
 
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
@@ -203,15 +205,21 @@ func app[TX any](engine driver.Engine[TX]) App {
 		defer up.Close()
 		return do(ctx, up)
 	}
-	return App{
-		Backend: engine,
-		client: func(options ...dblock.Option) (Client, error) {
+	on := func(b driver.Backend) func(options ...dblock.Option) (Client, error) {
+		engine := engine
+		engine.Backend = b
+		return func(options ...dblock.Option) (Client, error) {
 			c, err := dblock.New(engine, options...)
 			if err != nil {
 				return nil, err
 			}
 			return client[TX]{c}, nil
-		},
+		}
+	}
+	return App{
+		Backend:  engine,
+		client:   on(engine.Backend),
+		clientOn: on,
 		guard: func(ctx context.Context, tx Tx, h driver.Held) error {
 			return engine.Transactions.Guard(ctx, typed[TX](tx), h, aside)
 		},

@@ -63,7 +63,7 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, transactions,
-			sharing, permits, together, deadlocks, once, revoking, inspecting}
+			sharing, permits, together, deadlocks, once, revoking, inspecting, upgrading}
 		if !dbtest.Brief(w.Kind) {
 			groups = append(groups, w.tests())
 		}

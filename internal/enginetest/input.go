@@ -113,7 +113,7 @@ func badLocks(t *testing.T, e *env) {
 func schema(t *testing.T, err error) {
 	t.Helper()
 	is(t, err, dblock.ErrSchema)
-	for _, part := range []string{"run migrate.Up", "at version 0", fmt.Sprintf("needs %d", driver.SchemaVersion)} {
+	for _, part := range []string{"run migrate.Up", "missing", fmt.Sprintf("needs version %d", driver.SchemaVersion)} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("error %q does not say %q", err, part)
 		}

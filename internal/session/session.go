@@ -7,8 +7,9 @@
 // from the moment when it ran the heartbeat, which is later. So a session that ends here at its deadline has ended
 // before the database lets anybody else in, without a clock ever being compared with another.
 //
-// A session ends once and for good: past its deadline, or when a heartbeat finds it dead. A heartbeat that succeeds
-// after the deadline does not revive it, since by then others may have been told.
+// A session ends once and for good: past its deadline, when a heartbeat finds it dead, or when the tables were migrated to a
+// version that this build cannot work with. A heartbeat that succeeds after the deadline does not revive it, since by then
+// others may have been told.
 package session
 
 import (
@@ -271,7 +272,11 @@ func (s *Session) once(up *driver.Upkeep, limit time.Duration) error {
 	return s.within(limit, func(ctx context.Context) error {
 		sent := s.config.Clock()
 		alive, err := (*up).Heartbeat(ctx, s.ID, s.config.TTL)
+		misfit := new(driver.SchemaError)
 		switch {
+		case errors.As(err, &misfit):
+			s.end(misfit)
+			return err
 		case err != nil:
 			return err
 		case !alive:

@@ -26,6 +26,7 @@ type server struct {
 	expires                time.Time // by the server's count
 	beats, connects, lists int
 	claims                 []driver.Claim
+	misfit                 error // of the tables, which this build cannot work with
 }
 
 func (s *server) set(f func()) {
@@ -64,13 +65,15 @@ func (s *server) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 }
 
 func (s *server) Heartbeat(ctx context.Context, _ string, ttl time.Duration) (alive bool, err error) {
+	var misfit error
 	err = s.answer(ctx, func() {
 		s.beats++
-		if alive = !s.dead; alive {
+		misfit = s.misfit
+		if alive = !s.dead && misfit == nil; alive {
 			s.expires = time.Now().Add(ttl)
 		}
 	})
-	return alive, err
+	return alive, errors.Join(err, misfit)
 }
 
 func (s *server) Claims(ctx context.Context, _ string) ([]driver.Claim, error) {
@@ -235,6 +238,21 @@ func TestAKilledSessionEndsWithItsNextHeartbeat(t *testing.T) {
 		session.Check()
 		synctest.Wait()
 		ended(t, session, ErrKilled)
+	})
+}
+
+func TestASessionEndsInTablesThatThisBuildCannotUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		later := driver.Schema{Version: driver.SchemaVersion + 2, UsableFrom: driver.SchemaVersion + 1}
+		s.set(func() { s.misfit = later.Check() })
+		session.Check()
+		synctest.Wait()
+		ended(t, session, driver.ErrSchema)
+		if why := context.Cause(session.Context()); why.Error() != later.Check().Error() {
+			t.Errorf("it ends with %v", why)
+		}
 	})
 }
 

@@ -1,8 +1,10 @@
 -- The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
--- where it did not change. 0: the session is dead.
+-- where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
+-- dblock_schema locks nothing: a migration that stands still must not hold up heartbeats.
 -- name: Heartbeat :execlastid
 UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS SIGNED))
- WHERE session_id = sqlc.arg(session);
+ WHERE session_id = sqlc.arg(session)
+   AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= sqlc.arg(build) AND s.usable_from <= sqlc.arg(build));
 
 -- name: OpenHeartbeat :exec
 INSERT INTO dblock_heartbeats (session_id, expires_at)

@@ -58,5 +58,6 @@ UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 LIMIT ?;
 
--- name: SchemaVersion :one
-SELECT version FROM dblock_schema;
+-- Which builds can use these tables.
+-- name: Schema :one
+SELECT version, usable_from FROM dblock_schema;

@@ -1,7 +1,9 @@
--- The only write of a client that holds its locks and does nothing. No row: the session is dead.
+-- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
+-- are not for this build.
 -- name: Heartbeat :one
 UPDATE dblock_heartbeats SET expires_at = dblock_now() + sqlc.arg(ttl)::bigint
  WHERE session_id = @session
+   AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= @build::integer AND s.usable_from <= @build::integer)
 RETURNING session_id, dblock_durable() AS durable;
 
 -- By id alone: with the time in the WHERE it would return no row at once instead of waiting for a heartbeat in

@@ -89,8 +89,9 @@ SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session
 UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
 
--- name: SchemaVersion :one
-SELECT version FROM dblock_schema;
+-- Which builds can use these tables.
+-- name: Schema :one
+SELECT version, usable_from FROM dblock_schema;
 
 -- Claims of a dead session, some at a time.
 -- name: Orphans :many

@@ -1,7 +1,9 @@
--- The only write of a client that holds its locks and does nothing. No row: the session is dead.
+-- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
+-- are not for this build.
 -- name: Heartbeat :execrows
 UPDATE dblock_heartbeats SET expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS INTEGER)
- WHERE session_id = @session;
+ WHERE session_id = @session
+   AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= @build AND s.usable_from <= @build);
 
 -- name: OpenHeartbeat :exec
 INSERT INTO dblock_heartbeats (session_id, expires_at)

@@ -1,0 +1,46 @@
+package driver
+
+import "fmt"
+
+// SchemaVersion is the version of dblock's tables that this build brings, and the lowest that it works with.
+const SchemaVersion = 3
+
+// firstSaid is the first version whose tables say which builds can use them.
+const firstSaid = 3
+
+// Schema is what dblock's tables say about themselves. A build is known by its SchemaVersion. The zero value: there are no
+// tables, or tables older than version 3.
+type Schema struct {
+	Version    int
+	UsableFrom int // the oldest build that can work with these tables
+}
+
+// Check returns nil where this build can work with the tables, and a *SchemaError otherwise.
+func (s Schema) Check() error {
+	if s.Version < SchemaVersion || s.UsableFrom > SchemaVersion {
+		return &SchemaError{s}
+	}
+	return nil
+}
+
+// SchemaError says why this build cannot work with the tables, and what to do. It matches ErrSchema.
+type SchemaError struct{ Schema Schema }
+
+// Error names both versions and the remedy.
+func (e *SchemaError) Error() string {
+	switch s := e.Schema; {
+	case s.Version == 0:
+		return fmt.Sprintf("dblock's tables are missing, or older than version %d; this build needs version %d: run migrate.Up with this build",
+			firstSaid, SchemaVersion)
+	case s.Version < SchemaVersion:
+		return fmt.Sprintf("dblock's tables are at version %d, this build needs version %d: run migrate.Up with this build",
+			s.Version, SchemaVersion)
+	default:
+		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this build is for version %d: "+
+			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, %d) of such a build",
+			s.Version, s.UsableFrom, SchemaVersion, SchemaVersion)
+	}
+}
+
+// Unwrap returns ErrSchema.
+func (e *SchemaError) Unwrap() error { return ErrSchema }
