@@ -102,13 +102,14 @@ func (m mutant) try(dir string) (verdict string, err error) {
 		return "", err
 	}
 	defer os.WriteFile(file, whole, 0o644)
-	vet := exec.Command("go", "test", "-run", "^$", "./"+m.pkg)
-	vet.Dir = dir
-	if out, err := vet.CombinedOutput(); err != nil {
+	binary := filepath.Join(dir, "mutant.test")
+	build := exec.Command("go", "test", "-vet=off", "-c", "-o", binary, "./"+m.pkg)
+	build.Dir = dir
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile:\n%s", out)
 	}
-	test := exec.Command("go", "test", "-count=1", "-timeout=2m", "-v", "-run", pattern(m.test), "./"+m.pkg)
-	test.Dir = dir
+	test := exec.Command(binary, "-test.timeout=2m", "-test.v", "-test.run", pattern(m.test))
+	test.Dir = filepath.Join(dir, m.pkg)
 	out, err := test.CombinedOutput()
 	switch {
 	case strings.Contains(string(out), "--- SKIP") || strings.Contains(string(out), "no tests to run"):
