@@ -48,6 +48,7 @@ type Client[TX any] struct {
 	mu        sync.Mutex // protects what follows
 	closed    bool
 	life      *life           // the latest session; nil before the first
+	dismiss   func()          // ends what the engine keeps for this client; nil before the first session
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
 	books     books
 	overdue   map[string]bool // attempts whose fixed lease is over here, and that the database may still have
@@ -203,6 +204,9 @@ func (c *Client[TX]) shutDown() {
 		c.failure = errors.Join(c.failure, c.keeper.Close(c.tidying))
 	}
 	c.lives.Wait()
+	if c.dismiss != nil {
+		c.dismiss()
+	}
 }
 
 // byHands does n things, some at a time, and returns what came of each.

@@ -61,8 +61,9 @@
 // Liveness: a crashed holder is succeeded within TTL + 1 s by whoever waits, with no operator and no reaper. A clean
 // release hands over within one commit and one notification.
 //
-// Thrift: a lock that is held or waited for needs no connection of the application's pool. A client has one connection
-// of its own for heartbeats and, from the first time that it waits, one to listen; SQLite needs neither.
+// Thrift: a lock that is held or waited for needs no connection. A client has one connection of its own for heartbeats, one
+// for work that may wait for a row and, from the first time that it waits, one to listen (two on MariaDB). For work that
+// may wait it opens more while there is more of it, up to 8 on MySQL and MariaDB and 2 on PostgreSQL. SQLite needs none.
 //
 // Ambiguity is resolved: every attempt carries an id. After an error or a cancelled context the library finds out, by
 // that id, whether it got the lock after all, and gives back what nobody claims. What a session has is compared with
@@ -176,7 +177,7 @@
 //
 // Who is next is decided within UnlockTx on PostgreSQL and SQLite. On MySQL that would take a locking read of a range,
 // which locks the neighbours' queues too: there the name is left free with its queue, and whoever notices hands it on,
-// Unlock first of all. Likewise Guard reads the lock's row beside the transaction there, on the connection of the heartbeats:
+// Unlock first of all. Likewise Guard reads the lock's row beside the transaction there, on a connection of dblock's own:
 // in it, a plain read may be old, and one that is not would lock the row.
 //
 // A statement cannot be told on MySQL how long it may wait for a row, but it can pass over rows that are locked: so it

@@ -59,6 +59,7 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	if err := c.checkSchema(ctx); err != nil {
 		return nil, err
 	}
+	c.attend()
 	s, err := session.Open(ctx, c.engine, session.Config{
 		Host: c.config.host, App: c.config.app, PID: os.Getpid(), TTL: c.config.ttl, Clock: c.config.clock, Log: c.config.log,
 		Reconcile: c.reconcile, Holding: c.holding,
@@ -95,6 +96,15 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 		})
 	}
 	return l, nil
+}
+
+// attend tells the engine once that this client works through it.
+func (c *Client[TX]) attend() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dismiss == nil {
+		c.dismiss = c.engine.Attend(c.config.ttl)
+	}
 }
 
 // present is the latest session if it is alive.

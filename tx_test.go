@@ -15,7 +15,7 @@ import (
 )
 
 // dying is an engine that works in the caller's transactions as MySQL's does, with a look beside them, and on request
-// loses the reserved connection during that look and finds its session dead when it makes another.
+// is told during that look that its session is dead.
 type dying struct {
 	driver.Backend
 	driver.Transactions[*sql.Tx]
@@ -40,10 +40,11 @@ func (u dyingUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Dur
 }
 
 func (d *dying) look(ctx context.Context, aside driver.Aside) error {
-	return aside(ctx, func(context.Context, driver.Upkeep) error {
+	return aside(ctx, func(ctx context.Context, _ driver.Upkeep) error {
 		if d.due.CompareAndSwap(true, false) {
 			d.dead.Store(true)
-			return driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
+			<-ctx.Done() // the next heartbeat is due before the time of an aside is over
+			return ctx.Err()
 		}
 		return nil
 	})

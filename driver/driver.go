@@ -50,8 +50,20 @@ type Backend interface {
 	// more, and its rows go where nothing refers to them. A session that is not there is no error.
 	EndSession(ctx context.Context, session string) error
 
-	// Upkeep reserves the connection on which a session is kept alive, apart from the work of the application.
+	// Upkeep reserves the connection on which a session is kept alive, apart from the work of the application. Nothing
+	// runs on it that can wait for a row, except the heartbeat for its own.
 	Upkeep(ctx context.Context) (Upkeep, error)
+
+	// Attend tells the engine that a client with this TTL works through it, until leave is called; 0: somebody without a
+	// session, such as a reaper. It does no I/O.
+	// While a client attends, the engine may keep connections of its own open between two uses. leave closes them when
+	// the last client has left, within about a second. Without it everything works, on connections that are made anew.
+	Attend(ttl time.Duration) (leave func())
+
+	// Beside runs do on a connection of the engine's own, which is neither that of Upkeep nor one that the
+	// application's transactions can keep busy, and once more on a new one where it turns out to be broken. do must not
+	// call Close. ErrUnavailable where the application's pool gives no connection before ctx ends.
+	Beside(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
 
 	// Take takes the lock if nobody waits for it, nobody holds it, or holds more of it than leaves room for the request,
 	// and its rest is over. One statement, one commit, after those that make the row of a name that has none. False also

@@ -28,6 +28,6 @@ type Transactions[TX any] interface {
 // stays so: where the row was waited for, it may be too late to turn back.
 type Pass func(attempt string, waiters int, tx any) bool
 
-// Aside runs do on the session's reserved connection, which neither the application's work nor its open transactions
-// can keep busy.
+// Aside runs do on a connection of the engine's own (Backend.Beside), for two fifths of the session's TTL at most. It is
+// not the connection that beats: a statement of do may wait for a row.
 type Aside func(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error

@@ -1,9 +1,11 @@
 package mysql_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -410,6 +412,45 @@ func TestManyNamesAreLookedAtInPieces(t *testing.T) {
 			if err != nil || len(states) != (n+1)/2 {
 				t.Fatal(n, len(states), err)
 			}
+		}
+	})
+}
+
+func TestAPoolThatIsUsedUpIsNamedAsTheCause(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, func(*sqldriver.Config) {})
+		pool.SetMaxOpenConns(3)
+		e := mysql.New(pool).Backend
+		for range 3 {
+			conn, err := pool.Conn(t.Context())
+			must(t, err)
+			defer conn.Close()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		err := e.Beside(ctx, func(context.Context, driver.Upkeep) error { t.Error("ran"); return nil })
+		is(t, err, driver.ErrUnavailable)
+		is(t, err, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), "SetMaxOpenConns") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAConnectionIsReservedBeforeItIsNeeded(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, func(*sqldriver.Config) {})
+		pool.SetMaxOpenConns(3)
+		e := mysql.New(pool).Backend
+		leave := e.Attend(ttl)
+		defer leave()
+		u, err := e.Upkeep(t.Context())
+		must(t, err)
+		defer u.Close()
+		eventually(t, "two connections are reserved", func() bool { return pool.Stats().InUse == 2 })
+		leave()
+		if n := pool.Stats().InUse; n != 1 {
+			t.Errorf("%d connections in use after the client left, want that of the heartbeats", n)
 		}
 	})
 }

@@ -25,8 +25,8 @@ func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error
 	if err != nil || !strings.Contains(version, "MariaDB") {
 		return nil, err
 	}
-	if n := e.db.Stats().MaxOpenConnections; n == 3 {
-		return nil, driver.Fail(driver.ErrUnsupported, errors.New("on MariaDB wake-ups need a pool that allows 4 connections"))
+	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 5 {
+		return nil, driver.Fail(driver.ErrUnsupported, errors.New("on MariaDB wake-ups need a pool that allows 5 connections"))
 	}
 	conn, err := e.reserve(ctx)
 	if err != nil {

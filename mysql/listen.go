@@ -64,6 +64,9 @@ func kill(ctx context.Context, on interface {
 // Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
 // session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 4 {
+		return driver.Fail(driver.ErrUnsupported, errors.New("wake-ups need a pool that allows 4 connections"))
+	}
 	conn, err := e.reserve(ctx)
 	if err != nil {
 		return interpret(err)

@@ -24,14 +24,21 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/crew"
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The pool stays the
-// application's: dblock never closes it. Each client on it reserves one of its connections for heartbeats and, once
-// somebody has waited, one to listen for wake-ups (on MariaDB two). The pool must allow these and at least one for work:
-// three for one client; on MariaDB it polls with three, and needs four to listen. Run migrate.Up or the files of package migrations first.
+// application's: dblock never closes it. Each client reserves one of its connections for heartbeats, one for work that
+// may wait for a row, and, once somebody has waited, one to listen for wake-ups (on MariaDB two). For work that may
+// wait for a row it takes up to a quarter of the pool, 8 at most, and gives back after half a TTL what it does not use.
+//
+// The pool must allow 3 connections: for heartbeats, for work that may wait, and for everything else. With 3 a client
+// polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A transaction of the application's has a
+// connection of its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time. A smaller pool
+// is ErrConfig. Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
 	e := &engine{db: db, prepared: preparedOn(db), patience: patience}
+	e.crew = newCrew(e)
 	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{e}}
 }
 
@@ -47,6 +54,7 @@ const (
 type engine struct {
 	db         *sql.DB
 	prepared   *prepared
+	crew       *crew.Crew[upkeep]
 	reads      atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
 	patience   time.Duration
 	turns      turns
@@ -64,7 +72,7 @@ func (e *engine) Validate() error {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
 	}
 	if n := e.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, wake-ups another, and work a third: SetMaxOpenConns(3) or more", n))
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))
 	}
 	return nil
 }

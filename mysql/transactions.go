@@ -18,7 +18,7 @@ const (
 )
 
 // transactions is what happens inside the caller's transactions. What has to be fresh at every isolation level, and
-// must not lock the lock's row, is read on the session's reserved connection beside.
+// must not lock the lock's row, is read on a connection of the engine's own beside.
 type transactions struct{ engine *engine }
 
 func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {

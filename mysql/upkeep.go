@@ -19,7 +19,7 @@ const closeTimeout = time.Second
 func (e *engine) reserve(ctx context.Context) (*sql.Conn, error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
-		return nil, err
+		return nil, e.exhausted(ctx, err)
 	}
 	if err := e.setUp(ctx, conn); err != nil {
 		discard(conn)
@@ -70,7 +70,7 @@ func discard(conn *sql.Conn) {
 	}
 }
 
-// upkeep is a reserved connection in the service of one session.
+// upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
 type upkeep struct {
 	conn *sql.Conn
 	q    *mysqldb.Queries
@@ -81,6 +81,7 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	if err != nil {
 		return nil, interpret(err)
 	}
+	e.crew.Warm()
 	return upkeep{conn, mysqldb.New(preparedOnConn(conn))}, nil
 }
 

@@ -17,13 +17,16 @@ type database interface {
 	transact(ctx context.Context, s ...statement) error
 	// reserve opens a connection apart from the application's.
 	reserve(ctx context.Context) (connection, error)
+	// spare is how many connections more than that of the heartbeats may be reserved at a time. With early the first one
+	// is better reserved before it is needed: the application's pool may have none left then.
+	spare() (most int, early bool)
 	// listen is Backend.Listen on a channel.
 	listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error
 }
 
 type connection interface {
 	exec(ctx context.Context, s statement) error
-	close() error
+	close() error // for good, also where it came out of a pool
 }
 
 // statement is a query of package postgresdb, its arguments, and what to do with each row that it returns (nil:
@@ -81,13 +84,16 @@ func list(values any) string {
 	return string(text)
 }
 
-// upkeep is a reserved connection in the service of one session.
+// upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
 type upkeep struct{ conn connection }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx)
 	if err != nil {
 		return nil, interpret(err)
+	}
+	if _, early := e.db.spare(); early {
+		e.crew.Warm()
 	}
 	return upkeep{conn}, nil
 }

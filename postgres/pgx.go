@@ -123,6 +123,8 @@ func (c pgxConn) exec(ctx context.Context, s statement) error {
 
 func (c pgxConn) close() error { return closeConn(c.conn) }
 
+func (pgxDB) spare() (most int, early bool) { return 2, false }
+
 // listen proves that it hears before it says that it is ready: behind a pooler that lends connections by the
 // transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a notification through the pool.
 func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error {

@@ -12,20 +12,25 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/crew"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock never closes it, and
-// opens two connections beside it, with the pool's own configuration and hooks: one for heartbeats, and one to
-// listen for wake-ups while somebody waits. Run migrate.Up or the files of package migrations first.
+// opens connections beside it, with the pool's own configuration and hooks: one for heartbeats, one to listen for
+// wake-ups while somebody waits, and up to two for work beside the application's transactions, when there is such work.
+// Run migrate.Up or the files of package migrations first.
 func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their SQLSTATE (pgx's stdlib,
-// lib/pq). It reserves one connection of the pool for heartbeats, so that the pool must allow at least two. There is
-// no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
+// lib/pq). Each client reserves one connection of the pool for heartbeats and one for work beside the application's
+// transactions (two where the pool allows 8). The pool must allow 3: these and one for all other work; fewer is
+// ErrConfig. A transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx allow one
+// more for each that is open at a time. There is no LISTEN through database/sql: waiters are polled for, in one
+// statement for all of a client.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
@@ -33,6 +38,7 @@ func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 // engine is the SQL of every transition; db is how statements reach the server.
 type engine struct {
 	db      database
+	crew    *crew.Crew[upkeep]
 	patient string // how long a statement of ours waits for a row that is locked
 }
 
@@ -44,7 +50,11 @@ const (
 	briefly = "20ms"
 )
 
-func newEngine(db database) *engine { return &engine{db: db, patient: patiently} }
+func newEngine(db database) *engine {
+	e := &engine{db: db, patient: patiently}
+	e.crew = newCrew(e)
+	return e
+}
 
 func (e *engine) patience(wait bool) string {
 	if wait {

@@ -3,7 +3,10 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -15,8 +18,8 @@ func (d sqlDB) validate() error {
 	if d.db == nil {
 		return driver.Fail(driver.ErrConfig, errNilPool)
 	}
-	if n := d.db.Stats().MaxOpenConnections; n == 1 {
-		return driver.Fail(driver.ErrConfig, errors.New("the pool allows 1 connection; heartbeats need one of their own: SetMaxOpenConns(2) or more"))
+	if n := d.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))
 	}
 	return nil
 }
@@ -67,16 +70,49 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 
 func (d sqlDB) reserve(ctx context.Context) (connection, error) {
 	conn, err := d.db.Conn(ctx)
+	if s := d.db.Stats(); err != nil && ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see postgres.NewSQL): %w", s.MaxOpenConnections, err))
+	}
 	if err != nil {
 		return nil, err
 	}
 	return sqlConn{conn}, nil
 }
 
+func (d sqlDB) spare() (most int, early bool) {
+	if n := d.db.Stats().MaxOpenConnections; n > 0 && n < 8 {
+		return 1, true
+	}
+	return 2, true
+}
+
 type sqlConn struct{ conn *sql.Conn }
 
 func (c sqlConn) exec(ctx context.Context, s statement) error { return execute(ctx, c.conn, s) }
-func (c sqlConn) close() error                                { return c.conn.Close() }
+
+// close ends the connection instead of giving it back to the pool: a statement of it may not have been answered.
+func (c sqlConn) close() error {
+	done := make(chan error, 1)
+	go func() {
+		_ = c.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+		done <- ignoreClosed(c.conn.Close())
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(cleanupTimeout):
+		return nil
+	}
+}
+
+// ignoreClosed drops what Close says of a connection that is closed already.
+func ignoreClosed(err error) error {
+	if errors.Is(err, sql.ErrConnDone) {
+		return nil
+	}
+	return err
+}
 
 func (d sqlDB) listen(context.Context, string, func(), func(driver.Hint)) error {
 	return driver.Fail(driver.ErrUnsupported, errors.New("database/sql cannot LISTEN"))

@@ -21,6 +21,7 @@ type sweeper struct {
 // sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
 // told to. A failure of one does not keep the others from being tried. In tables that this build cannot work with it does nothing.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
+	defer s.engine.Attend(0)()
 	s.report, s.stuck = Report{}, 0
 	schema, err := s.engine.Schema(ctx)
 	if err == nil {

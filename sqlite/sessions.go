@@ -71,6 +71,14 @@ func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, err
 // Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application with none.
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) { return upkeep{e}, ctx.Err() }
 
+// Attend has nothing to keep.
+func (e *engine) Attend(time.Duration) (leave func()) { return func() {} }
+
+// Beside works on the pool: a transaction that writes has locked the whole database, and another connection would not help.
+func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return do(ctx, upkeep{e})
+}
+
 type upkeep struct{ e *engine }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {

@@ -14,6 +14,7 @@ import (
 var guards = []test{
 	{"a guarded lock cannot be taken over before the transaction ends", guarded},
 	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
+	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
 	{"Guard neither holds up heartbeats, waiters and TryLock, nor waits for them", guardAside},
 	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
@@ -209,6 +210,28 @@ func guardTooLate(t *testing.T, e *env) {
 }
 
 // Broken by a Guard that locks the lock's row, or the heartbeat's.
+// One connection beats, one is for work beside transactions, and three have transactions.
+func guardWholePool(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // which reserves nothing, and has one writing transaction at a time
+		return
+	}
+	a := e.app(t, 5)
+	c := e.clientOf(t, a, dblock.WithTTL(10*time.Second))
+	l := lock(t, c, "guarded")
+	for range 3 {
+		tx, err := a.begin(t.Context(), e.levels()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.rollback()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		if err := l.Guard(ctx, tx); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func guardAside(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
 		return

@@ -44,6 +44,7 @@ var (
 type Store interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context) (driver.Upkeep, error)
+	Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }
 
 // Config is the same for all sessions of a client.
@@ -69,7 +70,6 @@ type Session struct {
 	end    context.CancelCauseFunc
 	done   sync.WaitGroup
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
-	asides chan aside
 
 	mu       sync.Mutex // protects deadline
 	deadline time.Duration
@@ -77,7 +77,7 @@ type Session struct {
 
 // Open writes a new session and begins to keep it alive. ctx bounds the opening, not the session.
 func Open(ctx context.Context, store Store, config Config) (*Session, error) {
-	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1), asides: make(chan aside)}
+	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1)}
 	sent := config.Clock()
 	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App, TTL: config.TTL})
 	if err != nil {
@@ -112,27 +112,6 @@ func (s *Session) Check() {
 	select {
 	case s.check <- struct{}{}:
 	default:
-	}
-}
-
-// aside is a piece of work for the reserved connection.
-type aside struct {
-	ctx  context.Context
-	do   func(ctx context.Context, up driver.Upkeep) error
-	done chan error // receives once
-}
-
-// Aside runs do on the session's reserved connection, between two heartbeats, for no longer than one interval; once more
-// where the connection turns out to be broken. Where the session has ended it returns the reason.
-func (s *Session) Aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	a := aside{ctx: ctx, do: do, done: make(chan error, 1)}
-	select {
-	case s.asides <- a:
-		return <-a.done
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.ctx.Done():
-		return context.Cause(s.ctx)
 	}
 }
 
@@ -179,7 +158,7 @@ func (s *Session) watch() {
 	}
 }
 
-// beat sends the heartbeats, over a connection of its own that is made anew after every failure.
+// beat sends the heartbeats, over a connection of their own that is made anew after every failure.
 func (s *Session) beat() {
 	interval := s.config.TTL / beatsPerTTL
 	var up driver.Upkeep
@@ -192,14 +171,12 @@ func (s *Session) beat() {
 	due := s.config.Clock() // the connection is made at once, the first heartbeat goes with it
 	for beats := 0; ; beats++ {
 		checked := false
-		for !checked && s.config.Clock() < due { // the clock is asked each time: no number of asides delays a heartbeat
+		for !checked && s.config.Clock() < due {
 			select {
 			case <-s.ctx.Done():
 				return
 			case <-s.check:
 				checked = true
-			case a := <-s.asides:
-				a.done <- s.beside(a, &up, interval)
 			case <-time.After(due - s.config.Clock()):
 			}
 		}
@@ -228,25 +205,6 @@ func (s *Session) beat() {
 			due = s.config.Clock() + interval/4 + mathrand.N(interval/4)
 		}
 	}
-}
-
-// beside does one piece of work on the reserved connection, which it makes where there is none, or none any more.
-func (s *Session) beside(a aside, up *driver.Upkeep, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(a.ctx, limit)
-	defer cancel()
-	defer context.AfterFunc(s.ctx, cancel)()
-	if *up != nil {
-		err := a.do(ctx, *up)
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
-			return err
-		}
-		_ = (*up).Close()
-		*up = nil
-	}
-	if err := s.once(up, limit); err != nil {
-		return err
-	}
-	return a.do(ctx, *up)
 }
 
 func (s *Session) within(limit time.Duration, f func(context.Context) error) error {

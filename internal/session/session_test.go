@@ -25,6 +25,7 @@ type server struct {
 	down, dead, idle       bool
 	expires                time.Time // by the server's count
 	beats, connects, lists int
+	besides                int
 	claims                 []driver.Claim
 	misfit                 error // of the tables, which this build cannot work with
 }
@@ -78,6 +79,13 @@ func (s *server) Heartbeat(ctx context.Context, _ string, ttl time.Duration) (al
 
 func (s *server) Claims(ctx context.Context, _ string) ([]driver.Claim, error) {
 	return s.claims, s.answer(ctx, func() { s.lists++ })
+}
+
+func (s *server) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	if err := s.answer(ctx, func() { s.besides++ }); err != nil {
+		return err
+	}
+	return do(ctx, s)
 }
 
 func (s *server) Close() error { return nil }
@@ -307,71 +315,4 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 			before = now
 		}
 	}
-}
-
-func TestNoNumberOfAsidesDelaysAHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		session, _ := start(t, s)
-		for range 8 {
-			go func() {
-				for session.Context().Err() == nil {
-					_ = session.Aside(t.Context(), func(context.Context, driver.Upkeep) error {
-						time.Sleep(50 * time.Millisecond) // on the fake clock
-						return nil
-					})
-				}
-			}()
-		}
-		time.Sleep(3 * ttl)
-		s.set(func() {
-			if s.beats < 3*beatsPerTTL {
-				t.Errorf("%d heartbeats in three TTLs", s.beats)
-			}
-		})
-		session.Stop(nil)
-	})
-}
-
-func TestAnAsideIsDoneOnceMoreWhereTheConnectionWasBroken(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		session, _ := start(t, s)
-		synctest.Wait()
-		tries := 0
-		err := session.Aside(t.Context(), func(context.Context, driver.Upkeep) error {
-			if tries++; tries == 1 {
-				return driver.ErrUnavailable
-			}
-			return driver.ErrNotHeld
-		})
-		if !errors.Is(err, driver.ErrNotHeld) || tries != 2 || s.connects != 2 {
-			t.Errorf("%v after %d tries on %d connections", err, tries, s.connects)
-		}
-	})
-}
-
-func TestAnAsideOfASessionThatEndsSaysWhy(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		session, _ := start(t, s)
-		synctest.Wait()
-		began := make(chan struct{})
-		got := make(chan error)
-		go func() {
-			got <- session.Aside(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
-				close(began)
-				<-ctx.Done()
-				return ctx.Err()
-			})
-		}()
-		<-began
-		session.Stop(ErrKilled)
-		if err := <-got; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
-		if err := session.Aside(t.Context(), nil); !errors.Is(err, ErrKilled) {
-			t.Error(err)
-		}
-	})
 }

@@ -1,0 +1,51 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/crew"
+)
+
+// most is how many connections a crew has at most, whatever the pool allows.
+const most = 8
+
+// newCrew makes the crew of an engine. Its connections come out of the application's pool, of which it takes a quarter.
+func newCrew(e *engine) *crew.Crew[upkeep] {
+	return crew.New(crew.Config[upkeep]{
+		Most: func() int {
+			pool := e.db.Stats().MaxOpenConnections
+			if pool == 0 {
+				return most
+			}
+			return min(max(pool/4, 1), most)
+		},
+		Open: func(ctx context.Context, limit time.Duration) (upkeep, error) {
+			conn, err := e.reserve(ctx)
+			if err != nil {
+				return upkeep{}, err
+			}
+			return upkeep{conn, mysqldb.New(preparedOnConn(conn))}, nil
+		},
+		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },
+		Close: func(u upkeep) { discard(u.conn) },
+	})
+}
+
+func (e *engine) Attend(ttl time.Duration) (leave func()) { return e.crew.Attend(ttl) }
+
+func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
+}
+
+// exhausted says so where a pool gave no connection because all of them are in use.
+func (e *engine) exhausted(ctx context.Context, err error) error {
+	if s := e.db.Stats(); ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see mysql.New): %w", s.MaxOpenConnections, err))
+	}
+	return err
+}
