@@ -12,10 +12,12 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two rounds. It is random, and longer after each failure, so that of
-	// several that split the nodes among themselves one comes first.
+	// firstPause and longestPause bound the wait between two rounds, on average. It is random, and twice as long after each
+	// failure, so that of several clients that split the nodes among themselves one comes first. What bounds it is longer where
+	// the nodes are slow: of several that come back within the time of one round, none succeeds.
 	firstPause   = 10 * time.Millisecond
 	longestPause = 250 * time.Millisecond
+	mostRounds   = 8 // longestPause is no less than so many rounds
 )
 
 // Client takes locks over a quorum of nodes. It is safe for concurrent use; a process needs one.
@@ -108,7 +110,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 	var since time.Time // since when there was no majority; zero: there was one
 	for tries := 1; ; tries++ {
 		began := time.Now()
-		l, failures := c.round(trying, name)
+		l, took, failures := c.round(trying, name)
 		if l != nil {
 			return l, nil
 		}
@@ -129,7 +131,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 			}
 		}
 		last = e
-		pause(trying, min(firstPause<<min(tries, 8), longestPause))
+		pause(trying, backoff(tries, took))
 		if c.background.Err() != nil || trying.Err() != nil { // the nodes would be asked for nothing
 			return nil, c.late(e, last, trying)
 		}
@@ -200,6 +202,11 @@ func (c *Client) release(l nodeLock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
 	return l.Unlock(ctx)
+}
+
+// backoff is the pause after so many rounds that failed, of which the last took so long.
+func backoff(tries int, took time.Duration) time.Duration {
+	return min(max(firstPause, took)<<min(tries, 8), max(longestPause, mostRounds*took))
 }
 
 // pause waits for about d, or until ctx ends.

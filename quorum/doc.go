@@ -102,7 +102,9 @@
 //
 // # Failures
 //
-// A node that does not answer within its time limit is left out of the round, and asked again in the next. With a majority gone
+// A node that does not answer within its time limit is left out of the round, and asked again in the next. Where another client is
+// in the way on one node, a round does not wait for a node that was late in the round before: it fails at once, gives back
+// what it has, and tries again after its pause. So a node that hangs costs no more than one that is dead. With a majority gone
 // Lock fails with dblock.ErrUnavailable after its patience, TryLock after one round, and both say what each node said;
 // nothing has to be done when the nodes come back. Who holds the lock then loses it, at the latest at Until. A process that dies
 // leaves its parts to the nodes, each of which is free a TTL later.

@@ -62,9 +62,10 @@ func (e NodeError) place() string {
 func (e NodeError) Unwrap() error { return e.Err }
 
 var (
-	errLate      = fmt.Errorf("%w: no answer within the node's time limit", dblock.ErrUnavailable)
-	errDismissed = errors.New("was not waited for")
-	errLostAgain = errors.New("was locked, and lost again before a majority was")
+	errLate       = fmt.Errorf("%w: no answer within the node's time limit", dblock.ErrUnavailable)
+	errLateBefore = fmt.Errorf("%w: it did not answer the last request within its time limit, and the next one not yet", dblock.ErrUnavailable)
+	errDismissed  = errors.New("was not waited for")
+	errLostAgain  = errors.New("was locked, and lost again before a majority was")
 )
 
 // permanent reports whether to ask a node again is of no use.

@@ -17,12 +17,14 @@ const healLimit = 30 * time.Second
 // maxStalled is how many requests to a node may be stuck before it gets no more.
 const maxStalled = 16
 
-// rest is what the client knows of a node that does not count.
+// rest is what the client knows of a node that does not count, or may not answer.
 type rest struct {
 	until   time.Time // the node need not be asked before
 	healing bool
 	again   time.Time // when to try again to heal it
 	stalled int       // requests that have been called off, and have not returned
+	late    bool      // it did not answer the latest request within the time limit
+	asking  bool      // it is late, and a round asks whether it still is
 }
 
 // resting returns why a node need not be asked.
@@ -38,11 +40,49 @@ func (c *Client) resting(i int) error {
 	return nil
 }
 
-// stall counts requests that a node does not even see called off: a disk that hangs, say. Each has a goroutine.
-func (c *Client) stall(i, by int) {
+// callOff counts a request that is called off: one that a node does not even see called off, since its disk hangs, say, keeps a
+// goroutine. It notes that the node is late, if that is why.
+func (c *Client) callOff(i int, late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rests[i].stalled += by
+	c.rests[i].stalled++
+	c.rests[i].late = c.rests[i].late || late
+}
+
+// returned is the end of a request. A node that has answered in time is not late; its client's word that it cannot be reached is
+// no answer of the node.
+func (c *Client) returned(i int, inTime bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !inTime:
+		c.rests[i].stalled--
+	case !errors.Is(err, dblock.ErrUnavailable):
+		c.rests[i].late = false
+	}
+}
+
+// suspect reports whether a node was late, and lets one round at a time ask it then, which MUST say when it has asked. The
+// others get an error.
+func (c *Client) suspect(i int) (late bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := &c.rests[i]
+	switch {
+	case !r.late:
+		return false, nil
+	case r.asking:
+		return true, errLateBefore
+	}
+	r.asking = true
+	return true, nil
+}
+
+// asked ends what suspect has allowed.
+func (c *Client) asked(i int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rests[i].asking = false
 }
 
 func quarantined(left time.Duration) error {

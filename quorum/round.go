@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on after the outcome is known
@@ -24,6 +27,9 @@ type round struct {
 	token    int64      // 0: a majority has not granted
 	counts   []bool     // by node: all that it knew when it granted is below the token, and it has been told that
 	spare    []bool     // by node: its grant came after the token, and it knows more
+	late     []bool     // by node: it did not answer the last request in time, and has not answered this one
+	began    time.Time
+	took     time.Duration // until the latest answer before the outcome
 	decided  bool
 	outcome  chan bool // receives once: whether the lock is held
 }
@@ -37,12 +43,14 @@ type answer struct {
 	err   error
 }
 
-// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns what each node said.
-func (c *Client) round(ctx context.Context, name string) (*Lock, []error) {
+// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns what each node said, and how
+// long those took that answered.
+func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Duration, failures []error) {
 	n := len(c.nodes)
 	r := &round{
 		c: c, lock: newLock(ctx, c, name), caller: ctx, answers: make(chan answer, 2*n), grants: make([]nodeLock, n),
-		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), outcome: make(chan bool, 1),
+		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), late: make([]bool, n), outcome: make(chan bool, 1),
+		began: time.Now(),
 	}
 	// Without the caller's values: a node's client would take the caller for the owner of a lock that it has on that node alone.
 	r.asking, r.dismiss = context.WithTimeoutCause(context.Background(), c.limit, errLate)
@@ -54,17 +62,31 @@ func (c *Client) round(ctx context.Context, name string) (*Lock, []error) {
 	held := <-r.outcome
 	unhook()
 	if held {
-		return r.lock, nil
+		return r.lock, 0, nil
 	}
-	return nil, r.failures
+	return nil, r.took, r.failures
 }
 
 // ask sends one node the request, and then asks it for its memory: in this order, since only what it remembers after the grant
-// says that the grant was made with it.
+// says that the grant was made with it. A node that was late is asked by one round at a time, until the time limit whatever
+// becomes of the round: that answer, and no other, says whether the node is late still.
 func (r *round) ask(i int, name string) {
 	r.pending++
+	late, err := r.c.suspect(i)
+	if err != nil {
+		r.answers <- answer{node: i, err: err}
+		return
+	}
+	r.late[i] = late
 	r.c.calls.Go(func() {
-		l, floor, err := r.c.grant(r.asking, i, name)
+		asking := r.asking
+		if late {
+			own, cancel := context.WithTimeoutCause(context.Background(), r.c.limit, errLate)
+			defer cancel()
+			defer r.c.asked(i)
+			asking = own
+		}
+		l, floor, err := r.c.grant(asking, i, name)
 		r.answers <- answer{node: i, lock: l, floor: floor, err: err}
 	})
 }
@@ -110,10 +132,14 @@ func (r *round) run() {
 			continue
 		}
 		r.pending--
+		r.late[a.node] = false
 		switch {
 		case r.decided:
 			r.straggle(a)
 			continue
+		}
+		r.took = time.Since(r.began)
+		switch {
 		case a.err != nil && a.told:
 			r.failures[a.node] = a.err
 			r.c.giveBack(a.lock)
@@ -174,8 +200,10 @@ func (r *round) granted(a answer) {
 	}
 }
 
-// judge decides as soon as there is something to decide by.
+// judge decides as soon as there is something to decide by. Where another client is in the way, the round does not wait for a
+// node that was late before: it would keep from the other client what it has itself, and both would stand still.
 func (r *round) judge() {
+	refused := slices.ContainsFunc(r.failures, func(err error) bool { return errors.Is(err, dblock.ErrNotAcquired) })
 	counted, possible := 0, 0
 	for i, l := range r.grants {
 		if l != nil && !trusted(l) { // it cannot count again: its token went into ours
@@ -186,7 +214,7 @@ func (r *round) judge() {
 		if r.counts[i] {
 			counted++
 		}
-		if r.failures[i] == nil && !r.spare[i] {
+		if r.failures[i] == nil && !r.spare[i] && !(refused && r.late[i]) {
 			possible++
 		}
 	}
@@ -202,6 +230,11 @@ func (r *round) judge() {
 // fail gives everything back, and says so when that is done, or cannot be waited for.
 func (r *round) fail() {
 	r.decided = true
+	for i, late := range r.late {
+		if late && r.failures[i] == nil {
+			r.failures[i] = errLateBefore
+		}
+	}
 	r.dismiss()
 	var releases sync.WaitGroup
 	for _, l := range r.grants {
@@ -239,21 +272,17 @@ func (r *round) straggle(a answer) {
 }
 
 // grant locks one node, if it counts.
-func (c *Client) grant(ctx context.Context, i int, name string) (nodeLock, int64, error) {
+func (c *Client) grant(ctx context.Context, i int, name string) (l nodeLock, floor int64, err error) {
 	if err := c.resting(i); err != nil {
 		return nil, 0, err
 	}
-	watch := context.AfterFunc(ctx, func() { c.stall(i, 1) })
-	defer func() {
-		if !watch() {
-			c.stall(i, -1)
-		}
-	}()
-	l, err := c.nodes[i].node.TryLock(ctx, name)
+	watch := context.AfterFunc(ctx, func() { c.callOff(i, errors.Is(context.Cause(ctx), errLate)) })
+	defer func() { c.returned(i, watch(), err) }()
+	l, err = c.nodes[i].node.TryLock(ctx, name)
 	if err != nil {
 		return nil, 0, excuse(ctx, err)
 	}
-	floor, err := c.trust(ctx, i)
+	floor, err = c.trust(ctx, i)
 	if err != nil {
 		_ = c.release(l)
 		return nil, 0, excuse(ctx, err)

@@ -18,7 +18,7 @@ type fake struct {
 	open    map[*fakeWaiter]bool
 	waiters int    // open now
 	most    int    // open at a time, so far
-	opened  int    // waiters, ever
+	tries   int    // to open a waiter, ever
 	refuse  error  // of Pin
 	away    error  // of Pin and Waiter
 	stall   bool   // Run does not come back
@@ -174,11 +174,11 @@ type fakeWaiter struct {
 func (f *fake) Waiter(ctx context.Context) (Waiter[string], error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.tries++
 	if err := errors.Join(ctx.Err(), f.away); err != nil {
 		return nil, err
 	}
 	f.waiters++
-	f.opened++
 	f.most = max(f.most, f.waiters)
 	w := &fakeWaiter{f: f, name: f.name}
 	f.open[w] = true

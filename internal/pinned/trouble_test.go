@@ -65,7 +65,7 @@ func TestAWaitOutlivesEveryAbsenceThatIsShorterThanTheTTL(t *testing.T) {
 			b.gone(errAway)
 			time.Sleep(patience - longestPause)
 			b.waits(c)
-			if got := b.opened; got > 100 {
+			if got := b.tries; got > 200 {
 				b.Errorf("%d tries", got)
 			}
 			b.gone(nil)

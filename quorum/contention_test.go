@@ -1,0 +1,188 @@
+package quorum
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// contend has clients lock and unlock a name for 8 s, with Locks of up to 2 s, and work of some milliseconds under it and between;
+// it counts what they got and what failed.
+func contend(clients []*Client) (got, failed int64) {
+	var locks, failures atomic.Int64
+	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
+	defer cancel()
+	var all sync.WaitGroup
+	for _, c := range clients {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				trying, cancel := context.WithTimeout(ctx, 2*time.Second)
+				l, err := c.Lock(trying, "n")
+				cancel()
+				switch {
+				case err == nil:
+					locks.Add(1)
+					pause(ctx, 5*time.Millisecond)
+					_ = l.Unlock(context.Background())
+				case ctx.Err() == nil:
+					failures.Add(1)
+				}
+				pause(ctx, 50*time.Millisecond)
+			}
+		})
+	}
+	all.Wait()
+	return locks.Load(), failures.Load()
+}
+
+// A round in which one node refuses, and another hangs, keeps from the others what it has until the hanging node's time limit is
+// over. Broken by waiting in each round for a node that was late in the one before.
+func TestANodeThatHangsDoesNotStopThoseWhoContend(t *testing.T) {
+	for _, contenders := range []int{2, 6} {
+		scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+			var clients []*Client
+			for i := range contenders {
+				clients = append(clients, s.client(i+1))
+			}
+			well, _ := contend(clients)
+			s.set(func(s *server) { s.down, s.hangs = true, false }, 2)
+			dead, deadFailed := contend(clients)
+			s.set(down, 2)
+			hangs, failed := contend(clients)
+			t.Logf("%d contenders in 8 s: %d locks when all is well, %d with a dead node (%d failures), %d with one that hangs (%d failures)",
+				contenders, well, dead, deadFailed, hangs, failed)
+			if hangs < dead/2 || failed > deadFailed+hangs/10 {
+				t.Errorf("%d locks and %d failures with a node that hangs, %d and %d with one that is dead", hangs, failed, dead, deadFailed)
+			}
+			s.set(up, 2)
+		})
+	}
+}
+
+// counter is a node that counts the requests for a lock that are under way.
+type counter struct {
+	node
+	now, most, all atomic.Int32
+}
+
+func (n *counter) TryLock(ctx context.Context, name string) (nodeLock, error) {
+	n.all.Add(1)
+	n.most.Store(max(n.most.Load(), n.now.Add(1)))
+	defer n.now.Add(-1)
+	return n.node.TryLock(ctx, name)
+}
+
+// Broken by rounds that all ask a node that hangs, and by one that is asked no more.
+func TestANodeThatWasLateIsAskedByOneRoundAtATimeAndCountsAgainWhenItAnswers(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		n := &counter{node: c.nodes[2].node}
+		c.nodes[2].node = n
+		s.set(down, 2)
+		s.unlock(s.lock(c))
+		time.Sleep(2 * fakeLimit) // it is late
+		n.most.Store(0)
+		for range 20 {
+			s.unlock(s.lock(c))
+		}
+		if most, all := n.most.Load(), n.all.Load(); most != 1 || all > 4 {
+			t.Errorf("asked %d times, up to %d at once", all, most)
+		}
+		s.set(up, 2)
+		time.Sleep(2 * fakeTTL) // what hung has come to its end
+		s.unlock(s.lock(c))
+		time.Sleep(fakeLimit)
+		s.set(down, 0)
+		s.unlock(s.lock(c)) // on 2 and 3
+		s.set(up, 0)
+	})
+}
+
+// Somebody has a name on one node for long, and one that was late now answers later than the others. Broken by calling off the
+// request to it with the round: it would be late for ever.
+func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c, other := s.client(1), s.client(2)
+		s.set(down, 2)
+		s.unlock(s.lock(c))
+		time.Sleep(2 * fakeLimit)
+		s.set(func(s *server) { s.down, s.slow = false, fakeLimit/5 }, 2)
+		time.Sleep(2 * fakeTTL)
+		inTheWay, err := other.nodes[1].node.TryLock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		l, err := c.Lock(ctx, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.unlock(l)
+		if err := inTheWay.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		s.set(func(s *server) { s.slow = 0 }, 2)
+	})
+}
+
+// A node that was late may be the one that is needed. Broken by not waiting for it where nobody is in the way.
+func TestANodeThatWasLateIsWaitedForWhereNobodyIsInTheWay(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		s.set(down, 2)
+		s.unlock(s.lock(c))
+		time.Sleep(2 * fakeLimit)
+		s.set(func(s *server) { s.down, s.slow = false, fakeLimit/5 }, 2)
+		s.set(func(s *server) { s.down, s.hangs = true, false }, 0)
+		time.Sleep(2 * fakeTTL)
+		s.unlock(s.lock(c)) // TryLock: one round
+		s.set(up, 0)
+		s.set(func(s *server) { s.slow = 0 }, 2)
+	})
+}
+
+// flaky is a node whose client says at once that it cannot be reached, every other time, and else waits in vain.
+type flaky struct {
+	node
+	calls atomic.Int32
+}
+
+func (n *flaky) TryLock(ctx context.Context, _ string) (nodeLock, error) {
+	if n.calls.Add(1)%2 == 1 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return nil, errDown
+}
+
+// Broken by taking what a node's client says of its own for the node's answer.
+func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		clients := []*Client{s.client(1), s.client(2)}
+		s.set(func(s *server) { s.down, s.hangs = true, false }, 2)
+		dead, _ := contend(clients)
+		for _, c := range clients {
+			c.nodes[2].node = &flaky{node: c.nodes[2].node}
+		}
+		if hangs, _ := contend(clients); hangs < dead/2 {
+			t.Errorf("%d locks, and %d with a dead node", hangs, dead)
+		}
+		s.set(up, 2)
+	})
+}
+
+// Of several clients that come back within the time of one round, none succeeds.
+func TestThePauseBetweenRoundsGrowsWithTheFailuresAndWithTheRounds(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		tries      int
+		took, want time.Duration
+	}{{1, ms, 20 * ms}, {2, ms, 40 * ms}, {1, 30 * ms, 60 * ms}, {50, ms, 250 * ms}, {50, 0, 250 * ms}, {50, 100 * ms, 800 * ms}, {1, 300 * ms, 600 * ms}} {
+		if got := backoff(c.tries, c.took); got != c.want {
+			t.Errorf("after %d rounds of %v: %v, not %v", c.tries, c.took, got, c.want)
+		}
+	}
+}
