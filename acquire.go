@@ -143,8 +143,12 @@ func (c *Client[TX]) try(ctx context.Context, r driver.Request, o owner, wait bo
 // attempt sends one attempt, and undoes it where that is called for.
 func (c *Client[TX]) attempt(ctx context.Context, r driver.Request, o owner, wait bool) (*hold, error) {
 	var l *life
+	living := c.living
+	if !wait {
+		living = c.tryLiving
+	}
 	err := c.statement(ctx, func(ctx context.Context) (err error) {
-		l, err = c.living(ctx)
+		l, err = living(ctx)
 		return err
 	})
 	if err != nil {

@@ -76,7 +76,8 @@
 //
 // A lease is a hint to code that ignores the token: a process that is stopped for longer than its TTL and then goes on
 // writing can only be refused by whoever checks the token. What Break takes away is taken from a holder that lives, and learns of
-// it a moment later. SQLite is for one machine. With asynchronous replication a
+// it a moment later. SQLite is for one machine; where its file is deleted or replaced
+// under a running process, two holders are possible for TTL/5. With asynchronous replication a
 // failover can lose the latest grants: then two clients may believe in the same lock until the older one compares its
 // belief, which it does as soon as its connection breaks; tokens still rise. A database clock that is set forward by
 // more than the TTL ends the sessions of all clients, a clock set back keeps dead ones alive for as long. A dblock that

@@ -44,6 +44,20 @@ func (c *Client[TX]) begin() error {
 
 // living returns the session that is alive now, and opens one where none is.
 func (c *Client[TX]) living(ctx context.Context) (*life, error) {
+	for {
+		l, err := c.tryLiving(ctx)
+		if !errors.Is(err, driver.ErrBusy) {
+			return l, err
+		}
+		pause(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			return nil, driver.Fail(ctx.Err(), err)
+		}
+	}
+}
+
+// tryLiving is living that does not wait for a transaction of the application's which has locked the database: ErrBusy.
+func (c *Client[TX]) tryLiving(ctx context.Context) (*life, error) {
 	if l := c.present(); l != nil {
 		return l, nil
 	}

@@ -196,7 +196,7 @@ func (c *Client[TX]) takeAll(ctx context.Context, all *Locks[TX], requests []dri
 	}
 	var l *life
 	err := c.statement(ctx, func(ctx context.Context) (err error) {
-		l, err = c.living(ctx)
+		l, err = c.tryLiving(ctx)
 		return err
 	})
 	if err != nil {

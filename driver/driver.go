@@ -43,7 +43,8 @@ type Backend interface {
 	// Schema is what dblock's tables say about themselves: whether this build can work with them.
 	Schema(ctx context.Context) (Schema, error)
 
-	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
+	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran. ErrBusy where a transaction
+	// of the application's has locked the database.
 	OpenSession(ctx context.Context, s Session) error
 
 	// EndSession ends a session in good order, after its locks were released: nothing can be granted to it any
@@ -163,7 +164,8 @@ type Backend interface {
 // Upkeep is a reserved connection. It is used by one goroutine at a time.
 type Upkeep interface {
 	// Heartbeat moves the end of the session's lease to TTL from now. False: the session is dead. A *SchemaError where the
-	// tables have become such that this build cannot work with them: the lease was not moved.
+	// tables have become such that this build cannot work with them, ErrReplaced where the database is another: the
+	// lease was not moved, and the session is over.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
 	// Claims lists every lock and every place in a queue that the session has.

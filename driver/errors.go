@@ -17,6 +17,9 @@ var (
 	ErrCapacity    = errors.New("the name is shared with another number of units")
 	ErrUnsupported = errors.New("not supported by this engine")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
+
+	// ErrReplaced stands beside a kind. What a session holds counts no more, and others may have it already.
+	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 
 // Fail joins a kind and its cause: errors.Is finds both.

@@ -90,7 +90,7 @@ const ball = "ball"
 func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err error) {
 	e := New(pool)
 	session := rand.Text()
-	if err := e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}); err != nil {
+	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return nil, err
 	}
 	woken, ready := make(chan struct{}, 1), make(chan struct{})
@@ -172,7 +172,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
 	e := New(pool)
 	session := rand.Text()
-	if err := e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}); err != nil {
+	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return err
 	}
 	const writers = 4
@@ -224,7 +224,7 @@ func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session stri
 func insist(ctx context.Context, statement func() error) error {
 	for {
 		err := statement()
-		if !busy(err) {
+		if !busy(err) && !errors.Is(err, driver.ErrBusy) {
 			return err
 		}
 		if stop := sleep(ctx, firstPause); stop != nil {

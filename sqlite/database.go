@@ -37,7 +37,8 @@ type database struct {
 	// turn is held by the writer of this engine that goes next. Without it, each of many goroutines would take a
 	// connection of the pool only to find the database busy.
 	turn chan struct{}
-	fit  atomic.Bool // inspect has nothing more to find
+	fit  atomic.Bool          // inspect has nothing more to find
+	file atomic.Pointer[file] // nil: not known yet
 	// stuck is since when the writers of this engine have found the database busy, each time; 0: the last one has not.
 	stuck atomic.Int64
 }

@@ -17,15 +17,17 @@ var inspecting = make(chan struct{}, 1)
 var errOwnMemory = errors.New("in-memory and temporary databases are another one in each connection: " +
 	"call SetMaxOpenConns(1) before the migrations, or open a file")
 
-// inspect refuses a pool whose connections each have a database of their own: every lock would be granted once in each.
+// inspect refuses a database whose file is another than at first, and a pool whose connections each have a database of their own: every lock would be granted once in each.
 // A database without a file is shared where there is a shared cache, which no statement tells. So it compares the
 // number of schema changes in two connections. This is the only place that holds one connection and waits for
 // another, and it does not insist: it looks again the next time.
 func (d *database) inspect(ctx context.Context) error {
-	if d.fit.Load() {
-		return nil
+	known := d.file.Load()
+	if err := known.check(); err != nil || d.fit.Load() {
+		return err
 	}
-	if d.db.Stats().MaxOpenConnections == 1 {
+	single := d.db.Stats().MaxOpenConnections == 1
+	if single && known != nil {
 		return nil // as long as that lasts
 	}
 	conn, err := d.db.Conn(ctx)
@@ -34,12 +36,17 @@ func (d *database) inspect(ctx context.Context) error {
 	}
 	defer conn.Close()
 	quiet := context.WithoutCancel(ctx)
-	var file string
-	if err := conn.QueryRowContext(quiet, "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'").Scan(&file); err != nil {
+	var path string
+	if err := conn.QueryRowContext(quiet, "SELECT coalesce(file, '') FROM pragma_database_list WHERE name = 'main'").Scan(&path); err != nil {
 		return err
 	}
-	if file != "" {
+	if path != "" {
+		d.file.CompareAndSwap(nil, fileAt(path))
 		d.fit.Store(true)
+		return nil
+	}
+	d.file.Store(&file{})
+	if single {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, secondConnection)

@@ -111,7 +111,9 @@ func (f *fixture) number(query string, args ...any) int64 {
 func (f *fixture) session() string {
 	f.t.Helper()
 	id := rand.Text()
-	err := f.OpenSession(f.t.Context(), driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour})
+	err := insist(f.t.Context(), func() error {
+		return f.OpenSession(f.t.Context(), driver.Session{ID: id, Host: "here", PID: 1, App: "test", TTL: time.Hour})
+	})
 	if err != nil {
 		f.t.Fatal(err)
 	}

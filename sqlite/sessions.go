@@ -22,7 +22,7 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	return e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+	return e.db.writeWithin(ctx, briefly, func(ctx context.Context, q *sqlitedb.Queries) error {
 		err := q.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})
 		if err != nil {
 			return err

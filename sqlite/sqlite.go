@@ -9,7 +9,8 @@
 //
 // A transition that changes the holder will therefore not meet a guarded transaction: Guard writes in the caller's
 // transaction, and so holds the database's write lock until that ends. Ours waits for it like for any other writer,
-// but holds no connection meanwhile. ErrBusy is for those who do not want to wait: TryLock, after 50 ms.
+// but holds no connection meanwhile. ErrBusy is for those who do not want to wait: TryLock, after 50 ms, also where it has to
+// write the client's first session.
 //
 // So a hand-over is a walk in small steps: take away what was held, look at the first in the queue who lives, grant it if
 // it fits, and look at the next. One large statement would not be faster: a statement's price is mostly that of parsing
@@ -49,6 +50,13 @@
 // may ask for. PRAGMA data_version was tried in its place. It costs half as much, 6 microseconds a look, but moves with
 // every commit of the application, differs from connection to connection of the pool, and stands still for commits of its
 // own.
+//
+// # The file
+//
+// SQLite in WAL mode goes on in a file that was deleted, moved or replaced, while every other process locks in the new one.
+// So each call first compares the file that the path leads to with the one that the engine first used. Where it is another,
+// the call fails with ErrConfig, and a session that lives ends with its next heartbeat: its locks are lost at once. Until then,
+// for TTL/5, two holders are possible. The pool has to be opened again, or the file put back.
 //
 // # Durability
 //

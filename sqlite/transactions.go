@@ -27,7 +27,7 @@ type transactions struct{ db *database }
 
 // Guard needs no lock on any row: while the transaction can write, nobody else can, and so take nothing over.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
-	if err := lockDatabase(ctx, tx); err != nil {
+	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
 	held, err := guarded(context.WithoutCancel(ctx), sqlitedb.New(tx), h)
@@ -50,7 +50,7 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit: so a grant to the same
 // session is counted as well, and all listeners find it by looking.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
-	if err := lockDatabase(ctx, tx); err != nil {
+	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
 	quiet := context.WithoutCancel(ctx)
@@ -74,6 +74,9 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 // it: to a snapshot that the next commit of anybody's makes unfit to write from, or, with a rollback journal, to a shared
 // lock that keeps the writer it waits for from committing.
 func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
+	if err := t.db.file.Load().check(); err != nil {
+		return driver.State{}, false, err
+	}
 	began := time.Now()
 	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -141,7 +144,10 @@ func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State
 }
 
 // lockDatabase takes the database's write lock in the caller's transaction, and waits for it until ctx ends.
-func lockDatabase(ctx context.Context, tx *sql.Tx) error {
+func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
+	if err := t.db.file.Load().check(); err != nil {
+		return err
+	}
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
 		if err := ctx.Err(); err != nil {
 			return err

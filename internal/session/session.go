@@ -7,8 +7,8 @@
 // from the moment when it ran the heartbeat, which is later. So a session that ends here at its deadline has ended
 // before the database lets anybody else in, without a clock ever being compared with another.
 //
-// A session ends once and for good: past its deadline, when a heartbeat finds it dead, or when the tables were migrated to a
-// version that this build cannot work with. A heartbeat that succeeds after the deadline does not revive it, since by then
+// A session ends once and for good: past its deadline, when a heartbeat finds it dead, when the tables were migrated to a
+// version that this build cannot work with, or when the database turns out to be another. A heartbeat that succeeds after the deadline does not revive it, since by then
 // others may have been told.
 package session
 
@@ -232,8 +232,8 @@ func (s *Session) once(up *driver.Upkeep, limit time.Duration) error {
 		alive, err := (*up).Heartbeat(ctx, s.ID, s.config.TTL)
 		misfit := new(driver.SchemaError)
 		switch {
-		case errors.As(err, &misfit):
-			s.end(misfit)
+		case errors.As(err, &misfit), errors.Is(err, driver.ErrReplaced):
+			s.end(err)
 			return err
 		case err != nil:
 			return err
