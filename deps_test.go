@@ -40,7 +40,7 @@ var layers = []layer{
 	{name: "gen/versions", not: [][]string{anything}},
 	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/postgresdb", "internal/crew", "internal/pinned", "internal/transaction")},
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb", "internal/crew", "internal/pinned", "internal/transaction")},
-	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb")},
+	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb", "internal/transaction")},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/pinned", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
@@ -54,7 +54,7 @@ var layers = []layer{
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver")},
+	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.
 	{name: "cmd", not: [][]string{testsOnly}},

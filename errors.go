@@ -54,6 +54,10 @@ var (
 	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where that is possible.
 	ErrConfig = driver.ErrConfig
 
+	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error matches the
+	// driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
+	ErrTxDone = driver.ErrTxDone
+
 	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.
 	ErrInvalidName = errors.New("invalid lock name")
 

@@ -17,6 +17,7 @@ var (
 	ErrCapacity    = errors.New("the name is shared with another number of units")
 	ErrUnsupported = errors.New("not supported by this engine")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
+	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
 	// ErrReplaced stands beside a kind. What a session holds counts no more, and others may have it already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")

@@ -12,6 +12,7 @@ import (
 	"github.com/pressly/goose/v3"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -266,7 +267,16 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 		slices.SortFunc(statuses, func(a, b Migration) int { return int(a.Version - b.Version) })
 		return nil
 	})
-	return statuses, err
+	return statuses, m.mismatch(err)
+}
+
+// mismatch says in words where an error came of a pool of another kind of server than the engine's.
+func (m *migrator) mismatch(err error) error {
+	of := map[string]string{Postgres: "PostgreSQL", MySQL: "MySQL or MariaDB", SQLite: "SQLite"}
+	if server := transaction.Server(err); server != "" && server != of[m.engine] {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the engine is %q, and the pool is of %s: %w", m.engine, server, err))
+	}
+	return err
 }
 
 func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {

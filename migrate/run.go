@@ -30,14 +30,23 @@ func (r *run) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return r.dialect.end(ctx, conn, r.recorded)
 }
 
-// TableExists is asked by goose under the lock. A MySQL run that was cut between the table and its version 0 left a
-// table that goose takes for a broken one.
+// TableExists is asked by goose under the lock, and makes the table where there is none: goose would do that
+// itself, and after an error try it three times more, a second apart, in a transaction that PostgreSQL has
+// aborted, so that all that is seen in the end is that. A MySQL run that was cut between the table and its
+// version 0 left a table that goose takes for a broken one.
 func (r *run) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
 	there, err := r.dialect.tableExists(ctx, db, r.Store)
-	if err != nil || !there {
+	if err != nil {
 		return false, err
 	}
-	_, err = r.GetMigration(ctx, db, 0)
+	if !there {
+		if err := r.CreateVersionTable(ctx, db); err != nil {
+			return false, err
+		}
+		err = database.ErrVersionNotFound
+	} else {
+		_, err = r.GetMigration(ctx, db, 0)
+	}
 	if errors.Is(err, database.ErrVersionNotFound) {
 		err = r.Store.Insert(ctx, db, database.InsertRequest{Version: 0})
 	}

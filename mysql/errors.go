@@ -2,9 +2,13 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/go-sql-driver/mysql"
 )
 
@@ -19,15 +23,32 @@ func interpret(err error) error {
 			return err
 		}
 	}
+	if errors.Is(err, sql.ErrTxDone) {
+		return driver.Fail(driver.ErrTxDone, err)
+	}
 	n := number(err)
 	if n == 0 {
+		if server := transaction.Server(err); server != "" {
+			return driver.Fail(driver.ErrConfig, fmt.Errorf("package mysql was given a pool of %s: %w", server, err))
+		}
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
-	if kind := kindOf(n); kind != nil {
-		return driver.Fail(kind, err)
+	if n == noSuchTable && !strings.Contains(err.Error(), ".dblock_") {
+		return err // a temporary table, or one of the application's
 	}
-	return err
+	kind := kindOf(n)
+	switch kind {
+	case nil:
+		return err
+	case errText:
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %w", errText, err))
+	}
+	return driver.Fail(kind, err)
 }
+
+// errText: a connection of the pool cannot carry a text, or changes it.
+var errText = errors.New("a connection of the pool cannot carry the text: set charset=utf8mb4 in the DSN, " +
+	"let character_set_connection be character_set_client, and keep EMPTY_STRING_IS_NULL out of sql_mode")
 
 // number is the server's number of an error; 0: it is not the server's.
 func number(err error) uint16 {
@@ -44,11 +65,12 @@ const (
 	lockNoWait      = 3572
 	unknownVariable = 1193
 	noSuchThread    = 1094
+	noSuchTable     = 1146
 )
 
 func kindOf(n uint16) error {
 	switch n {
-	case 1146, 1054, 1356: // no such table, column; a view whose parts are gone
+	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
 		return driver.ErrSchema
 	case 1290, 1792, 1836, 1874, 3100: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
@@ -56,6 +78,9 @@ func kindOf(n uint16) error {
 		return driver.ErrRetry
 	case lockNoWait:
 		return driver.ErrBusy
+	case 1048, 3819, 4025, // no name (MakeRow): null, or empty, as MySQL and MariaDB call the check
+		1300, 1366, 3988, 1267: // what is no text of a character set, or not to be converted, or compared
+		return errText
 	case 1665: // binlog_format=STATEMENT cannot log READ COMMITTED
 		return driver.ErrConfig
 	case 1021, 1026, 1030, 1114, 1037, 1038, 1041, 5, // disk full, I/O, table full, out of memory

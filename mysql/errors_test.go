@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
@@ -15,7 +16,7 @@ import (
 func TestInterpret(t *testing.T) {
 	server := func(n uint16) error { return fmt.Errorf("at work: %w", &mysql.MySQLError{Number: n}) }
 	for _, c := range []struct{ err, want error }{
-		{server(1146), driver.ErrSchema},
+		{&mysql.MySQLError{Number: 1146, Message: "Table 'app.dblock_locks' doesn't exist"}, driver.ErrSchema},
 		{server(1290), driver.ErrReadOnly},
 		{server(1792), driver.ErrReadOnly},
 		{server(1836), driver.ErrReadOnly},
@@ -31,6 +32,9 @@ func TestInterpret(t *testing.T) {
 		{server(1927), driver.ErrUnavailable},
 		{server(3024), driver.ErrUnavailable},
 		{server(1665), driver.ErrConfig},
+		{server(1366), driver.ErrConfig},
+		{fmt.Errorf("in a guard: %w", sql.ErrTxDone), driver.ErrTxDone},
+		{fmt.Errorf("of another driver: %w", stateError("42601")), driver.ErrConfig},
 		{mysql.ErrInvalidConn, driver.ErrUnavailable},
 		{sqldriver.ErrBadConn, driver.ErrUnavailable},
 		{context.Canceled, context.Canceled},
@@ -41,11 +45,22 @@ func TestInterpret(t *testing.T) {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
 	}
-	denied := server(1045) // a kind of none: as it came
-	if got := interpret(denied); got != denied {
-		t.Error(got)
+	for _, ofNoKind := range []error{
+		server(1045),
+		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
+		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
+	} {
+		if got := interpret(ofNoKind); got != ofNoKind {
+			t.Error(got)
+		}
 	}
 	if interpret(nil) != nil {
 		t.Error("an error out of none")
 	}
 }
+
+// stateError is an error as PostgreSQL's drivers have them.
+type stateError string
+
+func (e stateError) Error() string    { return "syntax error" }
+func (e stateError) SQLState() string { return string(e) }

@@ -60,7 +60,7 @@ func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	}
 	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: r.Metadata,
+		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
 	})
 	if err != nil || token == 0 {
 		return driver.Grant{}, false, err
@@ -106,7 +106,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 		outcome = driver.Queued
 		return nil, q.AddWaiter(ctx, mysqldb.AddWaiterParams{
 			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), MinHold: r.MinHold.Microseconds(),
+			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), Units: int32(r.Units), MinHold: r.MinHold.Microseconds(),
 		})
 	})
 	if err != nil {
@@ -142,7 +142,7 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Gr
 		}
 		token, err := q.GiveLock(ctx, mysqldb.GiveLockParams{
 			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: r.Metadata, Waiters: row.Waiters,
+			Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata), Waiters: row.Waiters,
 		})
 		grant = driver.Grant{Token: token, Contended: row.Waiters > 0, Lease: r.Lease}
 		reentered = true

@@ -135,5 +135,9 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *m
 		}
 		return err
 	}
-	return finish(ctx, tx.Commit)
+	err = finish(ctx, tx.Commit)
+	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
+		return driver.Fail(driver.ErrUnavailable, errors.Join(ctx.Err(), err))
+	}
+	return err
 }

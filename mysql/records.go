@@ -27,7 +27,7 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 
 func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
 	return q.AddEvent(ctx, mysqldb.AddEventParams{
-		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread, Detail: e.Detail, Metadata: e.Metadata,
+		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread, Detail: e.Detail, Metadata: plainJSON(e.Metadata),
 	})
 }
 

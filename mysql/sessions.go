@@ -22,7 +22,11 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
 }
 
+// OpenSession examines a connection first: what would make a grant worth nothing is refused before there is one.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := examine(ctx, e.db); err != nil {
+		return interpret(err)
+	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		if err := q.OpenSession(ctx, mysqldb.OpenSessionParams{
 			ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App,

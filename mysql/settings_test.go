@@ -168,15 +168,6 @@ func retried[T, U any](try func() (T, U, error)) (T, U, error) {
 	}
 }
 
-func TestWithoutAutocommitNothingStarts(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		e := mysql.New(s.open(t, variable("autocommit", "0"))).Backend
-		_, err := e.Upkeep(t.Context())
-		is(t, err, driver.ErrConfig)
-		is(t, e.Listen(t.Context(), id(), func() { t.Error("ready") }, func(driver.Hint) {}), driver.ErrConfig)
-	})
-}
-
 func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)

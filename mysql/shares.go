@@ -16,7 +16,7 @@ func lend(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	}
 	return driver.Grant{Token: token, Lease: r.Lease}, true, q.AddShare(ctx, mysqldb.AddShareParams{
 		Name: r.Name, Token: token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Units: int32(r.Units), Lease: lease(r.Lease), Metadata: r.Metadata,
+		Units: int32(r.Units), Lease: lease(r.Lease), Metadata: plainJSON(r.Metadata),
 	})
 }
 

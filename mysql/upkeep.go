@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
-	"errors"
 	"math"
 	"time"
 
@@ -29,12 +28,8 @@ func (e *engine) reserve(ctx context.Context) (*sql.Conn, error) {
 }
 
 func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
-	var autocommit bool
-	if err := conn.QueryRowContext(ctx, "SELECT @@autocommit").Scan(&autocommit); err != nil {
+	if err := examine(ctx, conn); err != nil {
 		return err
-	}
-	if !autocommit {
-		return driver.Fail(driver.ErrConfig, errors.New("the pool's connections have autocommit off, so that no statement of dblock would commit: leave it on in the DSN"))
 	}
 	if err := e.learn(ctx, conn); err != nil {
 		return err

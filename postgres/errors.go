@@ -2,9 +2,14 @@ package postgres
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // interpret turns an error of any PostgreSQL driver into a kind of package driver, by SQLSTATE. What has none never
@@ -13,13 +18,19 @@ func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig} {
+	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			return err
 		}
 	}
+	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed) {
+		return driver.Fail(driver.ErrTxDone, err)
+	}
 	state := stateOf(err)
 	if state == "" {
+		if server := transaction.Server(err); server != "" {
+			return driver.Fail(driver.ErrConfig, fmt.Errorf("package postgres was given a pool of %s: %w", server, err))
+		}
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
 	if kind := kindOf(state); kind != nil {

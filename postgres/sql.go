@@ -36,7 +36,11 @@ func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 			return errors.Join(err, ignoreDone(tx.Rollback()))
 		}
 	}
-	return tx.Commit()
+	err = tx.Commit()
+	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
+		return driver.Fail(driver.ErrUnavailable, errors.Join(ctx.Err(), err))
+	}
+	return err
 }
 
 // ignoreDone drops what Rollback says of a transaction that its context has rolled back already.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"reflect"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // Result codes of SQLite. The low byte is the kind; what is above it says more.
@@ -35,14 +37,19 @@ func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	// ErrTxDone: the caller's transaction has ended. The database has nothing to do with that.
-	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, sql.ErrTxDone} {
+	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, driver.ErrTxDone) { // of the caller's transaction
+		return driver.Fail(driver.ErrTxDone, err)
+	}
+	for _, kind := range []error{driver.ErrSchema, driver.ErrConfig, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrRetry, driver.ErrTxDone} {
 		if errors.Is(err, kind) {
 			return err
 		}
 	}
 	code, coded := codeOf(err)
 	if !coded {
+		if server := transaction.Server(err); server != "" {
+			return driver.Fail(driver.ErrConfig, fmt.Errorf("package sqlite was given a pool of %s: %w", server, err))
+		}
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
 	if kind := kindOf(code); kind != nil {

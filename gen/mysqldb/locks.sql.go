@@ -273,13 +273,15 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 
 const makeRow = `-- name: MakeRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
-SELECT ?, '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us, ''
+  FROM dblock_clock c
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
 `
 
 // For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
 // stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
-func (q *Queries) MakeRow(ctx context.Context, name string) error {
+// Where the connection converts what it is sent, the name is another by now: it fails (see settings.go).
+func (q *Queries) MakeRow(ctx context.Context, name interface{}) error {
 	_, err := q.db.ExecContext(ctx, makeRow, name)
 	return err
 }

@@ -49,7 +49,8 @@ func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error
 
 const ensureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
-SELECT ?, '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us, ''
+  FROM dblock_clock c
  WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = ?)
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
 `

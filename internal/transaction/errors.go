@@ -21,6 +21,21 @@ func Retryable(err error) bool {
 	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
 }
 
+// Server names the kind of server that an error came from, "" where it came from none: a connection that
+// broke, or a driver that is not known here.
+func Server(err error) string {
+	if sqlState(err) != "" {
+		return "PostgreSQL"
+	}
+	if mysqlNumber(err) != 0 {
+		return "MySQL or MariaDB"
+	}
+	if _, coded := sqliteCode(err); coded {
+		return "SQLite"
+	}
+	return ""
+}
+
 // sqlState is the SQLSTATE of PostgreSQL's errors, "" of any other: every driver for it has this method.
 func sqlState(err error) string {
 	var server interface{ SQLState() string }

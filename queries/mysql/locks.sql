@@ -1,8 +1,10 @@
 -- For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
 -- stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
+-- Where the connection converts what it is sent, the name is another by now: it fails (see settings.go).
 -- name: MakeRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
-SELECT sqlc.arg(name), '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us, ''
+  FROM dblock_clock c
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
 -- Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another

@@ -37,7 +37,8 @@ UPDATE dblock_locks SET
 -- deadlock. It looks once more, in the same statement, since it waits where somebody has made the row and locked it.
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
-SELECT sqlc.arg(name), '', '', c.now_us, c.now_us, '' FROM dblock_clock c
+SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us, ''
+  FROM dblock_clock c
  WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name))
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 

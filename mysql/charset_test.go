@@ -1,0 +1,71 @@
+package mysql_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/txtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// with adds parameters of a DSN to a pool's own.
+func (s server) with(t *testing.T, params string) func(*sqldriver.Config) {
+	t.Helper()
+	base, _, _ := strings.Cut(s.DSN, "?")
+	config, err := sqldriver.ParseDSN(base + "?" + params)
+	must(t, err)
+	return func(c *sqldriver.Config) { *c = *config }
+}
+
+// A name that one pool has taken is not free for another, whatever character sets their connections have. A pool whose
+// connections convert what is sent is refused.
+func TestNoCharacterSetMakesTwoLocksOfOne(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		usual := s.actor(t)
+		txtest.EachCharset(t, func(t *testing.T, params string) {
+			e := mysql.New(s.open(t, s.with(t, params))).Backend
+			odd := actor{Backend: e, session: id()}
+			err := odd.OpenSession(t.Context(), driver.Session{ID: odd.session, Host: "h", App: "test", TTL: ttl})
+			if errors.Is(err, driver.ErrConfig) && strings.Contains(err.Error(), "character_set_connection") {
+				return
+			}
+			must(t, err)
+			for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
+				usual.take(t, name)
+				if _, taken, err := odd.Take(t.Context(), odd.request(name)); err != nil || taken {
+					t.Errorf("%s: taken twice: %v, %v", name, taken, err)
+				}
+			}
+		})
+	})
+}
+
+// The application sets another character set on a connection that it has borrowed from the pool.
+func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		usual, odd := s.actor(t), s.actor(t)
+		usual.take(t, "über")
+		_, err := odd.pool.Exec("SET character_set_connection = latin1")
+		must(t, err)
+		for _, mode := range []string{"TRADITIONAL", ""} {
+			_, err = odd.pool.Exec("SET sql_mode = '" + mode + "'")
+			must(t, err)
+			_, taken, err := odd.Take(t.Context(), odd.request("über"))
+			if taken || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "character_set_connection") {
+				t.Errorf("%t, %v", taken, err)
+			}
+			r := odd.request("ü")
+			r.Units, r.Of = 1, 2
+			if _, taken, err = odd.Take(t.Context(), r); taken || !errors.Is(err, driver.ErrConfig) {
+				t.Errorf("%t, %v", taken, err)
+			}
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks"); n != 1 {
+			t.Errorf("%d rows", n)
+		}
+	})
+}

@@ -1,0 +1,65 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// settings are those of a session that decide whether what dblock sends is what arrives, and stays.
+const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode," +
+	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary')"
+
+// examine refuses a pool with settings under which no lock can be kept. They are the pool's: from its DSN,
+// from init_connect, or the server's. What the application sets on a single connection that it has
+// borrowed is not seen here.
+func examine(ctx context.Context, on interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}) error {
+	var autocommit bool
+	var completion, mode, client, connection, results string
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &client, &connection, &results); err != nil {
+		return err
+	}
+	refuse := func(format string, args ...any) error {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool's connections have "+format, args...))
+	}
+	switch {
+	case !autocommit:
+		return refuse("autocommit off, so that no statement of dblock would commit: leave it on in the DSN")
+	case completion != "NO_CHAIN":
+		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what comes next is not committed: leave it at NO_CHAIN", completion)
+	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
+		return refuse("EMPTY_STRING_IS_NULL in sql_mode, and dblock writes empty strings: take it out, in the DSN say")
+	case client != connection && client != "binary":
+		return refuse("character_set_client = %s and character_set_connection = %s: the server would convert names of locks, and one lock become two: set them by charset in the DSN or SET NAMES, both to one", client, connection)
+	case client != results && results != "binary":
+		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: set them by charset in the DSN or SET NAMES, both to one", client, results)
+	}
+	return nil
+}
+
+// plainJSON writes a JSON text in ASCII, which every character set has: what people put into metadata should
+// not depend on the DSN.
+func plainJSON(text string) string {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return text
+	}
+	var b strings.Builder
+	for _, r := range text { // what is not ASCII stands in strings only
+		switch high, low := utf16.EncodeRune(r); {
+		case r < utf8.RuneSelf:
+			b.WriteRune(r)
+		case r < 0x10000:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		default:
+			fmt.Fprintf(&b, `\u%04x\u%04x`, high, low)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,95 @@
+package mysql_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// Settings with which no lock could be kept are refused before there is one, in words that name them.
+func TestSettingsThatAreRefused(t *testing.T) {
+	for _, refused := range []struct{ kind, variable, value string }{
+		{"", "autocommit", "0"},
+		{"", "completion_type", "1"},
+		{"", "completion_type", "'RELEASE'"},
+		{"", "character_set_connection", "latin1"},
+		{"", "character_set_client", "latin1"},
+		{"", "character_set_results", "latin1"},
+		{dbtest.KindMariaDB, "sql_mode", "'STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL'"},
+	} {
+		t.Run(refused.variable+"="+refused.value, func(t *testing.T) {
+			each(t, func(t *testing.T, s server) {
+				if refused.kind != "" && refused.kind != s.Kind {
+					return
+				}
+				says := func(err error) {
+					t.Helper()
+					if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), refused.variable) {
+						t.Error(err)
+					}
+				}
+				e := mysql.New(s.open(t, variable(refused.variable, refused.value))).Backend
+				a := actor{Backend: e, session: id()}
+				if err := a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", TTL: ttl}); err == nil {
+					t.Error("a session was opened")
+					r := a.request("n")
+					if _, taken, err := a.Take(t.Context(), r); err != nil || taken && s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE attempt = ?", r.Attempt) == 0 {
+						t.Error("a grant was not committed:", err)
+					}
+				} else {
+					says(err)
+				}
+				u, err := e.Upkeep(t.Context())
+				if says(err); err == nil {
+					must(t, u.Close())
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				says(e.Listen(ctx, id(), cancel, func(driver.Hint) {}))
+			})
+		})
+	}
+}
+
+// Metadata arrives as it was given, whatever the connection's character set. A name may have any text. What else cannot be
+// carried is refused in words.
+func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, params := range []string{
+			"charset=utf8", "charset=utf8&interpolateParams=true", "charset=utf8&sql_mode=''", "charset=latin1", "charset=ascii", "charset=binary",
+		} {
+			t.Run(params, func(t *testing.T) {
+				a := actor{Backend: mysql.New(s.open(t, s.with(t, params))).Backend, session: id()}
+				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+				want := map[string]string{"wer": "Jürgen 😀", "“was”": "日本\t\\"}
+				text, err := json.Marshal(want)
+				must(t, err)
+				r := a.request("😀 " + params)
+				r.Metadata = string(text)
+				if _, taken, err := a.Take(t.Context(), r); err != nil || !taken {
+					t.Fatal(taken, err)
+				}
+				places, err := a.Describe(t.Context(), []string{r.Name})
+				must(t, err)
+				var got map[string]string
+				must(t, json.Unmarshal([]byte(places[0].Holders[0].Metadata), &got))
+				if !maps.Equal(got, want) {
+					t.Errorf("%q became %q", want, got)
+				}
+				r = a.request("plain " + params)
+				r.Thread = "😀"
+				if _, _, err = a.Take(t.Context(), r); strings.HasPrefix(params, "charset=utf8") && !strings.Contains(params, "sql_mode") &&
+					(!errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "charset=utf8mb4")) {
+					t.Error(err)
+				}
+			})
+		}
+	})
+}
