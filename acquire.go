@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
 var (
 	errSessionOver = errors.New("the session ended while waiting")
-	errAgain       = errors.New("the place in the queue is gone, or the name's row is")
+	errAgain       = errors.New("the name's row is gone, or nobody has the name any more")
+	errPlaceGone   = errors.New("the place in the queue is gone")
 )
 
 // acquire is Lock, and with wait false TryLock.
@@ -24,6 +24,9 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 	config, metadata, err := lockConfigOf(name, options)
 	if err != nil {
 		return nil, &LockError{op, name, err}
+	}
+	if ctx.Err() != nil {
+		return nil, &LockError{op, name, context.Cause(ctx)}
 	}
 	if err := c.begin(); err != nil {
 		return nil, &LockError{op, name, err}
@@ -63,6 +66,7 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 	}
 	r.Host, r.Thread = o.host, o.thread
 	var away time.Duration // since when the database cannot be reached
+	busy := false          // somebody was seen: the name's row was locked, or it had a place in the queue
 	for tries := 1; ; tries++ {
 		if h, entered, err := c.enter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
 			return nil, err
@@ -75,8 +79,10 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 			return h, nil
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
+		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
+			return nil, notAcquired(driver.State{}, ended(ctx, err))
 		case ctx.Err() != nil:
-			return nil, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+			return nil, c.unseen(ctx, err)
 		case errors.Is(err, ErrSchema):
 			if which := c.checkSchema(ctx); which != nil {
 				return nil, which
@@ -94,18 +100,28 @@ func (c *Client[TX]) obtain(ctx context.Context, r driver.Request, o owner, wait
 			}
 		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
 			if errors.Is(err, driver.ErrBusy) {
+				busy = true
 				r.Wait = false // a long transaction: from now on only knock
 			}
 			if !wait && tries > 20 {
 				return nil, err
 			}
-		case errors.Is(err, errSessionOver), errors.Is(err, errAgain):
+		case errors.Is(err, errSessionOver), errors.Is(err, errAgain), errors.Is(err, errPlaceGone):
 			away = 0
+			busy = busy || errors.Is(err, errPlaceGone)
 		default:
 			return nil, err
 		}
 		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
 	}
+}
+
+// unseen is the end of a context before it was known whether anybody has the name or waits for it.
+func (c *Client[TX]) unseen(ctx context.Context, err error) error {
+	if why := c.exhausted(); why != "" && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
+		return fmt.Errorf("%w%s: %w", ErrUnavailable, why, ended(ctx, err))
+	}
+	return fmt.Errorf("%w: no answer before the context ended: %w", ErrUnavailable, ended(ctx, err))
 }
 
 // ownPermits refuses what would wait for permits that its own caller has.
@@ -120,7 +136,7 @@ func (c *Client[TX]) ownPermits(ctx context.Context, r driver.Request, o owner) 
 	case mine == 0:
 		return nil
 	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
-		return deadlocked(deadlock.Cycle{{Host: o.host, Thread: o.thread, Name: r.Name, Units: r.Units, HeldHost: o.host, HeldThread: o.thread}})
+		return selfDeadlock(o, r.Name, r.Units)
 	}
 	return nil
 }
@@ -161,9 +177,15 @@ func (c *Client[TX]) attempt(ctx context.Context, r driver.Request, o owner, wai
 		if h, ok := c.hold(ctx, l, r, o, got.grant, got.asked); ok {
 			return h, nil
 		}
-		err, got.left = errSessionOver, something
+		if !tooLate(got.grant.Lease, got.asked, c.config.clock()) {
+			err, got.left = errSessionOver, something
+		} else {
+			err = c.undoLate(ctx, l, r, c.config.clock()-got.asked)
+			got.left = handled
+		}
 	}
 	switch got.left {
+	case handled:
 	case nothing:
 		c.unclaim(r.Attempt)
 	default:
@@ -180,6 +202,7 @@ type residue int
 
 const (
 	nothing   residue = iota
+	handled           // what there was is being undone
 	something         // a place in the queue, or by now the lock
 	unsure            // the same, and its statement may even still be on its way
 )
@@ -204,12 +227,17 @@ type receipt struct {
 
 // send tries the ways to a lock in turn: the single statement that takes a free name, unless others were seen waiting
 // for it; for an owner that outlives its process, the way back into its own lock; the queue.
-func (c *Client[TX]) send(ctx context.Context, l *life, r driver.Request, o owner, wait bool) (receipt, error) {
+func (c *Client[TX]) send(ctx context.Context, l *life, r driver.Request, o owner, wait bool) (_ receipt, err error) {
 	if !c.isContended(r.Name) {
 		got, taken, err := c.take(ctx, r)
 		if taken || err != nil {
 			return got, err
 		}
+		defer func() { // whatever comes of it, somebody was seen
+			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
+				err = notAcquired(driver.State{}, ended(ctx, err))
+			}
+		}()
 	}
 	if o.explicit && r.Units == 0 {
 		got := receipt{asked: c.config.clock()}
@@ -264,6 +292,9 @@ func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (recei
 				return receipt{}, notAcquired(state, err)
 			}
 			continue // there may be more of them
+		}
+		if c.undone(ctx, state.Holder.Attempt) {
+			continue // it was this client's own, from before
 		}
 		switch {
 		case collides(state, r):
@@ -360,7 +391,7 @@ func (c *Client[TX]) queue(ctx context.Context, l *life, r driver.Request) (rece
 	select {
 	case answer := <-w.C:
 		if !answer.Granted {
-			return got, errAgain
+			return got, errPlaceGone
 		}
 		return receipt{grant: answer.Grant, asked: answer.Asked}, nil
 	case cycle := <-suspicion.C:

@@ -85,7 +85,7 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 	h.standing.Store(&standing{g.Token, r.Units, r.Of})
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c))
 	now := c.config.clock()
-	h.end = asked + g.Lease - g.Lease/100 - 2*(now-asked) // the same margin as a session's
+	h.end = leaseEnd(g.Lease, asked, now)
 
 	c.mu.Lock()
 	newer := c.books.whole[r.Name] // it was taken away, and granted again, before the answer was here
@@ -115,6 +115,16 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 	}
 	c.record(h, granted, "")
 	return h, true
+}
+
+// leaseEnd is when a fixed lease that was asked for and answered then is over here, with the same margin as a session's.
+func leaseEnd(lease, asked, now time.Duration) time.Duration {
+	return asked + lease - lease/100 - 2*(now-asked)
+}
+
+// tooLate reports whether a fixed lease was over here before its grant was.
+func tooLate(lease, asked, now time.Duration) bool {
+	return lease != 0 && leaseEnd(lease, asked, now) <= now
 }
 
 // note remembers that others want a name. MUST be called with mu locked.

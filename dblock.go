@@ -51,9 +51,10 @@ type Client[TX any] struct {
 	dismiss   func()          // ends what the engine keeps for this client; nil before the first session
 	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
 	books     books
-	overdue   map[string]bool // attempts whose fixed lease is over here, and that the database may still have
-	lent      map[string]any  // leases that stand behind a transaction's lock, by attempt: what identifies the transaction
-	contended map[string]bool // names that others waited for when last seen
+	overdue   map[string]bool          // attempts whose fixed lease is over here, and that the database may still have
+	lent      map[string]any           // leases that stand behind a transaction's lock, by attempt: what identifies the transaction
+	contended map[string]bool          // names that others waited for when last seen
+	undoing   map[string]chan struct{} // attempts that are being undone; closed when they are
 }
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts nothing: the first lock
@@ -73,7 +74,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
 		down: make(chan struct{}), opening: make(chan struct{}, 1),
 		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
-		overdue: map[string]bool{}, lent: map[string]any{}, history: &history{report: outage.New(config.log, "dblock: writing events")},
+		overdue: map[string]bool{}, undoing: map[string]chan struct{}{}, lent: map[string]any{}, history: &history{report: outage.New(config.log, "dblock: writing events")},
 	}
 	if engine.Native != nil {
 		c.keeper = engine.Native.Open(config.log, config.ttl)
@@ -98,9 +99,13 @@ func validate[TX any](engine driver.Engine[TX]) error {
 // waiting only, not the lock. A context under which this owner already holds the name enters it again at once.
 //
 // ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in the queue is
-// given up, and so is a lock that was granted in the same moment. ErrInvalidName, ErrInvalidOption before any I/O.
+// given up, and so is a lock that was granted in the same moment. Lock returns at once: a client gives them up in the
+// background, within a moment where the database answers, so that others may still see the place for that long.
+// ErrUnavailable, with the context's error, when ctx ends before a holder or a queue was seen: the pool had no free
+// connection, say. The context's error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before any I/O.
 // ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt of this client,
-// or for longer than one TTL; while it waits, Lock survives restarts and failovers. ErrDeadlock when those who wait for each
+// or for longer than one TTL; while it waits, Lock survives restarts and failovers. So it is when the database or this machine
+// is too slow for a Lease: when grants come after most of it is over. ErrDeadlock when those who wait for each
 // other wait in a circle, and this is the one who began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "lock", name, options, true)
@@ -114,8 +119,11 @@ func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOp
 
 // Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx does, and with cause
 // ErrLost when the lock is lost; under it the same name locks again at once. Do returns what fn returns, joined with
-// ErrLost if the lock was lost before fn returned.
+// ErrLost if the lock was lost before fn returned. ErrInvalidOption without fn.
 func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock[TX]) error, options ...LockOption) (err error) {
+	if fn == nil {
+		return &LockError{"do", name, fmt.Errorf("%w: fn is nil", ErrInvalidOption)}
+	}
 	l, err := c.Lock(ctx, name, options...)
 	if err != nil {
 		return err
@@ -232,7 +240,19 @@ func (c *Client[TX]) statement(ctx context.Context, f func(ctx context.Context) 
 	defer cancel()
 	err := f(inner)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return driver.Fail(ErrUnavailable, fmt.Errorf("no answer within %v: %w", c.config.ttl, errors.New(err.Error())))
+		return driver.Fail(ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.config.ttl, c.exhausted(), errors.New(err.Error())))
 	}
 	return err
+}
+
+// exhausted says so, for a text, where the pool has no free connection.
+func (c *Client[TX]) exhausted() string {
+	if c.keeper != nil {
+		return ""
+	}
+	inUse, most := c.engine.Connections()
+	if most == 0 || inUse < most {
+		return ""
+	}
+	return fmt.Sprintf(": the pool gave no connection, all %d are in use", most)
 }

@@ -1,8 +1,10 @@
 package dblock
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -12,8 +14,9 @@ import (
 // The errors of this package, to be found with errors.Is. What is returned names the lock, and keeps the cause beside
 // it: a Lock that its context ended is both ErrNotAcquired and context.Canceled.
 var (
-	// ErrNotAcquired: another holds the lock, and TryLock does not wait, or the context of Lock ended first. The
-	// error is a *NotAcquiredError, which tells who.
+	// ErrNotAcquired: another was seen to hold the lock or to wait for it, and TryLock does not wait, or the context of Lock
+	// ended first. The error is a *NotAcquiredError, which tells who. Where the context ended before anything was seen, the
+	// error is ErrUnavailable instead.
 	ErrNotAcquired = errors.New("not acquired")
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client could not reach the
@@ -26,7 +29,8 @@ var (
 	ErrNotHeld = driver.ErrNotHeld
 
 	// ErrDeadlock: this one waited for somebody who, through others perhaps, waited for this one, and had begun to wait
-	// last. The error is a *DeadlockError, which names all of them. The others go on waiting: unlock what they wait for.
+	// last. The error is a *DeadlockError, which names all of them. The others go on waiting: unlock what they wait for. At
+	// once where an owner would wait for its own share or permits.
 	ErrDeadlock = errors.New("deadlock")
 
 	// ErrCapacity: the name is in use as a semaphore of another size, or by readers. See Permits.
@@ -44,11 +48,12 @@ var (
 	ErrReadOnly = driver.ErrReadOnly
 
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or broken, shutting
-	// down, too many connections, disk full, a statement over the application's own time limit. Lock and Unlock
-	// retry for up to one TTL before they say so.
+	// down, too many connections, disk full, a statement over the application's own time limit, a pool without a free
+	// connection, an answer that came too late for a short Lease. Lock and Unlock retry for up to one TTL before they say so,
+	// but not after their context has ended: that is then found in the error, too.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnsupported: the engine cannot do this.
+	// ErrUnsupported: this cannot be done, by the engine or with the lock as it is. The error says why.
 	ErrUnsupported = driver.ErrUnsupported
 
 	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where that is possible.
@@ -98,10 +103,13 @@ func (e *NotAcquiredError) Error() string {
 	}
 	if e.Host != "" {
 		text += fmt.Sprintf(" (held by %s thread %s since %s until %s unless renewed, %d waiting)",
-			e.Host, e.Thread, e.Since.Format(time.RFC3339Nano), e.Until.Format(time.RFC3339), e.Waiters)
+			e.Host, e.Thread, e.Since.Format(toMillisecond), e.Until.Format(toMillisecond), e.Waiters)
 	}
 	return text
 }
+
+// toMillisecond is the precision of times in texts.
+const toMillisecond = "2006-01-02T15:04:05.000Z07:00"
 
 // Unwrap makes errors.Is find ErrNotAcquired and the cause.
 func (e *NotAcquiredError) Unwrap() []error {
@@ -119,6 +127,30 @@ func notAcquired(state driver.State, cause error) error {
 	}
 	return e
 }
+
+// ended is an error that came of a context's end: it is both, and its text says each once, on one line.
+func ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err == nil || err == cause {
+		return cause
+	}
+	text := cause.Error()
+	for part := range strings.SplitSeq(err.Error(), "\n") {
+		if !strings.Contains(text, part) {
+			text += ": " + part
+		}
+	}
+	return worded{text, errors.Join(cause, err)}
+}
+
+// worded is an error that says what another one means here.
+type worded struct {
+	text string
+	error
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.error }
 
 // lost is ErrLost with its reason.
 func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
@@ -155,6 +187,11 @@ func (e *DeadlockError) Error() string {
 
 // Unwrap makes errors.Is find ErrDeadlock.
 func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
+
+// selfDeadlock is an owner that would wait for what it has itself.
+func selfDeadlock(o owner, name string, units int) error {
+	return deadlocked(deadlock.Cycle{{Host: o.host, Thread: o.thread, Name: name, Units: units, HeldHost: o.host, HeldThread: o.thread}})
+}
 
 func deadlocked(cycle deadlock.Cycle) error {
 	e := &DeadlockError{Cycle: make([]DeadlockLink, len(cycle))}

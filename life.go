@@ -185,7 +185,17 @@ func (c *Client[TX]) bury(l *life) error {
 // statement may still be on its way and run after this has found nothing: so the session's belongings are listed
 // afterwards, and once more with each later reconciliation.
 func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.undo(l, name, attempt, unsure)
+}
+
+// undo is abandon for a caller that has mu locked, as it MUST be.
+func (c *Client[TX]) undo(l *life, name, attempt string, unsure bool) {
+	done := make(chan struct{})
+	c.undoing[attempt] = done
 	c.calls.Go(func() {
+		defer close(done)
 		defer c.unclaim(attempt)
 		for tries := 1; l.Context().Err() == nil && c.tidying.Err() == nil; tries++ {
 			asked := c.config.clock()
@@ -213,6 +223,29 @@ func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 	})
 }
 
+// undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is none.
+func (c *Client[TX]) undone(ctx context.Context, attempt string) bool {
+	c.mu.Lock()
+	done := c.undoing[attempt]
+	c.mu.Unlock()
+	if done == nil {
+		return false
+	}
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// undoLate undoes a grant whose fixed lease was over when the answer came, so that the next attempt does not meet it.
+func (c *Client[TX]) undoLate(ctx context.Context, l *life, r driver.Request, took time.Duration) error {
+	c.abandon(l, r.Name, r.Attempt, false)
+	c.undone(ctx, r.Attempt)
+	return driver.Fail(ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", took, r.Lease))
+}
+
 func (c *Client[TX]) claim(attempt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -225,6 +258,7 @@ func (c *Client[TX]) unclaim(attempt string) {
 	delete(c.attempts, attempt)
 	delete(c.lent, attempt)
 	delete(c.overdue, attempt)
+	delete(c.undoing, attempt)
 }
 
 // reconcile compares what the session has in the database with what the client believes that it has. What no handle
@@ -261,7 +295,7 @@ func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list fun
 	}
 	for _, claim := range unclaimed {
 		c.attempts[claim.Attempt] = true
-		c.abandon(life, claim.Name, claim.Attempt, false)
+		c.undo(life, claim.Name, claim.Attempt, false)
 	}
 	c.mu.Unlock()
 	for _, h := range believed {

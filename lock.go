@@ -154,7 +154,7 @@ func (c *Client[TX]) enter(ctx context.Context, r driver.Request, o owner) (*hol
 	case h.count == 0 || h.ctx.Err() != nil || h.native == nil && !h.life.Alive():
 		return nil, false, nil
 	case s.shared() && r.Units == 0:
-		return nil, false, fmt.Errorf("%w: this owner has it shared, and would wait for itself: TryUpgrade, or unlock first", ErrUnsupported)
+		return nil, false, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", selfDeadlock(o, r.Name, 0))
 	case s.shared() && r.Of != s.of:
 		return nil, false, fmt.Errorf("%w: this owner reads it", ErrCapacity)
 	}

@@ -56,6 +56,9 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	if err != nil {
 		return nil, err
 	}
+	if ctx.Err() != nil {
+		return nil, &LockError{op, requests[0].Name, context.Cause(ctx)}
+	}
 	if err := c.begin(); err != nil {
 		return nil, &LockError{op, requests[0].Name, err}
 	}
@@ -66,8 +69,8 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 		switch {
 		case err == nil:
 			return all, nil
-		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired):
-			err = notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, ErrUnavailable):
+			err = c.unseen(ctx, err)
 		case errors.Is(err, errLostMeanwhile) && c.background.Err() != nil:
 			err = ErrClosed
 		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning

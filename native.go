@@ -45,7 +45,7 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 	case err != nil && c.background.Err() != nil:
 		return nil, ErrClosed
 	case err != nil && ctx.Err() != nil:
-		return nil, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		return nil, notAcquired(driver.State{}, ended(ctx, err))
 	case err != nil:
 		return nil, err
 	case !got:

@@ -19,6 +19,7 @@ const (
 	defaultTTL     = 15 * time.Second
 	minTTL, maxTTL = time.Second, 24 * time.Hour
 	minLease       = 100 * time.Millisecond
+	maxMinHold     = 366 * 24 * time.Hour
 	maxName        = 255  // bytes, of a lock's name, a host, a thread
 	maxMetadata    = 4096 // bytes, as JSON
 )
@@ -139,15 +140,15 @@ func Lease(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.lease, c.leased = d, true }
 }
 
-// Metadata is kept with the lock while it is held, for people and programs that look at who holds it: at most 4096
-// bytes as JSON. Default: none.
+// Metadata is kept with the lock while it is held, for people and programs that look at who holds it: valid UTF-8, at most
+// 4096 bytes as JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
 	return func(c *lockConfig) { c.metadata = kv }
 }
 
 // MinHold keeps everybody else from the name until d has passed since the grant, however early it is unlocked: for what
 // must not be done again too early (ShedLock calls it lockAtLeastFor). A name that rests is free, and TryLock says
-// ErrNotAcquired. Not with Shared and Permits. More than 0. Default: none.
+// ErrNotAcquired. Not with Shared and Permits. More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.minHold, c.rests = d, true }
 }
@@ -157,7 +158,7 @@ func MinHold(d time.Duration) LockOption {
 // back the readers behind him, and readers who stand next to each other get in together. Every reader has a token of his own.
 //
 // An owner who has the name alone may enter it shared; one who has it shared cannot wait for it alone, which would be
-// to wait for himself: TryUpgrade. An Owner's share does not come back to it after a restart: it ends with the session.
+// to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share does not come back to it after a restart: it ends with the session.
 // With mysql.Named: ErrUnsupported. Default: exclusive.
 func Shared() LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.shares = 1, driver.Readers, c.shares+1 }
@@ -210,8 +211,8 @@ func lockConfigOf(name string, options []LockOption) (c lockConfig, metadata str
 		return c, "", fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
 	case c.permits && (c.units < 1 || c.units > c.of || c.of >= driver.Readers):
 		return c, "", fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, c.units, c.of)
-	case c.rests && c.minHold <= 0:
-		return c, "", fmt.Errorf("%w: MinHold %v: want more than 0", ErrInvalidOption, c.minHold)
+	case c.rests && (c.minHold <= 0 || c.minHold > maxMinHold):
+		return c, "", fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v", ErrInvalidOption, c.minHold, maxMinHold)
 	case c.rests && c.shared():
 		return c, "", fmt.Errorf("%w: MinHold is for who has the name alone", ErrInvalidOption)
 	}
@@ -220,6 +221,11 @@ func lockConfigOf(name string, options []LockOption) (c lockConfig, metadata str
 			if err := checkText(text); err != nil {
 				return c, "", fmt.Errorf("%w: Owner's %s %w", ErrInvalidOption, what, err)
 			}
+		}
+	}
+	for key, value := range c.metadata {
+		if !utf8.ValidString(key) || !utf8.ValidString(value) {
+			return c, "", fmt.Errorf("%w: Metadata: %q: %q is not valid UTF-8", ErrInvalidOption, key, value)
 		}
 	}
 	if len(c.metadata) > 0 {

@@ -51,7 +51,7 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	return c.inquire(ctx, "ask", name, func(ctx context.Context) error {
 		holders, err := c.engine.Ask(ctx, name, reason, c.signed(name, asked, reason))
 		if err == nil && holders == 0 {
-			return ErrNotHeld
+			return worded{"nobody holds it", ErrNotHeld}
 		}
 		return err
 	})
@@ -119,7 +119,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 		})
 		switch {
 		case err != nil && ctx != nil && ctx.Err() != nil:
-			return count(info), &LockError{"break", name, notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))}
+			return count(info), &LockError{"break", name, notAcquired(driver.State{}, ended(ctx, err))}
 		case err != nil || !again:
 			return count(info), err
 		}

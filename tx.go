@@ -235,7 +235,7 @@ func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, share
 	locked, err := c.keeper.LockTx(ctx, tx, name, shared, wait)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return notAcquired(driver.State{}, errors.Join(context.Cause(ctx), err))
+		return notAcquired(driver.State{}, ended(ctx, err))
 	case err != nil:
 		return err
 	case !locked:
@@ -289,7 +289,7 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait
 	case errors.Is(err, driver.ErrRetry): // also where ctx has ended: the engine may have ended the transaction
 		return state, false, err
 	case ctx.Err() != nil:
-		return state, false, notAcquired(state, errors.Join(context.Cause(ctx), err))
+		return state, false, notAcquired(state, ended(ctx, err))
 	case errors.Is(err, ErrSchema):
 		if which := c.checkSchema(ctx); which != nil {
 			return state, false, which
@@ -323,11 +323,11 @@ func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error)
 	h := c.books.owners[gateKey{name, o}]
 	switch {
 	case ok && c.books.units(ctx, name, o) > 0:
-		return "", fmt.Errorf("%w: this owner has permits of it, and would wait for itself", ErrUnsupported)
+		return "", fmt.Errorf("%w: it has permits of the name: unlock first", selfDeadlock(o, name, 0))
 	case !ok || h == nil:
 		return "", nil
 	case h.standing.Load().shared():
-		return "", fmt.Errorf("%w: this owner has it shared, and would wait for itself: TryUpgrade, or unlock first", ErrUnsupported)
+		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", selfDeadlock(o, name, 0))
 	}
 	return h.attempt, nil
 }

@@ -43,6 +43,10 @@ type Backend interface {
 	// Schema is what dblock's tables say about themselves: whether this build can work with them.
 	Schema(ctx context.Context) (Schema, error)
 
+	// Connections tells how many connections of the application's pool are in use now, and how many it allows; 0: any
+	// number. It is asked only to tell why nothing was answered.
+	Connections() (inUse, most int)
+
 	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran. ErrBusy where a transaction
 	// of the application's has locked the database.
 	OpenSession(ctx context.Context, s Session) error

@@ -12,10 +12,10 @@ var (
 	ErrReadOnly    = errors.New("the database is read-only")
 	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
-	ErrBusy        = errors.New("an open transaction of the application is in the way")
+	ErrBusy        = errors.New("another transaction has locked the row")
 	ErrNotHeld     = errors.New("not held by this session and token")
 	ErrCapacity    = errors.New("the name is shared with another number of units")
-	ErrUnsupported = errors.New("not supported by this engine")
+	ErrUnsupported = errors.New("not supported")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 

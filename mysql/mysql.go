@@ -67,6 +67,11 @@ const (
 	dirty
 )
 
+func (e *engine) Connections() (inUse, most int) {
+	s := e.db.Stats()
+	return s.InUse, s.MaxOpenConnections
+}
+
 func (e *engine) Validate() error {
 	if e.db == nil {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))

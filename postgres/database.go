@@ -11,6 +11,8 @@ import (
 // database runs statements: over a pgx pool, or over database/sql.
 type database interface {
 	validate() error
+	// connections tells how many connections of the pool are in use, and how many it allows; 0: any number.
+	connections() (inUse, most int)
 	// exec runs statements one by one on any connection, each its own transaction.
 	exec(ctx context.Context, s statement) error
 	// transact runs statements as one transaction at READ COMMITTED.

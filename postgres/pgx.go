@@ -33,6 +33,11 @@ func (d pgxDB) validate() error {
 	return nil
 }
 
+func (d pgxDB) connections() (inUse, most int) {
+	s := d.pool.Stat()
+	return int(s.AcquiredConns()), int(s.MaxConns())
+}
+
 func (d pgxDB) exec(ctx context.Context, s statement) error {
 	b := &pgx.Batch{}
 	s.queue(b)

@@ -71,4 +71,6 @@ func (e *engine) transact(ctx context.Context, statements ...statement) error {
 
 func (e *engine) Validate() error { return e.db.validate() }
 
+func (e *engine) Connections() (inUse, most int) { return e.db.connections() }
+
 var errNilPool = errors.New("the pool is nil")

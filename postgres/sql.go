@@ -24,6 +24,11 @@ func (d sqlDB) validate() error {
 	return nil
 }
 
+func (d sqlDB) connections() (inUse, most int) {
+	s := d.db.Stats()
+	return s.InUse, s.MaxOpenConnections
+}
+
 func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx, d.db, s) }
 
 func (d sqlDB) transact(ctx context.Context, statements ...statement) error {

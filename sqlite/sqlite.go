@@ -83,6 +83,11 @@ func New(db *sql.DB) driver.Engine[*sql.Tx] {
 // engine is the SQL of every transition; db is how statements reach the file.
 type engine struct{ db database }
 
+func (e *engine) Connections() (inUse, most int) {
+	s := e.db.db.Stats()
+	return s.InUse, s.MaxOpenConnections
+}
+
 func (e *engine) Validate() error {
 	if e.db.db == nil {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))

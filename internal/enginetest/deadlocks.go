@@ -143,7 +143,7 @@ func ringWithLockAll(t *testing.T, e *env) {
 func ringWithLockTx(t *testing.T, e *env) {
 	const n = 3
 	e.exec(t, "CREATE TABLE app (n integer)")
-	a, b := e.app(t, 6), e.app(t, 6)
+	a, b := e.app(t, 10), e.app(t, 10)
 	apps := []App{a, b}
 	clients := []Client{e.clientOf(t, a, dblock.WithDeadlockCheck(interval)), e.clientOf(t, b, dblock.WithDeadlockCheck(interval))}
 	name := func(i int) string { return fmt.Sprintf("n%d", i%n) }

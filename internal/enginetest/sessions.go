@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,7 @@ var sessions = []test{
 	{"a live holder is not taken for dead, however long it holds", longHolder},
 	{"a client without a reaper leaves the dead alone, one with a reaper does not", withoutReaper},
 	{"locks are held while the application has taken every connection of its pool", exhausted},
+	{"a free name is not told as held where the pool has no connection", unseen},
 }
 
 // orphan writes a lock that a session holds which nobody keeps alive, and returns its token.
@@ -254,6 +256,35 @@ func exhausted(t *testing.T, e *env) {
 	live(t, l)
 	unlock(t, l)
 	e.free(t, "held")
+}
+
+// Broken by taking the end of a context for somebody in the way.
+func unseen(t *testing.T, e *env) {
+	a := e.app(t, 4)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "free"))
+	for range 4 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		giveBack, err := a.borrow(ctx)
+		cancel()
+		if err != nil { // the rest are the client's own
+			break
+		}
+		defer giveBack()
+	}
+	for what, try := range map[string]func(ctx context.Context) error{
+		"TryLock":    func(ctx context.Context) error { _, err := c.TryLock(ctx, "free"); return err },
+		"Lock":       func(ctx context.Context) error { _, err := c.Lock(ctx, "free"); return err },
+		"TryLockAll": func(ctx context.Context) error { _, err := c.TryLockAll(ctx, []string{"free", "too"}); return err },
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := try(ctx)
+		cancel()
+		is(t, err, dblock.ErrUnavailable, context.DeadlineExceeded)
+		if errors.Is(err, dblock.ErrNotAcquired) || !strings.Contains(err.Error(), "the pool gave no connection, all 4 are in use") {
+			t.Errorf("%s: %v: want that the pool gave no connection", what, err)
+		}
+	}
 }
 
 func tenThousand(t *testing.T, e *env) {

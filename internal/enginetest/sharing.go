@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -188,7 +189,10 @@ func readerEnters(t *testing.T, e *env) {
 		t.Fatalf("entering again: %v", err)
 	}
 	_, err = a.Lock(r.Context(), "n")
-	is(t, err, dblock.ErrUnsupported)
+	is(t, err, dblock.ErrDeadlock)
+	if text := err.Error(); !strings.Contains(text, "TryUpgrade") || strings.Contains(text, "engine") {
+		t.Errorf("%s: want what to do", text)
+	}
 	is(t, r.TryUpgrade(context.Background()), dblock.ErrUnsupported) // entered twice
 	unlock(t, again)
 	if n := e.number(t, "SELECT holds FROM dblock_shares WHERE name = 'n'"); n != 1 {
@@ -414,7 +418,7 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	own := lock(t, a, "n", dblock.Shared())
 	tx = beginTx(t, app, e.levels()[0])
 	defer tx.rollback()
-	is(t, a.LockTx(own.Context(), tx, "n"), dblock.ErrUnsupported)
+	is(t, a.LockTx(own.Context(), tx, "n"), dblock.ErrDeadlock)
 	if err := tx.rollback(); err != nil {
 		t.Fatal(err)
 	}

@@ -379,7 +379,7 @@ func lockTxStream(t *testing.T, e *env) {
 	const streams, tickets = 4, 6
 	limit, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	a := e.app(t, streams+5)
+	a := e.app(t, streams+9)
 	c, other := e.clientOf(t, a), e.client(t)
 	first := lock(t, other, "n")
 	tx := beginTx(t, a, e.levels()[0])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,9 @@ func cancelling(t *testing.T, e *env) {
 		cancel()
 		o := within(t, soon, "the cancelled waiter returns", line[leaving])
 		is(t, o.err, dblock.ErrNotAcquired, context.Canceled)
+		if n := strings.Count(o.err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(o.err.Error(), "\n") {
+			t.Errorf("the text is %q", o.err)
+		}
 		e.queued(t, name, 4)
 		if n := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = ?", name); n != 4 {
 			t.Errorf("the lock's row counts %d waiters: want 4", n)
@@ -225,10 +229,16 @@ func endedBefore(t *testing.T, e *env) {
 				unlock(t, held)
 			}
 		}
-		_, err := c.Lock(ctx, name)
-		is(t, err, dblock.ErrNotAcquired, context.Canceled)
-		_, err = c.TryLock(ctx, name)
-		is(t, err, dblock.ErrNotAcquired)
+		for _, try := range []func(context.Context, string, ...dblock.LockOption) (Lock, error){c.Lock, c.TryLock} {
+			_, err := try(ctx, name)
+			is(t, err, context.Canceled)
+			if errors.Is(err, dblock.ErrNotAcquired) { // nobody was seen
+				t.Errorf("a context that had ended: %v", err)
+			}
+			if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(err.Error(), "\n") {
+				t.Errorf("the text is %q", err)
+			}
+		}
 		if name == "held" {
 			live(t, held)
 			unlock(t, held)
