@@ -59,6 +59,9 @@ type Backend interface {
 	// runs on it that can wait for a row, except the heartbeat for its own.
 	Upkeep(ctx context.Context) (Upkeep, error)
 
+	// Beat is Heartbeat of Upkeep, over the application's pool: for as long as there is no reserved connection.
+	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
+
 	// Attend tells the engine that a client with this TTL works through it, until leave is called; 0: somebody without a
 	// session, such as a reaper. It does no I/O.
 	// While a client attends, the engine may keep connections of its own open between two uses. leave closes them when

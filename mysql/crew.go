@@ -24,7 +24,7 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 			return min(max(pool/4, 1), most)
 		},
 		Open: func(ctx context.Context, limit time.Duration) (upkeep, error) {
-			conn, err := e.reserve(ctx)
+			conn, err := e.reserve(ctx, limit)
 			if err != nil {
 				return upkeep{}, err
 			}

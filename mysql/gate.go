@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"strings"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -28,7 +29,7 @@ func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error
 	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 5 {
 		return nil, driver.Fail(driver.ErrUnsupported, errors.New("on MariaDB wake-ups need a pool that allows 5 connections"))
 	}
-	conn, err := e.reserve(ctx)
+	conn, err := e.reserve(ctx, 365*24*time.Hour) // idle for as long as the listener lives
 	if err != nil {
 		return nil, err
 	}
@@ -40,11 +41,8 @@ func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error
 	return g, nil
 }
 
-// shut takes the lock. The connection then stays idle for as long as the listener lives.
+// shut takes the lock.
 func (g *gate) shut(ctx context.Context) error {
-	if _, err := g.conn.ExecContext(ctx, "SET SESSION wait_timeout = 31536000"); err != nil {
-		return err
-	}
 	var shut sql.NullBool
 	if err := g.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 0)", g.name).Scan(&shut); err != nil {
 		return err

@@ -67,7 +67,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 4 {
 		return driver.Fail(driver.ErrUnsupported, errors.New("wake-ups need a pool that allows 4 connections"))
 	}
-	conn, err := e.reserve(ctx)
+	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
 		return interpret(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"fmt"
 	"math"
 	"time"
 
@@ -14,13 +15,21 @@ import (
 // closeTimeout bounds what is done for tidiness after a context has ended.
 const closeTimeout = time.Second
 
-// reserve takes a connection out of the application's pool, for good: it is set up our way, so discard must end it.
-func (e *engine) reserve(ctx context.Context) (*sql.Conn, error) {
+// idleTimeout is for how long the server lets a reserved connection stand that is used now and then.
+const idleTimeout = time.Hour
+
+// reserve takes a connection out of the application's pool, for good: it is set up our way, so discard must end it. The
+// server ends it when nothing was sent for as long as idle says.
+func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
 		return nil, e.exhausted(ctx, err)
 	}
-	if err := e.setUp(ctx, conn); err != nil {
+	err = e.setUp(ctx, conn)
+	if err == nil {
+		_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int64(math.Ceil(idle.Seconds()))))
+	}
+	if err != nil {
 		discard(conn)
 		return nil, err
 	}
@@ -72,7 +81,7 @@ type upkeep struct {
 }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	conn, err := e.reserve(ctx)
+	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
 		return nil, interpret(err)
 	}
@@ -81,13 +90,21 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	expiresAt, err := u.q.Heartbeat(ctx, mysqldb.HeartbeatParams{
+	return heartbeat(ctx, u.q, session, ttl)
+}
+
+func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return heartbeat(ctx, e.queries(), session, ttl)
+}
+
+func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time.Duration) (bool, error) {
+	expiresAt, err := q.Heartbeat(ctx, mysqldb.HeartbeatParams{
 		Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
 	})
 	if err != nil || expiresAt != 0 {
 		return expiresAt != 0, interpret(err)
 	}
-	tables, err := schema(ctx, u.q)
+	tables, err := schema(ctx, q)
 	if err != nil {
 		return false, err
 	}

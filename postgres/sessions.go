@@ -11,9 +11,7 @@ import (
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.db) }
 
-func schema(ctx context.Context, db interface {
-	exec(ctx context.Context, s statement) error
-}) (driver.Schema, error) {
+func schema(ctx context.Context, db executor) (driver.Schema, error) {
 	var row postgresdb.DblockSchema
 	var there bool
 	err := interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
@@ -54,15 +52,28 @@ func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return heartbeat(ctx, u.conn, session, ttl)
+}
+
+func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return heartbeat(ctx, e.db, session, ttl)
+}
+
+// executor runs single statements: a database, or a connection.
+type executor interface {
+	exec(ctx context.Context, s statement) error
+}
+
+func heartbeat(ctx context.Context, on executor, session string, ttl time.Duration) (bool, error) {
 	var row postgresdb.HeartbeatRow
 	var alive bool
-	err := u.conn.exec(ctx, query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{
+	err := on.exec(ctx, query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{
 		Ttl: ttl.Microseconds(), Session: session, Build: driver.SchemaVersion,
 	}).found(&row, &alive))
 	if err != nil || alive {
 		return alive, interpret(err)
 	}
-	tables, err := schema(ctx, u.conn)
+	tables, err := schema(ctx, on)
 	if err != nil {
 		return false, err
 	}

@@ -71,6 +71,10 @@ func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, err
 // Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application with none.
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) { return upkeep{e}, ctx.Err() }
 
+func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return upkeep{e}.Heartbeat(ctx, session, ttl)
+}
+
 // Attend has nothing to keep.
 func (e *engine) Attend(time.Duration) (leave func()) { return func() {} }
 

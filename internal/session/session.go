@@ -10,6 +10,19 @@
 // A session ends once and for good: past its deadline, when a heartbeat finds it dead, when the tables were migrated to a
 // version that this build cannot work with, or when the database turns out to be another. A heartbeat that succeeds after the deadline does not revive it, since by then
 // others may have been told.
+//
+// # Heartbeats
+//
+// A heartbeat is due each fifth of the TTL. It goes over a reserved connection, which the application cannot keep busy, and
+// is never cut off by the clock while it can still be of use: a driver that is told to stop waiting closes the connection,
+// and on a slow machine the next connection would be as slow as the last. While there is no reserved connection, or while
+// the last heartbeat on it is not answered, heartbeats go over the application's pool, one at a time, each for no longer
+// than an interval.
+//
+// Connecting is no part of that. It goes on beside the heartbeats, for as long as a TTL; after an interval without
+// success a second connect starts beside the first one, which after a failover may go to an address that is dead. The first
+// connection that is made is used. A reserved connection is given up when it fails. One that is late with an answer gets
+// another one beside it, until one of them answers within an interval.
 package session
 
 import (
@@ -17,7 +30,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
-	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -44,6 +56,7 @@ var (
 type Store interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context) (driver.Upkeep, error)
+	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 	Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }
 
@@ -119,129 +132,4 @@ func (s *Session) Check() {
 func (s *Session) Stop(reason error) {
 	s.end(reason)
 	s.done.Wait()
-}
-
-// trusted is until when a heartbeat that was sent then, and has been answered now, may be relied upon.
-func (s *Session) trusted(sent time.Duration) time.Duration {
-	roundTrip := s.config.Clock() - sent
-	margin := s.config.TTL/driftShare + 2*roundTrip
-	return sent + s.config.TTL - min(margin, s.config.TTL/4)
-}
-
-// extend moves the deadline, unless it has passed.
-func (s *Session) extend(sent time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.config.Clock() >= s.deadline {
-		s.end(ErrExpired)
-		return
-	}
-	s.deadline = max(s.deadline, s.trusted(sent))
-}
-
-// watch ends the session at its deadline. It looks at the clock more often than it would have to, since timers stand
-// still while the machine sleeps.
-func (s *Session) watch() {
-	for {
-		s.mu.Lock()
-		left := s.deadline - s.config.Clock()
-		s.mu.Unlock()
-		if left <= 0 {
-			s.end(ErrExpired)
-			return
-		}
-		select {
-		case <-s.ctx.Done():
-			return
-		case <-time.After(min(left, s.config.TTL/20)):
-		}
-	}
-}
-
-// beat sends the heartbeats, over a connection of their own that is made anew after every failure.
-func (s *Session) beat() {
-	interval := s.config.TTL / beatsPerTTL
-	var up driver.Upkeep
-	defer func() {
-		if up != nil {
-			_ = up.Close()
-		}
-	}()
-	few := true             // the session had no more than fewClaims when it last looked
-	due := s.config.Clock() // the connection is made at once, the first heartbeat goes with it
-	for beats := 0; ; beats++ {
-		checked := false
-		for !checked && s.config.Clock() < due {
-			select {
-			case <-s.ctx.Done():
-				return
-			case <-s.check:
-				checked = true
-			case <-time.After(due - s.config.Clock()):
-			}
-		}
-		if s.ctx.Err() != nil {
-			return
-		}
-		began := s.config.Clock()
-		fresh := up == nil
-		err := s.once(&up, interval)
-		if err == nil && beats > 0 && (fresh || checked || few && s.config.Holding() || beats%claimsEvery == 0) {
-			err = s.within(interval, func(ctx context.Context) error {
-				return s.config.Reconcile(ctx, s, func(ctx context.Context) ([]driver.Claim, error) {
-					claims, err := up.Claims(ctx, s.ID)
-					few = len(claims) <= fewClaims
-					return claims, err
-				})
-			})
-		}
-		due = began + interval
-		if err != nil && s.ctx.Err() == nil {
-			s.config.Log.Warn("dblock: heartbeat failed", "session", s.ID, "error", err)
-			if up != nil {
-				_ = up.Close()
-				up = nil
-			}
-			due = s.config.Clock() + interval/4 + mathrand.N(interval/4)
-		}
-	}
-}
-
-func (s *Session) within(limit time.Duration, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(s.ctx, limit)
-	defer cancel()
-	return f(ctx)
-}
-
-// once sends one heartbeat, over a new connection where there is none. Each step may take as long as limit.
-func (s *Session) once(up *driver.Upkeep, limit time.Duration) error {
-	if *up == nil {
-		err := s.within(limit, func(ctx context.Context) error {
-			conn, err := s.store.Upkeep(ctx)
-			if err == nil {
-				*up = conn
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return s.within(limit, func(ctx context.Context) error {
-		sent := s.config.Clock()
-		alive, err := (*up).Heartbeat(ctx, s.ID, s.config.TTL)
-		misfit := new(driver.SchemaError)
-		switch {
-		case errors.As(err, &misfit), errors.Is(err, driver.ErrReplaced):
-			s.end(err)
-			return err
-		case err != nil:
-			return err
-		case !alive:
-			s.end(ErrKilled)
-			return ErrKilled
-		}
-		s.extend(sent)
-		return nil
-	})
 }

@@ -20,14 +20,24 @@ const ttl = 10 * time.Second
 
 // server is a database in which one session lives: it answers after a delay, fails, or says that the session is dead.
 type server struct {
-	mu                     sync.Mutex
-	delay                  time.Duration
-	down, dead, idle       bool
-	expires                time.Time // by the server's count
-	beats, connects, lists int
-	besides                int
-	claims                 []driver.Claim
-	misfit                 error // of the tables, which this build cannot work with
+	mu               sync.Mutex
+	delay            time.Duration
+	down, dead, idle bool
+	expires          time.Time // by the server's count
+	tally
+	connect, line time.Duration // longer than delay that connecting, and heartbeats over the connection, take
+	silent        int           // so many connects are never answered
+	full          bool          // the pool
+	claims        []driver.Claim
+	misfit        error // of the tables, which this build cannot work with
+}
+
+// tally counts what a server has seen.
+type tally struct{ beats, connects, lists, besides, pooled, closes int }
+
+func (s *server) seen() (t tally) {
+	s.set(func() { t = s.tally })
+	return t
 }
 
 func (s *server) set(f func()) {
@@ -62,10 +72,54 @@ func (s *server) OpenSession(ctx context.Context, v driver.Session) error {
 }
 
 func (s *server) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	var silent bool
+	var connect time.Duration
+	s.set(func() {
+		if silent = s.silent > 0; silent {
+			s.silent--
+		}
+		connect = s.connect
+	})
+	if silent {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	if err := pass(ctx, connect); err != nil {
+		return nil, err
+	}
 	return s, s.answer(ctx, func() { s.connects++ })
 }
 
+// pass lets time pass.
+func pass(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
 func (s *server) Heartbeat(ctx context.Context, _ string, ttl time.Duration) (alive bool, err error) {
+	var line time.Duration
+	s.set(func() { line = s.line })
+	if err := pass(ctx, line); err != nil {
+		return false, err
+	}
+	return s.heartbeat(ctx, ttl)
+}
+
+func (s *server) Beat(ctx context.Context, _ string, ttl time.Duration) (alive bool, err error) {
+	var full bool
+	s.set(func() { full = s.full; s.pooled++ })
+	if full {
+		<-ctx.Done()
+		return false, ctx.Err()
+	}
+	return s.heartbeat(ctx, ttl)
+}
+
+func (s *server) heartbeat(ctx context.Context, ttl time.Duration) (alive bool, err error) {
 	var misfit error
 	err = s.answer(ctx, func() {
 		s.beats++
@@ -88,7 +142,10 @@ func (s *server) Beside(ctx context.Context, do func(ctx context.Context, up dri
 	return do(ctx, s)
 }
 
-func (s *server) Close() error { return nil }
+func (s *server) Close() error {
+	s.set(func() { s.closes++ })
+	return nil
+}
 
 // start opens a session on a fake clock, which can be set forward as a suspended machine's is.
 func start(t *testing.T, s *server) (*Session, func(time.Duration)) {

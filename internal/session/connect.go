@@ -1,0 +1,112 @@
+package session
+
+import (
+	"context"
+	"fmt"
+	mathrand "math/rand/v2"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// connecting is the making of a reserved connection.
+type connecting struct{ stop context.CancelFunc }
+
+// connect makes a reserved connection in the background, unless that is under way.
+func (h *heart) connect() {
+	if h.connecting != nil {
+		return
+	}
+	ctx, stop := context.WithCancel(h.ctx)
+	me := &connecting{stop}
+	h.connecting = me
+	h.work.Go(func() {
+		defer stop()
+		up := h.reserve(ctx)
+		if up != nil && !h.post(func() { h.connected(me, up) }) {
+			_ = up.Close()
+		}
+	})
+}
+
+func (h *heart) stopConnecting() {
+	if h.connecting != nil {
+		h.connecting.stop()
+		h.connecting = nil
+	}
+}
+
+// connected takes a new connection into use.
+func (h *heart) connected(by *connecting, up driver.Upkeep) {
+	if h.connecting != by { // another one has answered meanwhile
+		h.work.Go(func() { _ = up.Close() })
+		return
+	}
+	h.connecting = nil
+	h.lines[&line{up: up, fresh: h.beats > 0}] = true
+	h.pulse()
+}
+
+// reserve tries until it has a connection, or ctx ends: nil. Each try may take a TTL, since the heartbeats do not wait
+// for it; after an interval a second one goes on beside it. It tells of what takes long, and of what fails, once in an
+// interval at most.
+func (h *heart) reserve(ctx context.Context) driver.Upkeep {
+	type outcome struct {
+		up  driver.Upkeep
+		err error
+	}
+	outcomes := make(chan outcome)
+	under := 0 // tries under way
+	try := func() {
+		under++
+		h.work.Go(func() {
+			within, cancel := context.WithTimeout(ctx, h.config.TTL)
+			defer cancel()
+			up, err := h.store.Upkeep(within)
+			outcomes <- outcome{up, err}
+		})
+	}
+	defer func() {
+		h.work.Go(func() {
+			for ; under > 0; under-- {
+				if late := <-outcomes; late.err == nil {
+					_ = late.up.Close()
+				}
+			}
+		})
+	}()
+	began := h.config.Clock()
+	told := began - h.interval
+	try()
+	slow, again := time.After(h.interval), (<-chan time.Time)(nil)
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case o := <-outcomes:
+			under--
+			took := (h.config.Clock() - began).Round(time.Millisecond)
+			if o.err == nil {
+				if took > h.interval.Round(time.Millisecond) {
+					h.config.Log.Info("dblock: connected for heartbeats", "session", h.ID, "took", took)
+				}
+				return o.up
+			}
+			if h.config.Clock()-told >= h.interval {
+				h.warn("connecting for heartbeats failed", o.err, "since", took)
+				told = h.config.Clock()
+			}
+			if under == 0 {
+				again = time.After(h.interval/4 + mathrand.N(h.interval/4))
+			}
+		case <-again:
+			try()
+			slow, again = time.After(h.interval), nil
+		case <-slow:
+			h.warn("connecting for heartbeats takes long", fmt.Errorf("no connection within %v: another is tried beside it, and heartbeats go over the pool", h.interval))
+			if under == 1 {
+				try()
+			}
+		}
+	}
+}

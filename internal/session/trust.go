@@ -1,0 +1,40 @@
+package session
+
+import "time"
+
+// trusted is until when a heartbeat that was sent then, and has been answered now, may be relied upon.
+func (s *Session) trusted(sent time.Duration) time.Duration {
+	roundTrip := s.config.Clock() - sent
+	margin := s.config.TTL/driftShare + 2*roundTrip
+	return sent + s.config.TTL - min(margin, s.config.TTL/4)
+}
+
+// extend moves the deadline, unless it has passed.
+func (s *Session) extend(sent time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.config.Clock() >= s.deadline {
+		s.end(ErrExpired)
+		return
+	}
+	s.deadline = max(s.deadline, s.trusted(sent))
+}
+
+// watch ends the session at its deadline. It looks at the clock more often than it would have to, since timers stand
+// still while the machine sleeps.
+func (s *Session) watch() {
+	for {
+		s.mu.Lock()
+		left := s.deadline - s.config.Clock()
+		s.mu.Unlock()
+		if left <= 0 {
+			s.end(ErrExpired)
+			return
+		}
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(min(left, s.config.TTL/20)):
+		}
+	}
+}
