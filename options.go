@@ -148,7 +148,7 @@ func Metadata(kv map[string]string) LockOption {
 
 // MinHold keeps everybody else from the name until d has passed since the grant, however early it is unlocked: for what
 // must not be done again too early (ShedLock calls it lockAtLeastFor). A name that rests is free, and TryLock says
-// ErrNotAcquired. Not with Shared and Permits. More than 0, at most 366 days. Default: none.
+// ErrNotAcquired. Break ends it. Not with Shared and Permits. More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.minHold, c.rests = d, true }
 }

@@ -57,7 +57,8 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	})
 }
 
-// Break takes the name away from everybody who holds it, hands it on (when its MinHold is over), and returns how many it was taken from. It is a theft in
+// Break takes the name away from everybody who holds it, ends what MinHold keeps of it, also where nobody holds it, hands it
+// on, and returns how many it was taken from. It is a theft in
 // good order: the next holder has a higher token, so that what the old one still sends is refused where tokens are checked; a
 // transaction that the old holder guards is waited for, until ctx ends; the old holder is told, and its context ends with
 // ErrLost; it is recorded in the history, with the reason. What the old holder does without looking at its context or token
@@ -69,6 +70,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 		return 0, &LockError{"break", name, err}
 	}
 	info, doubted := map[int64]bool{}, map[int64]bool{} // by token: whether it was taken away; whether that is not known
+	rested := false
 	for {
 		again := false
 		err := c.inquire(ctx, "break", name, func(ctx context.Context) error {
@@ -83,6 +85,19 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 			var holders []driver.Party
 			if len(details) > 0 {
 				holders = details[0].Holders
+				rested = rested || details[0].Rest > 0
+			}
+			if rested { // first, so that what the holders give up is handed on
+				_, err := c.engine.EndRest(ctx, name, c.signed(name, broken, "its rest was ended: "+reason))
+				if err == nil && len(holders) == 0 {
+					_, err = c.reclaim(ctx, l, name, driver.Holder{})
+				}
+				switch {
+				case errors.Is(err, driver.ErrBusy):
+					again = true
+				case err != nil:
+					return err
+				}
 			}
 			if len(info) == 0 {
 				for _, p := range holders { // those who hold it now, and not who comes after them

@@ -22,6 +22,10 @@ type Records interface {
 	// in one transaction. It returns how many holders there are; without one it records nothing.
 	Ask(ctx context.Context, name, reason string, e Event) (holders int, err error)
 
+	// EndRest ends what MinHold keeps of a name, held or not, and records the event, in one transaction. False where the name
+	// does not rest, and then nothing is recorded. It hands nothing on: Reclaim does.
+	EndRest(ctx context.Context, name string, e Event) (ended bool, err error)
+
 	// BeginRun claims the slot of the database's clock (time divided by interval, rounded down) of a name. It reports
 	// false, with the run that there is, where somebody has claimed it, or where a run of another interval began within
 	// it: unless, with retry, that run has failed or its session is dead. Then the claim passes on, and Tries goes up.

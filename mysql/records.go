@@ -92,6 +92,22 @@ func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Even
 	return holders, nil
 }
 
+func (e *engine) EndRest(ctx context.Context, name string, event driver.Event) (ended bool, err error) {
+	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
+		ended = false
+		if _, there, err := e.lockRow(ctx, q, name, true); err != nil || !there {
+			return nil, err
+		}
+		n, err := q.EndRest(ctx, name)
+		if err != nil || n == 0 {
+			return nil, err
+		}
+		ended = true
+		return nil, addEvent(ctx, q, event)
+	})
+	return ended && err == nil, err
+}
+
 func askShares(ctx context.Context, q *mysqldb.Queries, name string, reason sql.NullString) (sessions []string, err error) {
 	rows, err := q.Shares(ctx, name)
 	if err != nil {

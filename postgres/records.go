@@ -76,6 +76,16 @@ func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (
 	return holders, nil
 }
 
+func (e *engine) EndRest(ctx context.Context, name string, v driver.Event) (bool, error) {
+	var id int64
+	var ended bool
+	err := e.handOver(ctx, name, query(postgresdb.EndRest, postgresdb.EndRestParams{
+		Name: name, Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
+		Detail: v.Detail, Metadata: v.Metadata,
+	}).found(&id, &ended))
+	return ended && err == nil, err
+}
+
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
 	var deleted int
 	var id int64

@@ -104,6 +104,18 @@ func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) 
 	return holders, nil
 }
 
+func (e *engine) EndRest(ctx context.Context, name string, ev driver.Event) (bool, error) {
+	var ended bool
+	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
+		n, err := t.q.EndRest(ctx, name)
+		if ended = n > 0; err != nil || !ended {
+			return err
+		}
+		return addEvent(ctx, t.q, ev)
+	})
+	return ended && err == nil, err
+}
+
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
 	long := max(1, interval.Microseconds())
 	var run driver.Run

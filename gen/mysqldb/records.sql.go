@@ -146,6 +146,20 @@ func (q *Queries) DropRun(ctx context.Context, arg DropRunParams) (int64, error)
 	return result.RowsAffected()
 }
 
+const endRest = `-- name: EndRest :execrows
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
+ WHERE name = ? AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+`
+
+// After LockRow. 0: the name does not rest.
+func (q *Queries) EndRest(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, endRest, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const endRun = `-- name: EndRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        ended_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), failed = ?, detail = ?

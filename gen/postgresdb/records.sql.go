@@ -217,6 +217,45 @@ func (q *Queries) ClaimSlot(ctx context.Context, arg ClaimSlotParams) (ClaimSlot
 	return i, err
 }
 
+const EndRest = `-- name: EndRest :one
+WITH rest AS (
+    UPDATE dblock_locks l SET rests_until = 0 WHERE l.name = $8::text AND l.rests_until > dblock_now()
+    RETURNING l.name
+)
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT dblock_now(), rest.name, $1, $2::bigint, $3::text, $4::text, $5::text, $6, $7
+  FROM rest
+RETURNING id
+`
+
+type EndRestParams struct {
+	Kind         string
+	EventToken   int64
+	EventSession string
+	EventHost    string
+	EventThread  string
+	Detail       string
+	Metadata     string
+	Name         string
+}
+
+// After LockRow.
+func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
+	row := q.db.QueryRow(ctx, EndRest,
+		arg.Kind,
+		arg.EventToken,
+		arg.EventSession,
+		arg.EventHost,
+		arg.EventThread,
+		arg.Detail,
+		arg.Metadata,
+		arg.Name,
+	)
+	var id int64
+	err := row.Scan(&id)
+	return id, err
+}
+
 const EndRun = `-- name: EndRun :one
 UPDATE dblock_runs SET ended_at = dblock_now(), failed = $1, detail = $2
  WHERE name = $3 AND slot = $4 AND token = $5

@@ -137,6 +137,18 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	return err
 }
 
+const endRest = `-- name: EndRest :execrows
+UPDATE dblock_locks SET rests_until = 0 WHERE name = ?1 AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+`
+
+func (q *Queries) EndRest(ctx context.Context, name string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, endRest, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const endRun = `-- name: EndRun :execrows
 UPDATE dblock_runs SET ended_at = (SELECT c.now_us FROM dblock_clock c), failed = ?1, detail = ?2
  WHERE name = ?3 AND slot = ?4 AND token = ?5

@@ -15,6 +15,7 @@ var revoking = []test{
 	{"Break takes a name from all who share it", breakShares},
 	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"a client can break its own lock", breakOwn},
+	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
 }
 
 func ask(t *testing.T, e *env) {
@@ -52,6 +53,35 @@ func ask(t *testing.T, e *env) {
 	is(t, c.Ask(t.Context(), "n", strings.Repeat("x", 1025)), dblock.ErrInvalidOption)
 	is(t, c.Ask(t.Context(), "", "x"), dblock.ErrInvalidName)
 	e.told(t, c, "n", "asked", 3)
+}
+
+// Broken by a rest that only the clock can end.
+func breakRest(t *testing.T, e *env) {
+	a, b, c := e.client(t), e.client(t), e.client(t)
+	for i, held := range []bool{false, true} {
+		l := lock(t, a, "n", dblock.MinHold(time.Hour)) // no test sees its end
+		if !held {
+			unlock(t, l)
+		}
+		waiter := locking(context.Background(), b, "n")
+		e.queued(t, "n", 1)
+		want := i
+		taken, err := c.Break(t.Context(), "n", "for the test")
+		if err != nil || taken != want {
+			t.Errorf("taken from %d, %v: want %d", taken, err, want)
+		}
+		unlock(t, granted(t, soon, waiter))
+		if held {
+			ended(t, soon, l, dblock.ErrLost)
+		}
+	}
+	unlock(t, lock(t, a, "alone", dblock.MinHold(time.Hour)))
+	if n, err := c.Break(t.Context(), "alone", "for the test"); err != nil || n != 0 {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	unlock(t, lock(t, b, "alone"))
+	e.told(t, c, "alone", "broken", 1)
+	e.idle(t, "n")
 }
 
 // told checks how many events of a kind a name has.

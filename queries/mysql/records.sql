@@ -29,6 +29,11 @@ DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 -- name: AskHolder :exec
 UPDATE dblock_locks SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name);
 
+-- After LockRow. 0: the name does not rest.
+-- name: EndRest :execrows
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
+ WHERE name = sqlc.arg(name) AND rests_until > (SELECT c.now_us FROM dblock_clock c);
+
 -- After LockRow.
 -- name: Shares :many
 SELECT token, session_id FROM dblock_shares WHERE name = sqlc.arg(name);

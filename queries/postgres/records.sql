@@ -40,6 +40,17 @@ WITH whole AS (
 )
 SELECT pg_notify('dblock_' || h.session_id, h.attempt)::text AS notified FROM holders h;
 
+-- After LockRow.
+-- name: EndRest :one
+WITH rest AS (
+    UPDATE dblock_locks l SET rests_until = 0 WHERE l.name = sqlc.arg(name)::text AND l.rests_until > dblock_now()
+    RETURNING l.name
+)
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT dblock_now(), rest.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
+  FROM rest
+RETURNING id;
+
 -- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
 -- It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
 -- has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the

@@ -17,6 +17,9 @@ SELECT v.* FROM dblock_events v
    AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
  ORDER BY v.id LIMIT @most;
 
+-- name: EndRest :execrows
+UPDATE dblock_locks SET rests_until = 0 WHERE name = @name AND rests_until > (SELECT c.now_us FROM dblock_clock c);
+
 -- name: AskHolder :one
 UPDATE dblock_locks SET asked = @reason WHERE name = @name AND session_id IS NOT NULL
 RETURNING CAST(session_id AS TEXT) AS session, attempt;
