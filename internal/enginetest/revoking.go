@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 var revoking = []test{
@@ -80,6 +81,10 @@ func breakRest(t *testing.T, e *env) {
 		t.Errorf("taken from %d, %v", n, err)
 	}
 	unlock(t, lock(t, b, "alone"))
+	app := e.app(t, 5)
+	if ended, err := app.Backend.EndRest(brief(t), "alone", driver.Event{Name: "alone", Kind: "broken"}); ended || err != nil {
+		t.Errorf("a rest that was over has ended: %v, %v", ended, err)
+	}
 	e.told(t, c, "alone", "broken", 1)
 	e.idle(t, "n")
 }
