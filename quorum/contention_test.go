@@ -2,10 +2,13 @@ package quorum
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // contend has clients lock and unlock a name for 8 s, with Locks of up to 2 s, and work of some milliseconds under it and between;
@@ -161,16 +164,24 @@ func (n *flaky) TryLock(ctx context.Context, _ string) (nodeLock, error) {
 // Broken by taking what a node's client says of its own for the node's answer.
 func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
-		clients := []*Client{s.client(1), s.client(2)}
-		s.set(func(s *server) { s.down, s.hangs = true, false }, 2)
-		dead, _ := contend(clients)
-		for _, c := range clients {
-			c.nodes[2].node = &flaky{node: c.nodes[2].node}
+		c, other := s.client(1), s.client(2)
+		s.unlock(s.lockAs(other, "other")) // connects
+		c.nodes[2].node = &flaky{node: c.nodes[2].node}
+		s.unlock(s.lock(c)) // it hangs
+		time.Sleep(2 * fakeLimit)
+		s.unlock(s.lock(c)) // its client says that it is away
+		inTheWay, err := other.nodes[1].node.TryLock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if hangs, _ := contend(clients); hangs < dead/2 {
-			t.Errorf("%d locks, and %d with a dead node", hangs, dead)
+		began := time.Now()
+		_, err = c.TryLock(t.Context(), "n") // it hangs
+		if took := time.Since(began); !errors.Is(err, dblock.ErrNotAcquired) || took > fakeLimit/2 {
+			t.Errorf("after %v: %v", took, err)
 		}
-		s.set(up, 2)
+		if err := inTheWay.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -185,4 +196,37 @@ func TestThePauseBetweenRoundsGrowsWithTheFailuresAndWithTheRounds(t *testing.T)
 			t.Errorf("after %d rounds of %v: %v, not %v", c.tries, c.took, got, c.want)
 		}
 	}
+}
+
+// stuck is a node that does not even see that a request is called off: its disk hangs, say.
+type stuck struct {
+	node
+	free  chan struct{}
+	calls atomic.Int32
+}
+
+func (n *stuck) TryLock(context.Context, string) (nodeLock, error) {
+	n.calls.Add(1)
+	<-n.free
+	return nil, errDown
+}
+
+// Each request that is stuck has a goroutine. Broken by going on to ask the node while a lock is held for long.
+func TestRequestsThatAreStuckDoNotPileUp(t *testing.T) {
+	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
+		c := s.client(1)
+		n := &stuck{node: c.nodes[2].node, free: make(chan struct{})}
+		c.nodes[2].node = n
+		l := s.lock(c)
+		time.Sleep(100 * 3 * fakeLimit)
+		if calls := n.calls.Load(); calls != maxStalled {
+			t.Errorf("%d requests are stuck", calls)
+		}
+		close(n.free)
+		time.Sleep(3 * fakeLimit)
+		if calls := n.calls.Load(); calls == maxStalled {
+			t.Error("it is asked no more")
+		}
+		s.unlock(l)
+	})
 }

@@ -210,6 +210,9 @@ func TestLeaveUndoesAnAttemptWhateverBecameOfIt(t *testing.T) {
 	if next := leave(b, r.Attempt); next != (driver.Handoff{}) || f.look(b, "n").Holder.Session != a {
 		t.Fatalf("another session gave the lock away to %+v", next)
 	}
+	if next := leave(a, second); next != (driver.Handoff{}) || f.look(b, "n").Waiters != 2 {
+		t.Fatalf("another session gave up a place in the queue: %+v, %+v", next, f.look(b, "n"))
+	}
 	if next := leave(b, second); next != (driver.Handoff{}) || f.look(b, "n").Waiters != 1 || f.look(b, "n").Queued != nil {
 		t.Fatalf("after leaving the queue: %+v, %+v", next, f.look(b, "n"))
 	}

@@ -108,3 +108,45 @@ func TestAReentryBeginsARestOfItsOwn(t *testing.T) {
 		t.Fatalf("a re-entry without one ended it: %v", rest)
 	}
 }
+
+// Nobody waits either: what refuses the request is the rest alone.
+func TestANameThatRestsIsNotTakenThoughNobodyWaits(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	r := request("n", s)
+	r.MinHold = time.Hour
+	f.release(f.share(r), false)
+	f.refused(request("n", s))
+	f.refused(shared("n", s, 1, 2))
+	f.rested("n")
+	f.release(f.share(request("n", s)), false)
+	f.share(shared("n", s, 1, 2))
+	f.sound()
+}
+
+// Those behind have not seen what was granted: they look again when they are told, and know then when it ends.
+func TestTheNextIsToldOfALeaseThatIsGrantedBeforeIt(t *testing.T) {
+	f := newFixture(t)
+	holder, first, second := f.session(), f.session(), f.session()
+	told := func(session string) int64 {
+		return f.number("SELECT grants FROM dblock_heartbeats WHERE session_id = ?", session)
+	}
+	for name, set := range map[string]func(*driver.Request){
+		"lease": func(r *driver.Request) { r.Lease = time.Hour },
+		"rest":  func(r *driver.Request) { r.MinHold = time.Hour },
+		"none":  func(*driver.Request) {},
+	} {
+		held := f.take(name, holder)
+		r := request(name, first)
+		set(&r)
+		f.queue(r)
+		f.enqueue(name, second)
+		before := told(second)
+		if next := f.release(held, true); next.Attempt != r.Attempt {
+			t.Fatalf("handed to %+v", next)
+		}
+		if was := told(second) > before; was != (name != "none") {
+			t.Errorf("%s: told %v", name, was)
+		}
+	}
+}

@@ -227,6 +227,25 @@ func TestADeadWriterAtTheHeadIsReclaimedFrom(t *testing.T) {
 	reclaim(false)
 }
 
+// The first that lives does not fit: the dead before it lose their places, and are counted off.
+func TestTheDeadBeforeOneThatDoesNotFitAreCountedOff(t *testing.T) {
+	f := newFixture(t)
+	s, dead := f.session(), f.session()
+	one := f.share(shared("n", s, 1, 3))
+	f.share(shared("n", s, 1, 3))
+	f.queue(request("n", dead))
+	f.queue(request("n", s))
+	f.lapse(dead)
+	f.expire(dead, true)
+	if next, err := f.Release(t.Context(), one, true); err != nil || len(next) > 0 {
+		t.Fatalf("%+v, %v", next, err)
+	}
+	if n := f.look(s, "n").Waiters; n != 1 {
+		t.Errorf("%d wait, as it is counted", n)
+	}
+	f.sound()
+}
+
 func TestSharesAreReclaimedFromTheDeadAndTheOverdue(t *testing.T) {
 	f := newFixture(t)
 	s, dead := f.session(), f.session()
