@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,8 +55,8 @@ type container struct {
 }
 
 // startContainer starts a server in Docker and waits until it answers. With killable it keeps its port over a
-// restart, and it is removed by remove only.
-func startContainer(ctx context.Context, kind string, killable bool) (*Server, error) {
+// restart, and it is removed by remove only. The settings are arguments of its command line.
+func startContainer(ctx context.Context, kind string, killable bool, settings ...string) (*Server, error) {
 	pool, err := daemon(ctx)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,7 @@ func startContainer(ctx context.Context, kind string, killable bool) (*Server, e
 		binding.HostPort = strconv.Itoa(port)
 	}
 	resource, err := pool.RunWithOptions(&dockertest.RunOptions{
-		Repository: im.repository, Tag: im.tag, Env: im.env, Cmd: im.cmd,
+		Repository: im.repository, Tag: im.tag, Env: im.env, Cmd: append(slices.Clone(im.cmd), settings...),
 		Labels:       map[string]string{"dblock.test": kind},
 		PortBindings: map[dc.Port][]dc.PortBinding{im.port: {binding}},
 	}, func(c *dc.HostConfig) {

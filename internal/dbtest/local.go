@@ -28,8 +28,8 @@ type install struct {
 	sql   string // for the server's init file
 }
 
-// startLocal makes a new server and waits until it answers.
-func startLocal(ctx context.Context, kind string) (*Server, error) {
+// startLocal makes a new server and waits until it answers. The settings are arguments of its command line.
+func startLocal(ctx context.Context, kind string, settings ...string) (*Server, error) {
 	in, from, err := findInstall(kind)
 	if err != nil {
 		return nil, err
@@ -38,14 +38,14 @@ func startLocal(ctx context.Context, kind string) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := in.start(ctx, kind, dir)
+	l, err := in.start(ctx, kind, dir, settings)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", from, err), os.RemoveAll(dir))
 	}
 	return &Server{Kind: kind, DSN: l.dsn, From: from, control: l}, nil
 }
 
-func (in install) start(ctx context.Context, kind, dir string) (*local, error) {
+func (in install) start(ctx context.Context, kind, dir string, settings []string) (*local, error) {
 	as, err := unprivileged(in.users)
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func (in install) start(ctx context.Context, kind, dir string) (*local, error) {
 		return nil, err
 	}
 	l := &local{kind: kind, dir: dir, dsn: fmt.Sprintf(in.dsn, port)}
-	l.process = &process{as: as, dir: dir, args: in.run(dir, port)}
+	l.process = &process{as: as, dir: dir, args: append(in.run(dir, port), settings...)}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, l.kill())
 	}

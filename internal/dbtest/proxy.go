@@ -56,7 +56,8 @@ func (p *Proxy) Cut() {
 	})
 }
 
-// Freeze holds back what both sides send, like a network that went away without a word, until Heal delivers it.
+// Freeze holds back what both sides send, and that one of them has gone, like a network that went away without a word,
+// until Heal delivers it.
 func (p *Proxy) Freeze() { p.change(func() { p.frozen = true }) }
 
 // DropReplies forwards requests and throws the replies away. The connections that lose one are closed by Heal.
@@ -153,7 +154,10 @@ func (p *Proxy) pump(l *link, from, to net.Conn, pass func(*link, []byte) bool) 
 			}
 		}
 		if err != nil {
-			p.change(func() { p.closeLinks(func(other *link) bool { return other == l }) })
+			p.change(func() {
+				p.thaw(l) // the other side does not hear of the end before
+				p.closeLinks(func(other *link) bool { return other == l })
+			})
 			return
 		}
 	}

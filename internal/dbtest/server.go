@@ -27,15 +27,16 @@ type control interface {
 
 // OwnPostgres starts a PostgreSQL server for this test alone, which may kill it. Without local binaries and without
 // Docker the test is skipped, or fails where DBLOCK_TEST_REQUIRE asks for the kind.
-func OwnPostgres(t testing.TB) *Server { t.Helper(); return own(t, KindPostgres) }
+func OwnPostgres(t testing.TB) *Server { t.Helper(); return Own(t, KindPostgres) }
 
 // OwnMariaDB is OwnPostgres for MariaDB.
-func OwnMariaDB(t testing.TB) *Server { t.Helper(); return own(t, KindMariaDB) }
+func OwnMariaDB(t testing.TB) *Server { t.Helper(); return Own(t, KindMariaDB) }
 
 // OwnMySQL is OwnPostgres for MySQL.
-func OwnMySQL(t testing.TB) *Server { t.Helper(); return own(t, KindMySQL) }
+func OwnMySQL(t testing.TB) *Server { t.Helper(); return Own(t, KindMySQL) }
 
-func own(t testing.TB, kind string) *Server {
+// Own is OwnPostgres for any kind, with further arguments of the server's command line.
+func Own(t testing.TB, kind string, settings ...string) *Server {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
@@ -43,10 +44,10 @@ func own(t testing.TB, kind string) *Server {
 	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 && !named(kind) {
 		t.Skip("dbtest: ", kind, " is ", errLeftOut)
 	}
-	server, err := startLocal(ctx, kind)
+	server, err := startLocal(ctx, kind, settings...)
 	if err != nil {
 		var dockerErr error
-		if server, dockerErr = startContainer(ctx, kind, true); dockerErr != nil {
+		if server, dockerErr = startContainer(ctx, kind, true, settings...); dockerErr != nil {
 			err = errors.Join(err, dockerErr)
 			note(kind, err)
 			if named(kind) {
