@@ -100,6 +100,11 @@
 // transaction and is given back after it. A lease that finds the row locked is not in any queue: between leases and
 // transactions there is exclusion, and no order.
 //
+// On MySQL and MariaDB a transaction locks rows and no gaps between them, at every isolation level, so that nobody who uses
+// another name waits for it: the row of a new name is made on a connection of dblock's own first, and no purge takes it for
+// ten minutes. A transaction that waits holds a named lock (GET_LOCK) on its connection meanwhile, by which the wait is found
+// and ended when the context ends.
+//
 // The library never ends such a transaction, never retries in it, and never passes it a context that ends, which would
 // break its connection. On PostgreSQL each step is behind a savepoint. On MySQL and MariaDB a row that was locked stays
 // locked until the end, a deadlock ends the transaction, and so does a lock wait that times out where

@@ -42,7 +42,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
 	row, there, err := e.lockRow(ctx, q, r.Name, r.Wait)
 	if err == nil && !there {
-		if err := q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: r.Name}); err != nil {
+		if err := q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: r.Name, Keep: 0}); err != nil {
 			return driver.Grant{}, false, err
 		}
 		row, there, err = e.lockRow(ctx, q, r.Name, r.Wait)

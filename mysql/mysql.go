@@ -55,7 +55,8 @@ type engine struct {
 	db         *sql.DB
 	prepared   *prepared
 	crew       *crew.Crew[upkeep]
-	reads      atomic.Int32 // what a plain SELECT of this pool sees: unknown, committed, dirty
+	reads      atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
+	facts      atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
 	patience   time.Duration
 	turns      turns
 	obstructed func() // tells a test that a row was found locked; else nil

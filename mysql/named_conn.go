@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
-	"strings"
 	"syscall"
 	"time"
 
@@ -16,15 +15,9 @@ import (
 )
 
 // wanted is what has to be known of a server. Which of these variables there are depends on its kind.
-// A session's own wsrep_on says nothing about the server.
-const wanted = `SHOW GLOBAL VARIABLES WHERE Variable_name IN ('hostname', 'port', 'server_id', 'server_uuid', 'server_uid', 'read_only',
-	'wsrep_on', 'group_replication_group_name', 'group_replication_single_primary_mode', 'max_execution_time', 'max_statement_time')`
+var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, writersOf...)
 
 var (
-	errGalera = errors.New("the server is a node of a Galera cluster (wsrep_on=ON): each node has named locks of its own, so that two clients " +
-		"could hold one; keep locks in tables, mysql.New, with one node that everybody writes to")
-	errPrimaries = errors.New("the server is one of several primaries (group_replication_single_primary_mode=OFF), each of which has named " +
-		"locks of its own; keep locks in tables, mysql.New, with one node that everybody writes to")
 	errReplica = errors.New("the server is read-only (read_only=ON), as replicas are: named locks that are taken there are nothing to the " +
 		"primary; connect to that")
 	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), where a named lock would " +
@@ -34,13 +27,11 @@ var (
 
 // refuse tells whether a server with these variables is none to keep named locks on.
 func refuse(variables map[string]string) error {
-	on := func(name string) bool { v := variables[name]; return v != "" && v != "OFF" && v != "0" }
-	switch {
-	case on("wsrep_on"):
-		return driver.Fail(driver.ErrConfig, errGalera)
-	case variables["group_replication_group_name"] != "" && !on("group_replication_single_primary_mode"):
-		return driver.Fail(driver.ErrConfig, errPrimaries)
-	case on("read_only"):
+	if which := severalWriters(variables); which != "" {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
+			"could hold one; keep locks in tables, mysql.New", which))
+	}
+	if isOn(variables["read_only"]) {
 		return driver.Fail(driver.ErrReadOnly, errReplica)
 	}
 	return nil
@@ -70,7 +61,7 @@ func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn
 }
 
 func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
-	variables, err := c.variables(ctx)
+	variables, err := globalVariables(ctx, c.Conn, wanted)
 	if err != nil {
 		return interpret(err)
 	}
@@ -92,23 +83,6 @@ func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 		c.traits = traitsOf(raw)
 		return nil
 	})
-}
-
-func (c *namedConn) variables(ctx context.Context) (map[string]string, error) {
-	rows, err := c.QueryContext(ctx, wanted)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	variables := make(map[string]string)
-	for rows.Next() {
-		var name, value string
-		if err := rows.Scan(&name, &value); err != nil {
-			return nil, err
-		}
-		variables[strings.ToLower(name)] = value
-	}
-	return variables, rows.Err()
 }
 
 // traits are what decides how a connection can be used, and is nowhere to be asked for.

@@ -174,18 +174,18 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 
 // interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the pinned connection, since the pool
 // may be exhausted, and over the pool where there is none.
-func (s *namedServer) interrupt(ctx context.Context, waiter string) error {
+func (s *namedServer) interrupt(ctx context.Context, waiter tag) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx, with whose end the driver would close it
-		err := kill(within, p, "QUERY", waiter)
+		err := kill(within, p, "QUERY", string(waiter))
 		cancel()
 		p.leave()
 		if err == nil || number(err) != 0 {
 			return err
 		}
 	}
-	return kill(ctx, s.db, "QUERY", waiter)
+	return kill(ctx, s.db, "QUERY", string(waiter))
 }

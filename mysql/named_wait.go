@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -36,7 +35,7 @@ const (
 type namedWaiter struct {
 	namedConn
 	owner *namedServer
-	id    string        // by a named lock of this id it is found by whoever interrupts it
+	tag   tag           // by which it is found by whoever interrupts it
 	nap   time.Duration // of one statement
 	first bool          // has the queue
 }
@@ -47,31 +46,20 @@ func (s *namedServer) Waiter(ctx context.Context) (pinned.Waiter[string], error)
 	if err != nil {
 		return nil, err
 	}
-	w := &namedWaiter{namedConn: conn, owner: s, id: rand.Text(), nap: forever}
+	w := &namedWaiter{namedConn: conn, owner: s, tag: newTag(), nap: forever}
 	if t := conn.traits.readTimeout; t > 0 {
 		w.nap = (t * 2 / 3).Truncate(time.Second)
 	}
 	if w.nap == 0 {
 		err = driver.Fail(driver.ErrConfig, fmt.Errorf("readTimeout=%v in the DSN ends every wait: make it two seconds or more, or leave it out", conn.traits.readTimeout))
 	} else {
-		err = w.identify(ctx)
+		err = w.tag.tie(ctx, w)
 	}
 	if err != nil {
 		discard(conn.Conn)
 		return nil, err
 	}
 	return w, nil
-}
-
-func (w *namedWaiter) identify(ctx context.Context) error {
-	var got sql.NullInt64
-	if err := w.QueryRowContext(ctx, "SELECT GET_LOCK('dblock:"+w.id+"', 0)").Scan(&got); err != nil {
-		return interpret(err)
-	}
-	if got.Int64 != 1 {
-		return driver.Fail(driver.ErrConfig, errNoNamedLocks)
-	}
-	return nil
 }
 
 // Wait takes the queue, and then the lock for no longer than the statement: it wants to see it free. Both are one
@@ -133,7 +121,7 @@ func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
 	for {
-		_ = w.owner.interrupt(ctx, w.id)
+		_ = w.owner.interrupt(ctx, w.tag)
 		select {
 		case <-ended:
 			return

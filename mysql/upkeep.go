@@ -43,6 +43,11 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := e.learn(ctx, conn); err != nil {
 		return err
 	}
+	facts, err := factsOf(ctx, conn)
+	if err != nil {
+		return err
+	}
+	e.facts.Store(facts)
 	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return err
 	}

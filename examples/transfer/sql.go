@@ -7,7 +7,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/examples/internal/database"
-	"github.com/dblock-go/dblock/migrate"
 )
 
 type sqlBank struct {
@@ -17,15 +16,10 @@ type sqlBank struct {
 
 func (b sqlBank) close(ctx context.Context) error { return b.client.Close(ctx) }
 
-// transfer reads two balances, computes, and writes: without the lock, two transfers at once would lose one. At READ
-// COMMITTED each SELECT sees what was committed before it; MySQL's own default, REPEATABLE READ, does so only until the
-// first SELECT. SQLite has one level.
+// transfer reads two balances, computes, and writes: without the lock, two transfers at once would lose one. LockTx comes
+// first: at REPEATABLE READ, MySQL's default, the first SELECT decides what all of them see.
 func (b sqlBank) transfer(ctx context.Context, from, to int, amount int64) (done bool, err error) {
-	level := sql.LevelReadCommitted
-	if b.db.Engine == migrate.SQLite {
-		level = sql.LevelDefault
-	}
-	tx, err := b.db.SQL.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	tx, err := b.db.SQL.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}

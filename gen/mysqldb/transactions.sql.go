@@ -28,7 +28,7 @@ type AwaitRowRow struct {
 	RestsUntil  int64
 }
 
-// LockRow, waiting for as long as the row is locked.
+// LockRowNow, waiting for as long as the row is locked.
 func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error) {
 	row := q.db.QueryRowContext(ctx, awaitRow, name)
 	var i AwaitRowRow
@@ -49,7 +49,7 @@ func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error
 
 const ensureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
-SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us, ''
+SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us + CAST(? AS SIGNED), ''
   FROM dblock_clock c
  WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = ?)
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
@@ -57,13 +57,51 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name
 
 type EnsureRowParams struct {
 	Name string
+	Keep int64
 }
 
-// Makes the row that LockTx locks, beside the transaction: two that look for a row that is missing, and then make it,
-// deadlock. It looks once more, in the same statement, since it waits where somebody has made the row and locked it.
+// Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more, in the same statement,
+// since it waits where somebody has made the row and locked it.
 func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) error {
-	_, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Name)
+	_, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
 	return err
+}
+
+const findRow = `-- name: FindRow :one
+SELECT COALESCE(l.session_id, '') AS session_id, l.attempt, l.waiters, l.shared_units,
+       CAST(l.rests_until > c.now_us AS SIGNED) AS rests, CAST(l.acquired_at > c.now_us + CAST(? AS SIGNED) AS SIGNED) AS kept
+  FROM dblock_locks l JOIN dblock_clock c
+ WHERE l.name = ?
+`
+
+type FindRowParams struct {
+	Enough int64
+	Name   string
+}
+
+type FindRowRow struct {
+	SessionID   string
+	Attempt     string
+	Waiters     int32
+	SharedUnits int32
+	Rests       int64
+	Kept        int64
+}
+
+// Whether LockTx can lock a name's row: who has the name, and whether a purge leaves the row alone for as long as LockTx
+// needs.
+func (q *Queries) FindRow(ctx context.Context, arg FindRowParams) (FindRowRow, error) {
+	row := q.db.QueryRowContext(ctx, findRow, arg.Enough, arg.Name)
+	var i FindRowRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.Attempt,
+		&i.Waiters,
+		&i.SharedUnits,
+		&i.Rests,
+		&i.Kept,
+	)
+	return i, err
 }
 
 const isHeld = `-- name: IsHeld :one
@@ -115,6 +153,67 @@ func (q *Queries) IsShareHeld(ctx context.Context, arg IsShareHeldParams) (IsSha
 	row := q.db.QueryRowContext(ctx, isShareHeld, arg.Name, arg.Token, arg.Session)
 	var i IsShareHeldRow
 	err := row.Scan(&i.Server, &i.Held)
+	return i, err
+}
+
+const keepRow = `-- name: KeepRow :execrows
+UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = ? AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
+         LIMIT 1 FOR UPDATE SKIP LOCKED) s
+  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
+   SET l.acquired_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED)
+`
+
+type KeepRowParams struct {
+	Name string
+	Keep int64
+}
+
+// Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done. LIMIT keeps MySQL from
+// merging the derived table, and waiting.
+func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, keepRow, arg.Name, arg.Keep)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+const lockRowNow = `-- name: LockRowNow :one
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+  FROM dblock_locks WHERE name = ? FOR UPDATE NOWAIT
+`
+
+type LockRowNowRow struct {
+	SessionID   string
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	ExpiresAt   sql.NullInt64
+	Waiters     int32
+	SharedUnits int32
+	Capacity    int32
+	RestsUntil  int64
+}
+
+// LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would keep the gap after the row,
+// and a row that is missing leaves the gap where it was.
+func (q *Queries) LockRowNow(ctx context.Context, name string) (LockRowNowRow, error) {
+	row := q.db.QueryRowContext(ctx, lockRowNow, name)
+	var i LockRowNowRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.Attempt,
+		&i.Token,
+		&i.ExpiresAt,
+		&i.Waiters,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.RestsUntil,
+	)
 	return i, err
 }
 

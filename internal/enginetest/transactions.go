@@ -19,6 +19,8 @@ var transactions = []test{
 	{"LockTx and leases exclude each other, and neither Try waits", lockTxAndLease},
 	{"LockTx waits its turn for a lease, and the next waiter comes after the transaction", lockTxTurn},
 	{"a LockTx that its context ends leaves nothing, and the transaction goes on", lockTxCancelled},
+	{"a transaction that others wait for goes on to new names, and so does everybody else", lockTxNewNames},
+	{"many transactions lock several new names at once", lockTxEmptyTable},
 	{"many transactions lock several names in any order without a deadlock", lockTxSorted},
 	{"of two transactions that wait for each other one is told, and the other goes on", lockTxDeadlock},
 	{"whoever waits for a name that a long transaction has locked holds no connection of the pool", noConnectionWaits},
@@ -39,7 +41,7 @@ func lockTx(t testing.TB, c Client, tx Tx, name string, options ...dblock.LockOp
 
 // Broken by a LockTx that locks nothing.
 func lockTxHeld(t *testing.T, e *env) {
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c := e.clientOf(t, a)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		if e.wiring.Kind == Postgres && level != sql.LevelReadCommitted {
@@ -80,7 +82,7 @@ func lockTxHeld(t *testing.T, e *env) {
 }
 
 func lockTxAndLease(t *testing.T, e *env) {
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		for _, client := range []Client{c, other} {
@@ -116,7 +118,7 @@ func lockTxAndLease(t *testing.T, e *env) {
 }
 
 func lockTxTurn(t *testing.T, e *env) {
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		first := lock(t, other, name)
@@ -150,7 +152,7 @@ func lockTxTurn(t *testing.T, e *env) {
 
 // Broken by giving the driver a context that ends: it closes the connection.
 func lockTxCancelled(t *testing.T, e *env) {
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		give := func(t *testing.T) Tx {
@@ -189,6 +191,73 @@ func lockTxCancelled(t *testing.T, e *env) {
 		lockTx(t, c, tx, name)
 		commit(t, tx)
 	})
+}
+
+// Broken by whatever locks the gaps between names along with a name: a read with SKIP LOCKED, or of a row that is missing.
+func lockTxNewNames(t *testing.T, e *env) {
+	a := e.app(t, 8)
+	c, other := e.clientOf(t, a), e.client(t)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		first, second := beginTx(t, a, level), beginTx(t, a, level)
+		lockTx(t, c, first, name+"/1")
+		waiting := make(chan error, 1)
+		go func() { waiting <- c.LockTx(context.Background(), second, name+"/1") }()
+		select {
+		case err := <-waiting:
+			t.Fatalf("LockTx beside another: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		began := time.Now()
+		lockTx(t, c, first, name+"/2")
+		if e.wiring.Kind != SQLite { // where nobody else writes meanwhile
+			for _, near := range []string{"", "/0", "/1+", "/2+", "/3"} {
+				unlock(t, lock(t, other, name+near))
+			}
+		}
+		if took := time.Since(began); took > soon {
+			t.Errorf("new names took %v", took)
+		}
+		commit(t, first)
+		if err := within(t, soon, "the second transaction goes on", waiting); err != nil {
+			t.Fatal(err)
+		}
+		e.usable(t, second)
+	})
+}
+
+func lockTxEmptyTable(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 8)
+	c := e.clientOf(t, a)
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			for round := range 10 {
+				tx, err := a.begin(context.Background(), sql.LevelDefault)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), soon)
+				name := fmt.Sprintf("acc/%d/", round)
+				err = c.LockTx(ctx, tx, name+"1", dblock.Also(name+"2"))
+				cancel()
+				if err == nil {
+					err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")
+				}
+				if err != nil {
+					t.Errorf("round %d: %v", round, err)
+				}
+				if err := tx.commit(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if n := e.number(t, "SELECT count(*) FROM app"); n != 40 {
+		t.Errorf("%d of 40 transactions", n)
+	}
 }
 
 // Broken by locking in the order given.
@@ -237,7 +306,7 @@ func lockTxDeadlock(t *testing.T, e *env) {
 		return
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c := e.clientOf(t, a)
 	txs := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])}
 	names := []string{"a", "b"}
@@ -332,7 +401,7 @@ func lockTxWholePool(t *testing.T, e *env) {
 }
 
 func lockTxAgain(t *testing.T, e *env) {
-	a := e.app(t, 6)
+	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		tx := beginTx(t, a, level)

@@ -1,0 +1,156 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/transaction"
+)
+
+const (
+	// keepRow is for how long a purge leaves a row alone that LockTx has made or touched; enough is what must be left of
+	// that when LockTx goes on to lock the row, in the next statement but one.
+	keepRow = 10 * time.Minute
+	enough  = time.Minute
+)
+
+var (
+	errPurged = driver.Fail(driver.ErrRetry, errors.New("the lock's row was purged in the same moment, and its place may be locked: roll back"))
+	errTaken  = driver.Fail(driver.ErrRetry, errors.New("another took the lock in the same moment, and must wait for this transaction to release it: roll back"))
+	errRests  = driver.Fail(driver.ErrRetry, errors.New("another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
+)
+
+// LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be given back. The row is
+// made there too, and kept from a purge: in the transaction, at REPEATABLE READ and above, to look for a row that is
+// missing locks the gap where it would be, and everybody who makes a row there waits for the transaction.
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
+	free := func(session, attempt string, used, waiters int32) bool {
+		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
+	}
+	state, open, err := t.open(ctx, name, free, aside)
+	if err != nil || !open {
+		return state, false, err
+	}
+	row, there, err := t.lock(ctx, tx, name, wait, aside)
+	switch {
+	case errors.Is(err, driver.ErrBusy) && !wait:
+		return driver.State{}, false, nil
+	case err != nil:
+		return driver.State{}, false, interpret(err)
+	case !there:
+		return driver.State{}, false, errPurged
+	case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
+		return driver.State{}, false, errTaken
+	}
+	if row.RestsUntil > 0 && row.SessionID == "" {
+		quiet, cancel := transaction.Lenient(ctx)
+		defer cancel()
+		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have been waited for
+		if err != nil {
+			return driver.State{}, false, interpret(err)
+		}
+		if row.RestsUntil > now {
+			return driver.State{}, false, errRests
+		}
+	}
+	return driver.State{}, true, nil
+}
+
+// open reports whether a name is free for LockTx, and if so has made sure that its row is there and stays. Otherwise it
+// returns the state.
+func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, aside driver.Aside) (state driver.State, open bool, err error) {
+	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
+		return interpret(err)
+	})
+	return state, open, err
+}
+
+// open comes back to a row that is locked while it ought to be kept from a purge: for as long as a purge takes. Whatever
+// has it locked for longer is the application's, and what that has locked nobody purges.
+func (e *engine) open(ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool) (driver.State, bool, error) {
+	began := time.Now()
+	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+		row, err := up.q.FindRow(ctx, mysqldb.FindRowParams{Name: name, Enough: enough.Microseconds()})
+		there, err := found(err)
+		switch {
+		case err != nil:
+			return driver.State{}, false, err
+		case !there:
+			if err := up.makeRow(ctx, name); err != nil {
+				return driver.State{}, false, err
+			}
+			continue
+		case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters) || row.Rests != 0 && row.SessionID == "":
+			states, err := look(ctx, up.q, "", []string{name})
+			if err != nil || len(states) > 0 {
+				return append(states, driver.State{})[0], false, err
+			}
+			continue // purged since
+		case row.Kept != 0 || row.SessionID != "":
+			return driver.State{}, true, nil
+		}
+		kept, err := up.q.KeepRow(ctx, mysqldb.KeepRowParams{Name: name, Keep: keepRow.Microseconds()})
+		if err != nil || kept > 0 || time.Since(began) > e.patience {
+			return driver.State{}, err == nil, err
+		}
+		if e.obstructed != nil {
+			e.obstructed()
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return driver.State{}, false, err
+		}
+	}
+}
+
+// makeRow makes a name's row. Somebody may make it and lock it in the same moment: that is waited for, for no longer than
+// a second at a time.
+func (u upkeep) makeRow(ctx context.Context, name string) error {
+	if _, err := u.conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
+		return err
+	}
+	err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
+	if number(err) == lockWaitTimeout {
+		return nil // look again
+	}
+	return err
+}
+
+// lock locks a name's row in the caller's transaction. It reports false where the row is missing, and is ErrBusy where
+// the row is locked and must not be waited for. It runs after aside has run: the facts are known.
+func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, aside driver.Aside) (mysqldb.LockRowRow, bool, error) {
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	q, facts := t.queries(tx), t.engine.facts.Load()
+	if !facts.undoesNowait {
+		row, err := q.LockRowNow(quiet, name)
+		there, err := granted(err)
+		if !wait || !errors.Is(err, driver.ErrBusy) {
+			return mysqldb.LockRowRow(row), there, err
+		}
+	}
+	within := ctx
+	if !wait {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, t.engine.patience)
+		defer cancel()
+	}
+	var row mysqldb.AwaitRowRow
+	err := interruptible(within, quiet, tx, aside, func() (err error) {
+		for {
+			row, err = q.AwaitRow(quiet, name)
+			if number(err) != lockWaitTimeout || facts.undoes || within.Err() != nil {
+				return err
+			} // else the server's patience is over, not ours
+		}
+	})
+	if !wait && wasKilled(err) && ctx.Err() == nil {
+		err = driver.Fail(driver.ErrBusy, err)
+	}
+	there, err := found(err)
+	return mysqldb.LockRowRow(row), there, err
+}

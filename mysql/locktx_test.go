@@ -1,0 +1,376 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+var levels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+
+// application is one whose transactions a test scripts.
+type application struct {
+	actor
+	engine driver.Engine[*sql.Tx]
+	beside driver.Aside
+}
+
+func (s server) application(t *testing.T) application {
+	t.Helper()
+	pool := s.open(t, nil)
+	e := mysql.New(pool)
+	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e, aside(t, e.Backend)}
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	return a
+}
+
+// begin begins a transaction, and tells the connection that it is on.
+func (a application) begin(t *testing.T, level sql.IsolationLevel) (*sql.Tx, actor) {
+	t.Helper()
+	tx, err := a.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	on := actor{locked: new(atomic.Bool)}
+	must(t, tx.QueryRow("SELECT CONNECTION_ID()").Scan(&on.conn))
+	return tx, on
+}
+
+func (a application) lock(ctx context.Context, tx *sql.Tx, name string, wait bool) (bool, error) {
+	_, locked, err := a.engine.Transactions.LockTx(ctx, tx, name, nobody, wait, a.beside)
+	return locked, err
+}
+
+// nobody's lease may be passed.
+func nobody(string, int, any) bool { return false }
+
+// idle makes a name's row one that every purge takes.
+func (s server) idle(t *testing.T, name string) {
+	t.Helper()
+	s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", name)
+}
+
+// Whoever makes a row or a share beside a name must not wait for a transaction that has to do with the name.
+func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
+	const name = "m"
+	steps := map[string]func(t *testing.T, s server, a application, tx *sql.Tx){
+		"LockTx of a new name": func(t *testing.T, _ server, a application, tx *sql.Tx) {
+			if locked, err := a.lock(t.Context(), tx, name, true); err != nil || !locked {
+				t.Fatal(locked, err)
+			}
+		},
+		"LockTx of an idle name": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			s.idle(t, name)
+			if locked, err := a.lock(t.Context(), tx, name, false); err != nil || !locked {
+				t.Fatal(locked, err)
+			}
+		},
+		"TryLockTx of a name that another has locked": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			other, _ := a.begin(t, sql.LevelReadCommitted)
+			for _, tx := range []*sql.Tx{other, tx} {
+				if locked, err := a.lock(t.Context(), tx, name, false); err != nil || locked != (tx == other) {
+					t.Fatal(locked, err)
+				}
+			}
+		},
+		"LockTx that waits, and gives up": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			other, _ := a.begin(t, sql.LevelReadCommitted)
+			if locked, err := a.lock(t.Context(), other, name, true); err != nil || !locked {
+				t.Fatal(locked, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			_, err := a.lock(ctx, tx, name, true)
+			is(t, err, context.DeadlineExceeded)
+		},
+		"LockTx of a name that is held": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			a.take(t, name)
+			if locked, err := a.lock(t.Context(), tx, name, true); err != nil || locked {
+				t.Fatal(locked, err)
+			}
+		},
+		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), a.beside))
+		},
+		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			held := a.share(t, a.reader(name))
+			a.share(t, a.reader(name))
+			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, a.beside))
+		},
+		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
+			for _, shared := range []bool{false, true} {
+				gone := driver.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
+				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, a.beside), driver.ErrNotHeld)
+			}
+		},
+	}
+	each(t, func(t *testing.T, s server) {
+		others, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer others.Close()
+		_, err = others.ExecContext(t.Context(), "SET SESSION innodb_lock_wait_timeout = 1")
+		must(t, err)
+		for what, step := range steps {
+			for _, level := range levels {
+				for _, neighbours := range [][]string{nil, {"l", "n"}} { // without any, the gap would be the whole table
+					t.Run(fmt.Sprintf("%s at %v beside %d", what, level, len(neighbours)), func(t *testing.T) {
+						s.exec(t, "DELETE FROM dblock_shares")
+						s.exec(t, "DELETE FROM dblock_locks")
+						for _, n := range neighbours {
+							s.idle(t, n)
+						}
+						a := s.application(t)
+						tx, _ := a.begin(t, level)
+						step(t, s, a, tx)
+						s.noGaps(t, others)
+					})
+				}
+			}
+		}
+	})
+}
+
+// noGaps makes rows and shares around "m", on a connection that waits for a second at most.
+func (s server) noGaps(t *testing.T, on *sql.Conn) {
+	t.Helper()
+	for _, near := range []string{"k", "l+", "m+", "n+"} {
+		_, err := on.ExecContext(t.Context(), "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", near)
+		if err != nil {
+			t.Errorf("the row of %q cannot be made: %v", near, err)
+		}
+		_, err = on.ExecContext(t.Context(), "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata) VALUES (?, 1, '', '', '', ?, 1, 1, '')", near, id())
+		if err != nil {
+			t.Errorf("a share of %q cannot be made: %v", near, err)
+		}
+	}
+	if s.Kind == dbtest.KindMySQL { // where it can be seen
+		if n := s.number(t, "SELECT COUNT(*) FROM performance_schema.data_locks WHERE object_schema = DATABASE() AND lock_type = 'RECORD' AND lock_mode NOT LIKE '%,REC_NOT_GAP%'"); n != 0 {
+			t.Errorf("%d gaps are locked", n)
+		}
+	}
+}
+
+// Broken by a row that is made, or found, and that the purge may take before it is locked.
+func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, purger := s.application(t), s.engine(t)
+		for what, prepare := range map[string]func(name string){
+			"new":      func(string) {},
+			"idle":     func(name string) { s.idle(t, name) },
+			"released": func(name string) { must(t, second(a.Release(t.Context(), a.take(t, name), false))) },
+			"shared": func(name string) {
+				must(t, second(a.Release(t.Context(), a.share(t, a.reader(name)), false)))
+			},
+		} {
+			for _, level := range levels {
+				name := id()
+				prepare(name)
+				tx, _ := a.begin(t, level)
+				_, locked, err := a.engine.Transactions.LockTx(t.Context(), tx, name, nobody, true,
+					func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+						err := a.beside(ctx, do)
+						for _, idle := range []time.Duration{0, time.Microsecond} {
+							must(t, third(purger.Purge(ctx, idle, "", 100)))
+						}
+						return err
+					})
+				if err != nil || !locked {
+					t.Errorf("a %s name at %v: %v %v", what, level, locked, err)
+				}
+				must(t, tx.Rollback())
+			}
+		}
+	})
+}
+
+// Broken by going on to lock a row that a purge has locked.
+func TestLockTxMakesARowAnewThatIsBeingPurged(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		purger := server{s.Through(t, proxy), s.pool}.engine(t)
+		a := s.application(t)
+		mysql.Patient(a.Backend, func() { a.locked.Store(true) })
+		s.idle(t, "n")
+		deleting, goOn := stopAt(t, proxy, "-- name: DropLock", 1)
+		purging := start(t, func(ctx context.Context) (int, error) {
+			n, _, err := purger.Purge(ctx, time.Hour, "", 10)
+			return n, err
+		})
+		soon(t, "the purge to lock the row", deleting)
+		tx, _ := a.begin(t, sql.LevelRepeatableRead)
+		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
+		s.blocked(t, a.actor)
+		goOn()
+		if got := <-purging; got.err != nil || got.value != 1 {
+			t.Fatalf("%+v, want 1 deleted", got)
+		}
+		if got := <-locking; got.err != nil || !got.value {
+			t.Fatalf("%+v, want locked", got)
+		}
+	})
+}
+
+// Broken by a statement that waits on the server for longer than anybody waits for its answer.
+func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.application(t)
+		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
+		tx, _ := a.begin(t, sql.LevelRepeatableRead)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		_, err := a.lock(ctx, tx, "n", true)
+		is(t, err, context.DeadlineExceeded)
+		eventually(t, "the statement to end", func() bool {
+			return s.number(t, "SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
+				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 0
+		})
+		must(t, making.Commit())
+		a.beside = aside(t, a.Backend) // the driver has closed the other
+		if locked, err := a.lock(t.Context(), tx, "n", true); err != nil || !locked {
+			t.Fatal(locked, err)
+		}
+	})
+}
+
+// What the aside found to be the holder's is another's by the time that it is locked.
+func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.application(t)
+		for _, contended := range []bool{false, true} {
+			held := a.take(t, id())
+			tx, _ := a.begin(t, sql.LevelRepeatableRead)
+			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+				err := a.beside(ctx, do)
+				must(t, second(a.Release(ctx, held, contended)))
+				a.take(t, held.Name) // the same session, with another token
+				return err
+			})
+			is(t, err, driver.ErrNotHeld)
+			must(t, tx.Commit())
+			if h := a.look(t, held.Name).Holder; h.Session != a.session {
+				t.Error("a later hold was released")
+			}
+		}
+	})
+}
+
+// Servers that take the whole transaction back for a lock wait that times out, and MariaDB for NOWAIT too.
+func TestNoTransactionIsUndoneUnseen(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			own := dbtest.Own(t, kind, "--innodb-rollback-on-timeout=ON", "--innodb-lock-wait-timeout=1")
+			db := own.Empty(t)
+			s := server{db, db.SQL(t)}
+			s.migrate(t)
+			s.exec(t, "CREATE TABLE work (n INT PRIMARY KEY)")
+			a := s.application(t)
+			holder, _ := a.begin(t, sql.LevelRepeatableRead)
+			if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
+				t.Fatal(locked, err)
+			}
+			tx, _ := a.begin(t, sql.LevelRepeatableRead)
+			_, err := tx.Exec("INSERT INTO work VALUES (1)")
+			must(t, err)
+			if locked, err := a.lock(t.Context(), tx, "n", false); err != nil || locked {
+				t.Fatal(locked, err)
+			}
+			_, err = tx.Exec("INSERT INTO work VALUES (2)")
+			must(t, err)
+			must(t, tx.Commit())
+			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
+				t.Fatalf("rows whose sum is %d, want 3: refused, TryLockTx has undone the transaction", n)
+			}
+			tx, _ = a.begin(t, sql.LevelRepeatableRead)
+			_, err = tx.Exec("INSERT INTO work VALUES (4)")
+			must(t, err)
+			_, err = a.lock(t.Context(), tx, "n", true) // until the server's patience is over
+			is(t, err, driver.ErrRetry)
+			_ = tx.Rollback()
+			must(t, holder.Rollback())
+			if n := s.number(t, "SELECT SUM(n) FROM work"); n != 3 {
+				t.Fatalf("rows whose sum is %d, want 3", n)
+			}
+		})
+	}
+}
+
+// Elsewhere it takes back nothing, and LockTx waits on.
+func TestLockTxOutlastsTheServersPatience(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.application(t)
+		holder, _ := a.begin(t, sql.LevelRepeatableRead)
+		if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
+			t.Fatal(locked, err)
+		}
+		tx, _ := a.begin(t, sql.LevelRepeatableRead)
+		_, err := tx.Exec("SET SESSION innodb_lock_wait_timeout = 1")
+		must(t, err)
+		locking := start(t, func(ctx context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
+		select {
+		case got := <-locking:
+			t.Fatalf("%+v while another has it", got)
+		case <-time.After(2500 * time.Millisecond):
+		}
+		must(t, holder.Rollback())
+		if got := <-locking; got.err != nil || !got.value {
+			t.Fatalf("%+v, want locked", got)
+		}
+	})
+}
+
+// A KILL must not come after the statement that it was meant for, and must leave nothing behind.
+func TestAnInterruptionHitsNothingButTheWait(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		var last error
+		for _, late := range []bool{false, true} {
+			proxy := dbtest.NewProxy(t, s.Addr(t))
+			a := s.application(t)
+			a.beside = aside(t, server{s.Through(t, proxy), s.pool}.engine(t))
+			killing, goOn := stopAt(t, proxy, "KILL QUERY", 1)
+			holder, _ := a.begin(t, sql.LevelRepeatableRead)
+			if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {
+				t.Fatal(locked, err)
+			}
+			tx, on := a.begin(t, sql.LevelRepeatableRead)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			locking := start(t, func(context.Context) (bool, error) { return a.lock(ctx, tx, "n", true) })
+			s.blocked(t, on)
+			cancel()
+			soon(t, "the KILL", killing)
+			if late {
+				must(t, holder.Commit())
+				select {
+				case got := <-locking:
+					t.Errorf("%+v while a KILL is on its way", got)
+				case <-time.After(200 * time.Millisecond):
+				}
+			}
+			goOn()
+			got := <-locking
+			if late && (got.err != nil || !got.value) || !late && !errors.Is(got.err, context.Canceled) {
+				t.Errorf("late %v: %+v", late, got)
+			}
+			var tags int
+			must(t, tx.QueryRow("SELECT RELEASE_ALL_LOCKS()").Scan(&tags))
+			if tags != 0 {
+				t.Errorf("%d named locks are left to the application", tags)
+			}
+			for range 20 {
+				if _, err := tx.Exec("DO 0"); err != nil {
+					last = err
+				}
+			}
+			must(t, last)
+			must(t, tx.Rollback())
+			_ = holder.Rollback()
+		}
+	})
+}
