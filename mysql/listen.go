@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// nap is how long one statement of a listener sleeps. Longer would be fewer statements, but read timeouts of the
-	// application's DSN apply to it too.
-	nap = 4 * time.Second
+	// longestNap is how long one statement of a listener sleeps, unless the DSN has a shorter readTimeout. Longer would be
+	// fewer statements, but it is also how late a wake-up comes where none got through.
+	longestNap = 4 * time.Second
 	// proofTimeout is how long a listener waits for its own first KILL.
 	proofTimeout = 2 * time.Second
 	// killInterval is the pause between two KILLs of the own listener: one that falls between two statements is lost.
@@ -72,7 +72,13 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return interpret(err)
 	}
 	defer discard(conn)
-	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn)}
+	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn), nap: longestNap}
+	if err := conn.Raw(func(raw any) error {
+		l.nap = napWithin(traitsOf(raw).readTimeout)
+		return nil
+	}); err != nil {
+		return interpret(err)
+	}
 	l.q = mysqldb.New(l.prepared)
 	if l.gate, err = e.openGate(ctx, conn); err != nil {
 		return interpret(err)
@@ -110,6 +116,15 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	}
 }
 
+// napWithin is how long a statement may sleep on a connection whose reads time out: two thirds of that, so that
+// the answer has the rest. 0: they do not, or it is not known.
+func napWithin(readTimeout time.Duration) time.Duration {
+	if readTimeout == 0 {
+		return longestNap
+	}
+	return min(longestNap, readTimeout*2/3)
+}
+
 // listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was meant for the
 // sleep, and is run again.
 type listener struct {
@@ -117,6 +132,7 @@ type listener struct {
 	conn     *sql.Conn
 	session  string
 	gate     *gate // nil: it sleeps
+	nap      time.Duration
 	prepared *prepared
 	q        *mysqldb.Queries
 	known    map[string]grant // by attempt: what wake was called with
@@ -176,14 +192,14 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 // await sleeps until there is a grant that wake was not called with. It reports true where the sleep was cut short.
 func (l *listener) await(ctx context.Context) (cut bool, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
-	return l.sleep(ctx, nap, func(ctx context.Context) (int64, error) {
+	return l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) {
 		if l.gate != nil {
 			outcome, err := l.q.SleepAtGate(ctx, mysqldb.SleepAtGateParams{
-				Session: l.session, Known: known, Gate: l.gate.name, Seconds: int32(nap.Seconds()),
+				Session: l.session, Known: known, Gate: l.gate.name, Micros: l.nap.Microseconds(),
 			})
 			return l.gate.check(outcome, err)
 		}
-		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Seconds: int32(nap.Seconds())})
+		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Micros: l.nap.Microseconds()})
 	})
 }
 

@@ -474,3 +474,17 @@ func (s server) database(t *testing.T) string {
 	must(t, s.pool.QueryRow("SELECT DATABASE()").Scan(&name))
 	return name
 }
+
+// Reads that time out sooner than a listener would sleep do not break its connection.
+func TestAListenerSleepsWithinTheReadTimeout(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s server) {
+		b := s.listen(t, s.open(t, func(c *sqldriver.Config) { c.ReadTimeout = 3 * time.Second }))
+		select {
+		case err := <-b.ended:
+			t.Fatal(err)
+		case <-time.After(2 * 3 * time.Second):
+		}
+		is(t, b.end(t), context.Canceled)
+	})
+}

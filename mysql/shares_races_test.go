@@ -401,11 +401,11 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
 			for what, sleep := range map[string]func() error{
 				"sleep": func() error {
-					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Seconds: 2})
+					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Micros: 2_000_000})
 					return err
 				},
 				"gate": func() error {
-					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Seconds: 2})
+					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Micros: 2_000_000})
 					return err
 				},
 			} {

@@ -201,14 +201,14 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = ? AND h.handed = 1 AND FIND_IN_SET(h.attempt, ?) = 0
-       ), 0, COALESCE(GET_LOCK(?, ?), 2)) AS SIGNED) AS outcome
+       ), 0, COALESCE(GET_LOCK(?, CAST(? AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome
 `
 
 type SleepAtGateParams struct {
 	Session string
 	Known   string
 	Gate    string
-	Seconds int32
+	Micros  int64
 }
 
 // The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
@@ -220,7 +220,7 @@ func (q *Queries) SleepAtGate(ctx context.Context, arg SleepAtGateParams) (int64
 		arg.Session,
 		arg.Known,
 		arg.Gate,
-		arg.Seconds,
+		arg.Micros,
 	)
 	var outcome int64
 	err := row.Scan(&outcome)
@@ -234,13 +234,13 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = ? AND h.handed = 1 AND FIND_IN_SET(h.attempt, ?) = 0
-       ), 0, SLEEP(?)) AS SIGNED) AS interrupted
+       ), 0, SLEEP(CAST(? AS SIGNED) / 1000000)) AS SIGNED) AS interrupted
 `
 
 type SleepUntilHandedParams struct {
 	Session string
 	Known   string
-	Seconds int32
+	Micros  int64
 }
 
 // Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
@@ -251,7 +251,7 @@ func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedPara
 		arg.Known,
 		arg.Session,
 		arg.Known,
-		arg.Seconds,
+		arg.Micros,
 	)
 	var interrupted int64
 	err := row.Scan(&interrupted)

@@ -15,7 +15,7 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
-       ), 0, SLEEP(sqlc.arg(seconds))) AS SIGNED) AS interrupted;
+       ), 0, SLEEP(CAST(sqlc.arg(micros) AS SIGNED) / 1000000)) AS SIGNED) AS interrupted;
 
 -- The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
 -- is over, or there is such a grant; 1: the gate is open; 2: interrupted.
@@ -26,7 +26,7 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
-       ), 0, COALESCE(GET_LOCK(sqlc.arg(gate), sqlc.arg(seconds)), 2)) AS SIGNED) AS outcome;
+       ), 0, COALESCE(GET_LOCK(sqlc.arg(gate), CAST(sqlc.arg(micros) AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome;
 
 -- Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
 -- name: LockHanded :many
