@@ -203,3 +203,30 @@ func TestATryIsSentAgainWhereItsConnectionWasLost(t *testing.T) {
 		}
 	})
 }
+
+// Its connection survived what became of the server that has the locks now: a place in the old one's queue is none.
+func TestAnIdleWaiterOnAnotherServerIsClosed(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		p := b.lock(one, "n", alone)
+		c := b.begin(two, "n", alone)
+		b.unlock(p)
+		b.unlock(b.has(c))
+		b.do(func() {
+			b.name = "b"
+			for _, p := range b.pins {
+				p.close()
+			}
+		})
+		time.Sleep(time.Second) // shorter than linger
+		p = b.lock(one, "n", alone)
+		b.unlock(b.lock(two, "m", alone))
+		tries := b.tries
+		c = b.begin(two, "n", alone)
+		if b.tries != tries+1 {
+			b.Errorf("%d connections were opened to wait on", b.tries-tries)
+		}
+		b.unlock(p)
+		b.unlock(b.has(c))
+	})
+}
