@@ -142,6 +142,13 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 				t.Fatalf("Lock did not wait: %v", err)
 			default:
 			}
+			brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			defer cancel()
+			for _, err := range b.Watch(brief, "watched") {
+				if !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Watch did not wait: %v", err)
+				}
+			}
 			if err := tx.Commit(); err != nil {
 				t.Fatal(err)
 			}

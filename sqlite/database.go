@@ -149,8 +149,18 @@ func sleep(ctx context.Context, about time.Duration) error {
 	}
 }
 
-func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn *sql.Conn) error) (err error) {
+// conn is a connection of the pool. Where ctx ended first the error says so: ncruces/go-sqlite3 calls a connection that was cut
+// off in the making interrupted.
+func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := d.db.Conn(ctx)
+	if over := ctx.Err(); err != nil && over != nil && !errors.Is(err, over) {
+		err = driver.Fail(over, err)
+	}
+	return conn, err
+}
+
+func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn *sql.Conn) error) (err error) {
+	conn, err := d.conn(ctx)
 	if err != nil {
 		return err
 	}

@@ -136,17 +136,25 @@ func integer(v reflect.Value) (int, bool) {
 	return 0, false
 }
 
-// migrated looks whether the tables are there and of a version that this build can work with: the result code of a missing table is that of any
-// mistake in a statement.
+// migrated looks whether the tables are there, in whichever of the connection's databases, and of a version that this build
+// can work with: the result code of a missing table is that of any mistake in a statement.
 func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
-	const objects = `SELECT count(*) FROM sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
+	const objects = `.sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
 		'dblock_sessions', 'dblock_heartbeats', 'dblock_living', 'dblock_locks', 'dblock_shares', 'dblock_waiters',
 		'dblock_events', 'dblock_runs', 'dblock_watchers', 'dblock_incarnation')`
-	var n int
-	if conn.QueryRowContext(ctx, objects).Scan(&n) != nil {
+	names, _, err := databases(ctx, conn)
+	if err != nil {
 		return true // it cannot be told: the error stays as it came
 	}
-	if n < 12 {
+	whole := false
+	for _, name := range names {
+		var n int
+		if conn.QueryRowContext(ctx, "SELECT count(*) FROM "+name+objects).Scan(&n) != nil {
+			return true
+		}
+		whole = whole || n >= 12
+	}
+	if !whole {
 		return false
 	}
 	row, there, err := found(sqlitedb.New(conn).Schema(ctx))

@@ -1,13 +1,63 @@
 package sqlite
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/dblock-go/dblock/driver"
 )
+
+// home is the one of a connection's databases that has dblock's tables: main, or else the first that was attached.
+type home struct {
+	path             string // "": it has no file
+	journal, locking string // "": no database has the tables, and path is main's
+}
+
+func homeOf(ctx context.Context, conn *sql.Conn) (home, error) {
+	names, paths, err := databases(ctx, conn)
+	if err != nil {
+		return home{}, err
+	}
+	for i, name := range names {
+		var n int
+		if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM "+name+".sqlite_schema WHERE name = 'dblock_locks'").Scan(&n); err != nil {
+			return home{}, err
+		}
+		if n == 0 {
+			continue
+		}
+		at := home{path: paths[i]}
+		if err := conn.QueryRowContext(ctx, "PRAGMA "+name+".journal_mode").Scan(&at.journal); err != nil {
+			return home{}, err
+		}
+		return at, conn.QueryRowContext(ctx, "PRAGMA "+name+".locking_mode").Scan(&at.locking)
+	}
+	return home{path: paths[0]}, nil
+}
+
+// databases are those of a connection, quoted, with their files, in the order in which SQLite looks for a table; without temp.
+func databases(ctx context.Context, conn interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}) (names, paths []string, err error) {
+	rows, err := conn.QueryContext(ctx, "SELECT name, coalesce(file, '') FROM pragma_database_list WHERE name <> 'temp' ORDER BY seq")
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, path string
+		if err := rows.Scan(&name, &path); err != nil {
+			return nil, nil, err
+		}
+		names, paths = append(names, `"`+strings.ReplaceAll(name, `"`, `""`)+`"`), append(paths, path)
+	}
+	return names, paths, rows.Err()
+}
 
 // file is the database's file as it was when the engine first used it. The zero value is one that cannot be looked at: the
 // database is in memory, or in a file system of the driver's own.

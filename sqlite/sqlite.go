@@ -58,6 +58,21 @@
 // the call fails with ErrConfig, and a session that lives ends with its next heartbeat: its locks are lost at once. Until then,
 // for TTL/5, two holders are possible. The pool has to be opened again, or the file put back.
 //
+// # Attached databases
+//
+// The tables may be in a database that each connection of the pool attaches, migrated as a file of its own. The first of main
+// and the attached databases, in the order in which they were attached, that has tables of dblock's is the one. BEGIN IMMEDIATE
+// locks all of a connection's databases: each transition then waits for writers of any of them. In a transaction of the
+// application's, Guard, UnlockTx and LockTx lock the database with the tables alone. What the transaction writes elsewhere
+// commits and rolls back with it; but in WAL mode SQLite commits file by file, so that a crash of the machine in the middle
+// may keep the one and lose the other.
+//
+// # Settings
+//
+// Any journal but OFF, with which SQLite cannot roll back (ErrConfig). locking_mode=EXCLUSIVE is for a pool of one and a single
+// process (ErrConfig otherwise). On a disk that is full nothing is granted (ErrUnavailable), what is held stays so until its TTL
+// is over, and all goes on when there is room.
+//
 // # Durability
 //
 // In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down. Whoever held these locks

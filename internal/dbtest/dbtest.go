@@ -48,6 +48,10 @@ var Kinds = []string{KindSQLite, KindPostgres, KindMySQL, KindMariaDB}
 // dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a transaction open.
 const dropTimeout = 20 * time.Second
 
+// SQLiteDriver is the database/sql driver that opens SQLite's files. It understands _pragma=… in a DSN. Set it before the
+// first database is made: two copies of SQLite in one process undo each other's locks. Default: modernc.org/sqlite.
+var SQLiteDriver = "sqlite"
+
 // Database is a database of one test.
 type Database struct {
 	Kind   string // one of Kinds
@@ -293,7 +297,7 @@ func open(kind, dsn string) (*sql.DB, error) {
 	case KindPostgres:
 		return sql.Open("pgx", dsn)
 	case KindSQLite:
-		return sql.Open("sqlite", dsn)
+		return sql.Open(SQLiteDriver, dsn)
 	}
 	c, err := mysql.ParseDSN(dsn)
 	if err != nil {

@@ -46,6 +46,14 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 }
 
 // beginTx opens a transaction of the application's, and ends it with the test where that did not.
+// readCommitted is the level at which every statement sees the latest commits. SQLite has no levels, and its drivers refuse some.
+func (e *env) readCommitted() sql.IsolationLevel {
+	if e.wiring.Kind == SQLite {
+		return sql.LevelDefault
+	}
+	return sql.LevelReadCommitted
+}
+
 func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
 	t.Helper()
 	tx, err := a.begin(context.Background(), level)

@@ -422,7 +422,7 @@ func lockTxAgain(t *testing.T, e *env) {
 		}
 		// After its turn in the queue.
 		l := lock(t, other, name)
-		tx = beginTx(t, a, sql.LevelReadCommitted)
+		tx = beginTx(t, a, e.readCommitted())
 		locked := make(chan error, 1)
 		go func() { locked <- c.LockTx(context.Background(), tx, name) }()
 		e.queued(t, name, 1)

@@ -1,0 +1,55 @@
+// Package mattn runs the behaviour suite with mattn/go-sqlite3, which is SQLite's own C.
+package mattn
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/mattn/go-sqlite3"
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func TestMain(m *testing.M) {
+	dbtest.SQLiteDriver = "pragmatic"
+	sql.Register(dbtest.SQLiteDriver, &pragmatic{})
+	goleak.VerifyTestMain(m)
+}
+
+func TestBehaviour(t *testing.T) {
+	enginetest.Run(t, enginetest.Wiring{
+		Name: "mattn", Kind: enginetest.SQLite, Open: enginetest.OnSQL(sqlite.New),
+		Usual:    &enginetest.SQLiteUsual,
+		Settings: enginetest.SQLiteSettings, ReadOnly: enginetest.SQLiteReadOnly,
+	})
+}
+
+// pragmatic is the driver with the pragmas of a DSN as the other drivers take them.
+type pragmatic struct{ sqlite3.SQLiteDriver }
+
+func (d *pragmatic) Open(dsn string) (driver.Conn, error) {
+	base, query, _ := strings.Cut(dsn, "?")
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, err
+	}
+	pragmas := values["_pragma"]
+	values.Del("_pragma")
+	conn, err := d.SQLiteDriver.Open(base + "?" + values.Encode())
+	if err != nil {
+		return nil, err
+	}
+	for _, pragma := range pragmas {
+		if _, err := conn.(*sqlite3.SQLiteConn).Exec("PRAGMA "+pragma, nil); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+	}
+	return conn, nil
+}

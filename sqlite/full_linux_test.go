@@ -1,0 +1,135 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+)
+
+// smallDisk is a file system of one megabyte.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Skipf("a disk that is full is a small tmpfs, and to mount one takes root and CAP_SYS_ADMIN: mount: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill leaves no room, and returns how to make some.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "ballast")
+	file, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for size := 4096; size > 0; size /= 2 {
+		for err = error(nil); err == nil; {
+			_, err = file.Write(make([]byte, size))
+		}
+		if !errors.Is(err, syscall.ENOSPC) {
+			t.Fatal(err)
+		}
+	}
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// On a full disk nothing is granted that is not written, nothing that was granted is lost, and both go on when there is room.
+func TestADiskThatIsFull(t *testing.T) {
+	for _, journal := range []string{"WAL", "DELETE"} {
+		t.Run(journal, func(t *testing.T) {
+			disk := smallDisk(t)
+			path := filepath.Join(disk, "locks.db")
+			a := newApplication(t, path, journal, patience)
+			b := newApplication(t, path, journal, patience)
+			var held []*dblock.Lock[*sql.Tx]
+			first, err := a.Lock(t.Context(), "first")
+			if err != nil {
+				t.Fatal(err)
+			}
+			held = append(held, first)
+			waiting := make(chan error, 1)
+			var next *dblock.Lock[*sql.Tx]
+			go func() {
+				var err error
+				next, err = b.Lock(context.Background(), "first")
+				waiting <- err
+			}()
+			for queue := 0; queue == 0; {
+				info, err := a.Inspect(t.Context(), "first")
+				if err != nil {
+					t.Fatal(err)
+				}
+				queue = len(info.Waiters)
+			}
+
+			free := fill(t, disk)
+			failed := "" // the files have some room of their own
+			for i := 0; failed == "" && i < 5000; i++ {
+				name := fmt.Sprintf("%04d %s", i, strings.Repeat("x", 200))
+				l, err := a.TryLock(t.Context(), name)
+				if err == nil {
+					held = append(held, l)
+					continue
+				}
+				if !errors.Is(err, dblock.ErrUnavailable) || !strings.Contains(err.Error(), "full") {
+					t.Errorf("TryLock: %v", err)
+				}
+				failed = name
+			}
+			if failed == "" {
+				t.Fatal("the disk is not full")
+			}
+			if err := first.Context().Err(); err != nil {
+				t.Error("a lock was lost, whose TTL is not over")
+			}
+			free()
+
+			again, err := a.Lock(t.Context(), failed)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, l := range append(held, again) {
+				info, err := b.Inspect(t.Context(), l.Name())
+				if err != nil || len(info.Holders) != 1 || info.Holders[0].Token != l.Token() {
+					t.Fatalf("%q was granted with token %d: %+v, %v", l.Name(), l.Token(), info.Holders, err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := await(t, waiting); err != nil || next.Token() <= first.Token() {
+				t.Fatal(err)
+			}
+			for _, c := range []application{a, b} {
+				if err := c.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if err := c.pool.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
