@@ -1,0 +1,63 @@
+package election
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// A statement whose answer was lost is repeated, and may have written the event of a term twice.
+func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
+	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	lock, err := client.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := lock.Record(t.Context(), elected, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var told []int64
+	o := observer[*sql.Tx]{client: client, name: "n", begun: true, tell: func(l Leader) bool {
+		told = append(told, l.Token)
+		return true
+	}}
+	if err := o.read(t.Context()); err != nil || len(told) != 1 || told[0] != lock.Token() {
+		t.Errorf("told of %d, %v", told, err)
+	}
+	if err := lock.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// The next campaign of a client may have won before the last one takes its own term off the books.
+func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
+	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close(t.Context())
+	lock, err := client.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	elections := New(client)
+	last, next := &Term[*sql.Tx]{lock: lock}, &Term[*sql.Tx]{lock: lock}
+	elections.enter(last)
+	elections.enter(next)
+	elections.leave(last)
+	if elections.term("n") != next {
+		t.Error("the next term is not found")
+	}
+	if elections.leave(next); elections.term("n") != nil {
+		t.Error("a term that is over is found")
+	}
+}
