@@ -1,19 +1,23 @@
 package mysql_test
 
 import (
+	"database/sql"
 	"testing"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
+func onTables(db *sql.DB) driver.Engine[*sql.Tx] { return mysql.New(db) }
+
 func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "MySQL", Kind: enginetest.MySQL, Open: enginetest.OnSQL(mysql.New),
+		Name: "MySQL", Kind: enginetest.MySQL, Open: enginetest.OnSQL(onTables),
 		Settings: enginetest.MySQLSettings, ReadOnly: enginetest.MySQLReadOnly,
 	})
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "MariaDB", Kind: enginetest.MariaDB, Open: enginetest.OnSQL(mysql.New),
+		Name: "MariaDB", Kind: enginetest.MariaDB, Open: enginetest.OnSQL(onTables),
 		Settings: enginetest.MariaDBSettings, ReadOnly: enginetest.MariaDBReadOnly,
 	})
 }

@@ -3,7 +3,10 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"strings"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 // facts is what has to be known of a server before something is locked in a transaction of the application's.
@@ -11,6 +14,8 @@ type facts struct {
 	// undoes: a lock wait that times out takes the whole transaction back, and not its statement alone
 	// (innodb_rollback_on_timeout).
 	undoes bool
+	// writers is what the server is where several nodes write; "" where it is not.
+	writers string
 	// undoesNowait: so does NOWAIT, which to MariaDB is a wait that times out at once.
 	undoesNowait bool
 }
@@ -33,13 +38,32 @@ func isOn(value string) bool { return value != "" && value != "OFF" && value != 
 
 // factsOf asks a server.
 func factsOf(ctx context.Context, on *sql.Conn) (*facts, error) {
-	variables, err := globalVariables(ctx, on, []string{"version", "innodb_rollback_on_timeout"})
+	variables, err := globalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"}, writersOf...))
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{undoes: isOn(variables["innodb_rollback_on_timeout"])}
+	f := &facts{undoes: isOn(variables["innodb_rollback_on_timeout"]), writers: severalWriters(variables)}
 	f.undoesNowait = f.undoes && strings.Contains(variables["version"], "MariaDB")
 	return f, nil
+}
+
+// oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless all clients use one. What
+// is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are not.
+func (t transactions) oneWriter(ctx context.Context, what string, aside driver.Aside) error {
+	e := t.engine
+	if e.singleWriter {
+		return nil
+	}
+	if e.facts.Load() == nil { // no connection was reserved so far
+		if err := aside(ctx, func(context.Context, driver.Upkeep) error { return nil }); err != nil {
+			return err
+		}
+	}
+	if f := e.facts.Load(); f.writers != "" {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("%s relies on a row lock, and the server is %s, where a row lock holds on one node only: "+
+			"have all clients use one node and say so, mysql.New(db, mysql.SingleWriter()); or use Lock, whose leases exclude across nodes, with fence.Check", what, f.writers))
+	}
+	return nil
 }
 
 // globalVariables are those of the server that there are, in lower case.

@@ -31,6 +31,9 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
 	}
+	if err := t.oneWriter(ctx, "LockTx", aside); err != nil {
+		return driver.State{}, false, err
+	}
 	state, open, err := t.open(ctx, name, free, aside)
 	if err != nil || !open {
 		return state, false, err

@@ -36,11 +36,28 @@ import (
 // polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A transaction of the application's has a
 // connection of its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time. A smaller pool
 // is ErrConfig. Run migrate.Up or the files of package migrations first.
-func New(db *sql.DB) driver.Engine[*sql.Tx] {
+//
+// In a Galera cluster and in a group with several primaries leases work with any number of writing nodes. LockTx,
+// TryLockTx and Guard are ErrConfig there without SingleWriter.
+func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	e := &engine{db: db, prepared: preparedOn(db), patience: patience}
+	for _, option := range options {
+		option(e)
+	}
 	e.crew = newCrew(e)
 	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{e}}
 }
+
+// Option is a setting of New.
+type Option func(*engine)
+
+// SingleWriter says that all clients of these locks use the same node of a Galera cluster (wsrep_on=ON), or of a group with
+// several primaries (group_replication_single_primary_mode=OFF), at any time. LockTx, TryLockTx and Guard rely on row locks,
+// which hold on one node only: without SingleWriter they are ErrConfig on such a server. dblock cannot check what
+// SingleWriter says: where it is not true, two transactions on two nodes have the same lock at once. A fail-over to another
+// node ends the transactions that were open. Galera also ends a transaction whose wait in LockTx is over with its context:
+// then the error is one of a deadlock. On any other server it changes nothing. Default: not said.
+func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 const (
 	// patience is how long a statement of ours comes back to a row that is locked: time enough for any transaction of
@@ -52,14 +69,15 @@ const (
 )
 
 type engine struct {
-	db         *sql.DB
-	prepared   *prepared
-	crew       *crew.Crew[upkeep]
-	reads      atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
-	facts      atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
-	patience   time.Duration
-	turns      turns
-	obstructed func() // tells a test that a row was found locked; else nil
+	db           *sql.DB
+	prepared     *prepared
+	crew         *crew.Crew[upkeep]
+	reads        atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
+	facts        atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
+	patience     time.Duration
+	singleWriter bool
+	turns        turns
+	obstructed   func() // tells a test that a row was found locked; else nil
 }
 
 const (

@@ -19,6 +19,9 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 }
 
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
+	if err := t.oneWriter(ctx, "Guard", aside); err != nil {
+		return err
+	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	session, err := t.queries(tx).ShareSession(quiet, h.Session)

@@ -1,0 +1,178 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+func TestServersOfWhichSeveralWriteAreToldApart(t *testing.T) {
+	for _, test := range []struct {
+		wsrep, group, single string
+		several              bool
+	}{
+		{"", "", "", false}, // MySQL without the plugin
+		{"OFF", "", "", false},
+		{"ON", "", "", true},
+		{"", "g", "OFF", true},
+		{"", "g", "ON", false},
+		{"", "", "OFF", false}, // the plugin, but no group
+	} {
+		which := mysql.SeveralWriters(map[string]string{
+			"wsrep_on": test.wsrep, "group_replication_group_name": test.group, "group_replication_single_primary_mode": test.single,
+		})
+		if which != "" != test.several {
+			t.Errorf("%+v: %q", test, which)
+		}
+	}
+}
+
+// Broken by a promise that nobody asks for.
+func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, several := range []string{"", "one of several"} {
+			for _, options := range [][]mysql.Option{nil, {mysql.SingleWriter()}} {
+				pool := s.open(t, nil)
+				e := mysql.New(pool, options...)
+				a := application{actor{Backend: e.Backend, session: id(), pool: pool}, e, aside(t, e.Backend)}
+				mysql.OnSeveralWriters(e.Backend, several)
+				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+				held, name := a.take(t, id()), id() // leases work with any number of writers
+				tx, _ := a.begin(t, sql.LevelRepeatableRead)
+				_, lockErr := a.lock(t.Context(), tx, name, true)
+				_, tryErr := a.lock(t.Context(), tx, name, false)
+				guardErr := e.Transactions.Guard(t.Context(), tx, held, a.beside)
+				for _, err := range []error{lockErr, tryErr, guardErr} {
+					if several == "" || options != nil {
+						must(t, err)
+						continue
+					}
+					is(t, err, driver.ErrConfig)
+					if !strings.Contains(err.Error(), "mysql.SingleWriter()") {
+						t.Errorf("%v: does not say what to do", err)
+					}
+				}
+				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, a.beside))
+				must(t, tx.Commit())
+			}
+		}
+	})
+}
+
+// DBLOCK_TEST_WRITERS="DSN DSN DSN": the nodes of a Galera cluster, or of a group with several primaries, that all write.
+// DBLOCK_TEST_GRANTS is how many leases each client takes, 100 where it is not set.
+func TestOnSeveralWriters(t *testing.T) {
+	nodes := strings.Fields(os.Getenv("DBLOCK_TEST_WRITERS"))
+	if len(nodes) == 0 {
+		t.Skip("DBLOCK_TEST_WRITERS names no cluster: see docs/testing.md")
+	}
+	database := "w" + strings.ToLower(id())
+	var pools []*sql.DB
+	for i, dsn := range nodes {
+		config, err := sqldriver.ParseDSN(dsn)
+		must(t, err)
+		if i == 0 {
+			first, err := sql.Open("mysql", config.FormatDSN())
+			must(t, err)
+			t.Cleanup(func() { _ = first.Close() })
+			_, err = first.Exec("CREATE DATABASE " + database)
+			must(t, err)
+			t.Cleanup(func() { _, _ = first.Exec("DROP DATABASE " + database) })
+		}
+		config.DBName = database
+		connector, err := sqldriver.NewConnector(config)
+		must(t, err)
+		pool := sql.OpenDB(connector)
+		t.Cleanup(func() { _ = pool.Close() })
+		if i == 0 {
+			must(t, migrate.Up(t.Context(), pool, migrate.MySQL))
+		}
+		eventually(t, "the tables on every node", func() bool {
+			var version int
+			return pool.QueryRow("SELECT version FROM dblock_schema").Scan(&version) == nil && version == driver.SchemaVersion
+		})
+		pools = append(pools, pool)
+	}
+	client := func(pool *sql.DB, options ...mysql.Option) *dblock.Client[*sql.Tx] {
+		c, err := dblock.New(mysql.New(pool, options...))
+		must(t, err)
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	for _, pool := range pools {
+		tx, err := pool.Begin()
+		must(t, err)
+		is(t, client(pool).LockTx(t.Context(), tx, "doc"), dblock.ErrConfig)
+		must(t, tx.Rollback())
+	}
+	one := client(pools[0], mysql.SingleWriter())
+	first, err := pools[0].Begin()
+	must(t, err)
+	must(t, one.LockTx(t.Context(), first, "doc"))
+	second, err := pools[0].Begin()
+	must(t, err)
+	is(t, one.TryLockTx(t.Context(), second, "doc"), dblock.ErrNotAcquired)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	if err := one.LockTx(ctx, second, "doc"); !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, driver.ErrRetry) {
+		t.Errorf("%v: want a wait that is over, or, as Galera has it, the transaction", err)
+	}
+	cancel()
+	must(t, second.Rollback())
+	must(t, first.Commit())
+	second, err = pools[0].Begin()
+	must(t, err)
+	must(t, one.LockTx(t.Context(), second, "doc"))
+	must(t, second.Commit())
+
+	grants := 100
+	if n, err := strconv.Atoi(os.Getenv("DBLOCK_TEST_GRANTS")); err == nil {
+		grants = n
+	}
+	var inside atomic.Int32
+	var last, twice, made atomic.Int64
+	var all sync.WaitGroup
+	for i, pool := range pools {
+		c := client(pool)
+		all.Go(func() {
+			for range grants {
+				l, err := c.Lock(t.Context(), "lease")
+				if err != nil {
+					t.Errorf("node %d: %v", i, err)
+					return
+				}
+				if inside.Add(1) != 1 {
+					twice.Add(1)
+				}
+				if token := l.Token(); token <= last.Swap(token) {
+					t.Errorf("node %d: token %d is not above the one before", i, token)
+				}
+				made.Add(1)
+				inside.Add(-1)
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("node %d: %v", i, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	fmt.Printf("%d grants over %d nodes, %d with two holders\n", made.Load(), len(pools), twice.Load())
+	if twice.Load() > 0 || made.Load() != int64(grants*len(pools)) {
+		t.Error("leases do not exclude, or were not all granted")
+	}
+}
