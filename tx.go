@@ -234,6 +234,8 @@ func txNames(name string, options []LockOption) ([]string, lockConfig, error) {
 func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, shared, wait bool) error {
 	locked, err := c.keeper.LockTx(ctx, tx, name, shared, wait)
 	switch {
+	case err != nil && ctx.Err() != nil && !wait:
+		return c.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
 		return notAcquired(driver.State{}, ended(ctx, err))
 	case err != nil:
@@ -288,6 +290,8 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait
 		return state, false, ErrClosed
 	case errors.Is(err, driver.ErrRetry): // also where ctx has ended: the engine may have ended the transaction
 		return state, false, err
+	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
+		return state, false, c.unseen(ctx, err)
 	case ctx.Err() != nil:
 		return state, false, notAcquired(state, ended(ctx, err))
 	case errors.Is(err, ErrSchema):
