@@ -159,7 +159,7 @@ func TestTheQueueIsServedInOrderAndTheDeadArePassedOver(t *testing.T) {
 				must(t, second(a.Expire(t.Context(), waiting[i].session)))
 			}
 		}
-		must(t, second(a.Leave(t.Context(), a.session, "n", attempts[7])))          // another session's place is none
+		must(t, second(a.Leave(t.Context(), a.session, "n", attempts[8])))          // another session's place is none
 		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7]))) // from the middle
 		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7])))
 		next, err := sole(a.Release(t.Context(), held, false))
