@@ -1,0 +1,41 @@
+package mysql_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// What a connection has done whose COMMIT was not answered is not known, and nobody gets it.
+func TestAConnectionWhoseCommitWasNotAnsweredIsNotUsedAgain(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
+		pool.SetMaxOpenConns(1)
+		e := mysql.New(pool).Backend
+		record := func(ctx context.Context) error {
+			return e.Record(ctx, []driver.Event{{Name: "n", Kind: "test"}})
+		}
+		must(t, record(t.Context()))
+		var before, after int64
+		must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&before))
+		committing, goOn := stopAt(t, proxy, "\x03COMMIT", 1) // the command, and not READ COMMITTED
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		recording := start(t, func(context.Context) (bool, error) { return true, record(ctx) })
+		soon(t, "the COMMIT", committing)
+		cancel()
+		is(t, (<-recording).err, context.Canceled) // and does not wait for the answer
+		goOn()
+		must(t, pool.QueryRow("SELECT CONNECTION_ID()").Scan(&after))
+		if after == before {
+			t.Error("the connection went back to the pool")
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 2 {
+			t.Errorf("%d events, want 2: the COMMIT arrived", n)
+		}
+	})
+}
