@@ -37,6 +37,9 @@ func interpret(err error) error {
 		return err // a temporary table, or one of the application's
 	}
 	kind := kindOf(n)
+	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
+		kind = driver.ErrRetry
+	}
 	switch kind {
 	case nil:
 		return err
@@ -66,7 +69,11 @@ const (
 	unknownVariable = 1193
 	noSuchThread    = 1094
 	noSuchTable     = 1146
+	duringCommit    = 1180 // with InnoDB's own number in its text
 )
+
+// lockDeadlock is that number where a transaction of another node came first, in a group with several primaries.
+const lockDeadlock = "error 149 "
 
 func kindOf(n uint16) error {
 	switch n {
@@ -86,6 +93,7 @@ func kindOf(n uint16) error {
 	case 1021, 1026, 1030, 1114, 1037, 1038, 1041, 5, // disk full, I/O, table full, out of memory
 		1040, 1203, 1226, 1461, // too many connections, of one user, prepared statements
 		1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, // handshake, shutdown, network
+		duringCommit,     // what became of it is not known
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath
 		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031: // killed, over the application's time limit, gone, idle for too long
 		return driver.ErrUnavailable

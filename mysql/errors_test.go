@@ -24,6 +24,8 @@ func TestInterpret(t *testing.T) {
 		{server(1205), driver.ErrRetry},
 		{server(1020), driver.ErrRetry},
 		{server(3101), driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, driver.ErrRetry},
+		{&mysql.MySQLError{Number: 1180, Message: "Got error 28 - 'No space left on device' during COMMIT"}, driver.ErrUnavailable},
 		{server(3572), driver.ErrBusy},
 		{server(1021), driver.ErrUnavailable},
 		{server(1040), driver.ErrUnavailable},
