@@ -31,29 +31,65 @@ func (d sqlDB) connections() (inUse, most int) {
 
 func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx, d.db, s) }
 
+// transact runs statements one by one. Between two of them the process may be stopped, and its transaction would keep the
+// name's row locked: so the server ends it when it has been silent for half of the time that ctx leaves. That travels with
+// BEGIN, and costs nothing.
 func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
-	tx, err := d.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	conn, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
 	for _, s := range statements {
-		if err := execute(ctx, tx, s); err != nil {
-			return errors.Join(err, ignoreDone(tx.Rollback()))
+		if err = execute(ctx, conn, s); err != nil {
+			break
 		}
 	}
-	err = tx.Commit()
-	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
-		return driver.Fail(driver.ErrUnavailable, errors.Join(ctx.Err(), err))
+	if err == nil {
+		_, err = conn.ExecContext(ctx, "COMMIT")
 	}
+	if err == nil {
+		return ignoreClosed(conn.Close())
+	}
+	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	if _, undone := conn.ExecContext(quiet, "ROLLBACK"); undone != nil {
+		_ = sqlConn{conn}.close() // the pool must not lend out an open transaction
+		return err
+	}
+	_ = conn.Close()
 	return err
 }
 
-// ignoreDone drops what Rollback says of a transaction that its context has rolled back already.
-func ignoreDone(err error) error {
-	if errors.Is(err, sql.ErrTxDone) {
-		return nil
+// begin begins a transaction on a connection of the pool; on another one where that was broken before.
+func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
+	text := fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, silence(ctx).Milliseconds())
+	for tries := 1; ; tries++ {
+		conn, err := d.db.Conn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if _, err = conn.ExecContext(ctx, text); err == nil {
+			return conn, nil
+		}
+		_ = sqlConn{conn}.close()
+		if !errors.Is(err, sqldriver.ErrBadConn) || tries > 2 {
+			return nil, err
+		}
 	}
-	return err
+}
+
+const (
+	longestSilence  = 30 * time.Second // of a transaction whose context has no end
+	shortestSilence = 500 * time.Millisecond
+)
+
+// silence is how long a transaction may be silent: a client gives a statement a TTL, and the half of that is enough.
+func silence(ctx context.Context) time.Duration {
+	deadline, ends := ctx.Deadline()
+	if !ends {
+		return longestSilence
+	}
+	return max(time.Until(deadline)/2, shortestSilence)
 }
 
 type queryer interface {

@@ -1,0 +1,50 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// A process that is stopped between two statements is, for the server, a connection that says nothing.
+func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
+	pool := dbtest.Postgres(t).SQL(t)
+	if _, err := pool.Exec("CREATE TABLE held (n int); INSERT INTO held VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
+	defer cancel()
+	go func() {
+		done <- sqlDB{pool}.transact(stopped{ctx},
+			statement{sql: "SELECT n FROM held FOR UPDATE", row: func(scanner) error {
+				close(locked)
+				<-goOn
+				return nil
+			}},
+			statement{sql: "UPDATE held SET n = 2"},
+		)
+	}()
+	<-locked
+	if _, err := pool.Exec("UPDATE held SET n = 3"); err != nil { // waits for the row, without limit
+		t.Fatal(err)
+	}
+	close(goOn)
+	if err := interpret(<-done); !errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("the transaction ended with %v", err)
+	}
+	var n int
+	if err := pool.QueryRow("SELECT n FROM held").Scan(&n); err != nil || n != 3 {
+		t.Errorf("%d %v", n, err)
+	}
+}
+
+// stopped is a context whose end the process does not see, since it is stopped.
+type stopped struct{ context.Context }
+
+func (stopped) Done() <-chan struct{} { return nil }
+func (stopped) Err() error            { return nil }
