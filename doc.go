@@ -62,8 +62,9 @@
 // release hands over within one commit and one notification.
 //
 // Thrift: a lock that is held or waited for needs no connection. A client has one connection of its own for heartbeats, one
-// for work that may wait for a row and, from the first time that it waits, one to listen (two on MariaDB). For work that
-// may wait it opens more while there is more of it, up to 8 on MySQL and MariaDB and 2 on PostgreSQL. SQLite needs none.
+// for its transactions (PostgreSQL over pgx: only while it works beside transactions of the application's) and, from the
+// first time that it waits, one to listen (two on MariaDB, none on database/sql with PostgreSQL). For more transactions at
+// a time it opens more, up to 8 in all on MySQL and MariaDB and 2 on PostgreSQL. SQLite needs none.
 //
 // Ambiguity is resolved: every attempt carries an id. After an error or a cancelled context the library finds out, by
 // that id, whether it got the lock after all, and gives back what nobody claims. What a session has is compared with
@@ -80,9 +81,11 @@
 // under a running process, two holders are possible for TTL/5. With asynchronous replication a
 // failover can lose the latest grants: then two clients may believe in the same lock until the older one compares its
 // belief, which it does as soon as its connection breaks; tokens still rise. A database clock that is set forward by
-// more than the TTL ends the sessions of all clients, a clock set back keeps dead ones alive for as long. A dblock that
-// is stopped in the middle of a transaction on MySQL, MariaDB or SQLite, by SIGSTOP say, keeps the name's row locked until
-// it goes on or its connection breaks: there a transaction takes several round trips; on PostgreSQL it is one.
+// more than the TTL ends the sessions of all clients, a clock set back keeps dead ones alive for as long. Where a dblock is
+// stopped in the middle of a transaction, by SIGSTOP say, or its host vanishes, the name's row stays locked for a while. On
+// PostgreSQL over pgx a transaction is one round trip and has no middle. Over database/sql the server ends it after half a
+// TTL of silence, on MySQL and MariaDB after a TTL. SQLite has nobody who could end it: there the whole database stays
+// locked until the process goes on or dies.
 //
 // # Inside transactions
 //

@@ -1,94 +1,67 @@
-package dblock_test
+package dblock
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"strings"
+	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/internal/session"
 )
 
-// tardy is an engine whose answers to Take come late, or are lost, and that can be held up when it is to undo them.
-type tardy struct {
-	driver.Backend
-	late, lost atomic.Int64 // so many answers are
-	undo       chan struct{}
-	looks      atomic.Int64
+// silent is a database that answers nothing after a session was opened.
+type silent struct{}
+
+func (silent) OpenSession(context.Context, driver.Session) error { return nil }
+
+func (silent) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
 }
 
-func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	g, taken, err := d.Backend.Take(ctx, r)
-	switch {
-	case taken && d.late.Add(-1) >= 0:
-		time.Sleep(r.Lease) // not a wait for anything: this is the fault
-	case taken && d.lost.Add(-1) >= 0:
-		return driver.Grant{}, false, driver.Fail(driver.ErrUnavailable, errors.New("the connection was cut"))
-	}
-	return g, taken, err
+func (silent) Beat(ctx context.Context, _ string, _ time.Duration) (bool, error) {
+	<-ctx.Done()
+	return false, ctx.Err()
 }
 
-func (d *tardy) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	if d.undo != nil {
-		<-d.undo
-	}
-	return d.Backend.Leave(ctx, session, name, attempt)
+func (silent) Beside(ctx context.Context, _ func(context.Context, driver.Upkeep) error) error {
+	<-ctx.Done()
+	return ctx.Err()
 }
 
-func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
-	states, err := d.Backend.Look(ctx, session, names)
-	if d.undo != nil && d.looks.Add(1) == 1 { // whoever looked has seen the attempt that is to be undone
-		close(d.undo)
-	}
-	return states, err
-}
-
-func slowClient(t *testing.T) (*tardy, sqlClient, sqlClient) {
-	t.Helper()
-	db := dbtest.SQLite(t).SQL(t)
-	engine := sqlite.New(db)
-	d := &tardy{Backend: engine.Backend}
-	return d, newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions}), newClient(t, sqlite.New(db))
-}
-
-// Broken by trying again at once: the next attempt finds the one before it, which is being undone, and takes it for somebody.
-func TestAGrantThatComesAfterItsLeaseIsNotTakenForSomebody(t *testing.T) {
-	const lease = 100 * time.Millisecond
-	d, client, other := slowClient(t)
-	for _, try := range []func(context.Context, string, ...dblock.LockOption) (*dblock.Lock[*sql.Tx], error){client.TryLock, client.Lock} {
-		d.late.Store(1 << 30)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*lease)
-		_, err := try(ctx, "n", dblock.Lease(lease))
-		cancel()
-		if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrNotAcquired) || !strings.Contains(err.Error(), "too slow for a lease of 100ms") {
-			t.Errorf("%v: want that it was too slow", err)
-		}
-		d.late.Store(0)
-		l, err := other.Lock(t.Context(), "n")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
-func TestAnAttemptThatIsBeingUndoneIsNotTakenForSomebody(t *testing.T) {
-	d, client, _ := slowClient(t)
-	d.undo = make(chan struct{})
-	d.lost.Store(1)
-	l, err := client.TryLock(t.Context(), "n")
+func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
+	const ttl = 24 * time.Hour // nobody but the grant looks at the clock while the test runs
+	var now atomic.Int64
+	clock := func() time.Duration { return time.Duration(now.Load()) }
+	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: clock, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
+	defer s.Stop(ErrClosed)
+	c := &Client[any]{
+		config: config{clock: clock, ttl: ttl, log: slog.New(slog.DiscardHandler)}, books: newBooks(), history: &history{},
+		contended: map[string]bool{}, attempts: map[string]bool{}, overdue: map[string]bool{},
+	}
+	l := &life{Session: s}
+	now.Store(int64(s.Deadline() - 1))
+	if _, held := c.hold(t.Context(), l, driver.Request{Name: "in time", Attempt: "a"}, owner{}, driver.Grant{Token: 1}, clock()); !held {
+		t.Error("a grant before the deadline is not held")
+	}
+	now.Store(int64(s.Deadline()))
+	if s.Context().Err() != nil {
+		t.Fatal("the session has noticed by itself")
+	}
+	if _, held := c.hold(t.Context(), l, driver.Request{Name: "late", Attempt: "b"}, owner{}, driver.Grant{Token: 2}, clock()); held {
+		t.Error("a grant after the deadline is held")
+	}
+}
+
+func TestAFixedLeaseIsCountedFromTheQuestionWithAMargin(t *testing.T) {
+	// Asked at 100 s, answered at 101 s. The server may have granted it at 100 s, by a clock that is 1 % faster.
+	end := leaseEnd(10*time.Second, 100*time.Second, 101*time.Second)
+	if want := 110*time.Second - 100*time.Millisecond - 2*time.Second; end != want {
+		t.Errorf("it ends at %v, want %v", end, want)
 	}
 }

@@ -1,9 +1,11 @@
 package mysql
 
 import (
+	"context"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
 // Patient has an engine come back to a locked row for as long as a test takes, and call obstructed each time.
@@ -19,4 +21,16 @@ var SeveralWriters = severalWriters
 // another connection.
 func OnSeveralWriters(b driver.Backend, which string) {
 	b.(*engine).facts.Store(&facts{writers: which})
+}
+
+// StopBetween runs a transaction that locks a name's row, and between between its two statements.
+func StopBetween(ctx context.Context, b driver.Backend, name string, between func()) error {
+	return b.(*engine).transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		if _, err := q.LockRow(ctx, name); err != nil {
+			return nil, err
+		}
+		between()
+		_, err := q.Clock(ctx)
+		return nil, err
+	})
 }

@@ -3,7 +3,7 @@
 // To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the name has none; to release
 // it when nobody waits is another. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
 // name's row and decides in later statements. It is several round trips: a process stopped in the middle of one keeps
-// that name's row locked until it goes on or the server drops its connection. So is all that is shared: no statement writes
+// that name's row locked for a TTL, after which the server ends its connection. So is all that is shared: no statement writes
 // the lock's row and a share's.
 //
 // Whoever grants a lock to another session ends the sleep of that session's listener, with KILL QUERY on the connection
@@ -28,11 +28,13 @@ import (
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The pool stays the
-// application's: dblock never closes it. Each client reserves one of its connections for heartbeats, one for work that
-// may wait for a row, and, once somebody has waited, one to listen for wake-ups (on MariaDB two). For work that may
-// wait for a row it takes up to a quarter of the pool, 8 at most, and gives back after half a TTL what it does not use.
+// application's: dblock never closes it. Each client reserves one of its connections for heartbeats, one for its
+// transactions, and, once somebody has waited, one to listen for wake-ups (on MariaDB two). For its transactions, which
+// hand over, queue and share, it takes up to a quarter of the pool, 8 at most, and gives back after half a TTL what it
+// does not use. These connections have a wait_timeout of one TTL, so that the row of a name does not stay locked where
+// the process is stopped in the middle of a transaction.
 //
-// The pool must allow 3 connections: for heartbeats, for work that may wait, and for everything else. With 3 a client
+// The pool must allow 3 connections: for heartbeats, for transactions, and for everything else. With 3 a client
 // polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A transaction of the application's has a
 // connection of its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time. A smaller pool
 // is ErrConfig. Run migrate.Up or the files of package migrations first.
@@ -107,6 +109,9 @@ func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 // transact runs work as one transaction at READ COMMITTED and commits it. The listeners of the sessions that work then
 // names in wake are woken, on the same connection: the pool may have no other.
 func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	if e.crew.Attended() {
+		return e.transactApart(ctx, work)
+	}
 	if err := e.prepared.catchUp(ctx); err != nil {
 		return interpret(err)
 	}
@@ -128,6 +133,32 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 		wakeUp(ctx, conn, wake)
 	}
 	return interpret(err)
+}
+
+// transactApart runs work on a connection of the crew. Between two statements the process may be stopped, and its
+// transaction would keep the name's row locked: there the server ends it after a TTL of silence.
+func (e *engine) transactApart(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error {
+		if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
+			return interpret(err)
+		}
+		wake, err := work(u.q)
+		if err == nil {
+			_, err = u.conn.ExecContext(ctx, "COMMIT")
+		}
+		if err == nil {
+			wakeUp(ctx, u.conn, wake)
+			return nil
+		}
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		err = interpret(err)
+		_, undone := u.conn.ExecContext(within, "ROLLBACK")
+		if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
+			err = errors.Join(err, driver.Fail(driver.ErrUnavailable, undone))
+		}
+		return crew.Sent{Err: err}
+	}))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be discarded.

@@ -129,7 +129,7 @@ func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 	}
 	if one, ok := c.take(); ok {
 		err := c.use(ctx, one, do)
-		if !errors.Is(err, driver.ErrUnavailable) || ctx.Err() != nil {
+		if !errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(Sent)) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -142,6 +142,21 @@ func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 		return err
 	}
 	return c.use(ctx, idle[C]{conn: conn, limit: limit}, do)
+}
+
+// Sent is an error of work that may have been done all the same: Do does not run it again.
+type Sent struct{ Err error }
+
+func (s Sent) Error() string { return s.Err.Error() }
+
+// Unwrap returns the error.
+func (s Sent) Unwrap() error { return s.Err }
+
+// Attended reports whether anybody attends.
+func (c *Crew[C]) Attended() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.clients) > 0
 }
 
 // room holds as many tokens as connections may be open.

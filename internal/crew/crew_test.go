@@ -271,3 +271,20 @@ func TestAWarmCrewHasAConnectionBeforeItIsNeeded(t *testing.T) {
 		}
 	})
 }
+
+func TestWorkThatMayHaveBeenDoneIsNotRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		c := s.crew(1)
+		defer c.Attend(ttl)()
+		_ = c.Do(t.Context(), s.answer) // a connection that is kept
+		tries := 0
+		err := c.Do(t.Context(), func(context.Context, *conn) error {
+			tries++
+			return Sent{driver.Fail(driver.ErrUnavailable, errors.New("no answer to COMMIT"))}
+		})
+		if !errors.Is(err, driver.ErrUnavailable) || tries != 1 || s.count() != 0 {
+			t.Errorf("%v after %d tries, %d open", err, tries, s.count())
+		}
+	})
+}

@@ -64,6 +64,9 @@ func (e *env) set(t *testing.T, s Setting) {
 // app opens a pool of its own, as another process would.
 func (e *env) app(t testing.TB, connections int) App {
 	t.Helper()
+	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB || e.wiring.Name == "database/sql" {
+		connections++ // for work of the client's own that may wait for a row
+	}
 	return e.wiring.Open(t, e.db, connections)
 }
 
