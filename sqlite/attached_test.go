@@ -68,6 +68,10 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 	f = on(t, openPool(t, newFile(t, "wal"), ""), "")
 	attach(t, f.pool, locks.path)
 	f.take("n", f.session())
+	locks.exec("ALTER TABLE dblock_locks RENAME COLUMN holds TO grasps")
+	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
+		t.Errorf("the right version with a column missing: %v", err)
+	}
 	locks.exec("DROP TABLE dblock_waiters")
 	if _, err := f.Waits(t.Context(), []string{"a"}); !errors.Is(err, driver.ErrSchema) {
 		t.Error(err)

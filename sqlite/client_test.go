@@ -142,7 +142,7 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 				t.Fatalf("Lock did not wait: %v", err)
 			default:
 			}
-			brief, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			brief, cancel := context.WithTimeout(t.Context(), 2*time.Second) // longer than five tries
 			defer cancel()
 			for _, err := range b.Watch(brief, "watched") {
 				if !errors.Is(err, context.DeadlineExceeded) {
