@@ -150,7 +150,7 @@ func (c *Client[TX]) drop(h *hold, cause error) bool {
 func (c *Client[TX]) end(h *hold, cause error) {
 	h.unwatch()
 	h.cancel(cause)
-	if h.native == nil && (errors.Is(cause, ErrLost) || h.leaving.Load()) {
+	if h.native == nil && (errors.Is(cause, ErrLost) || h.leaving.possible()) {
 		c.disown(h)
 	}
 	if errors.Is(cause, ErrLost) {

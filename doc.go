@@ -90,10 +90,12 @@
 // # Inside transactions
 //
 // Lock.Guard, Lock.UnlockTx and Client.LockTx run in a transaction of the application's, on the database that has the
-// locks. Guard share-locks the row of the holder's session. Whoever takes a lock over, from a dead session, from a fixed
-// lease, or as the same owner elsewhere, locks that row alone and without waiting, and writes it where the session goes on
-// living, so that a snapshot from before cannot say yes. Heartbeats are another row, and the queue is counted in the lock's,
-// which Guard does not lock: nobody waits for it.
+// locks. Guard share-locks a row that belongs to this one hold of the lock. The first Guard of a hold makes that row, in a
+// transaction of dblock's own that locks the lock's row and finds the hold there. Whoever takes the lock over, from a dead
+// session, from a fixed lease, by Break, or as the same owner elsewhere, locks the guard's row without waiting, and writes it, so
+// that a snapshot from before cannot say yes. Other locks of the client are taken over beside a guarded transaction. Heartbeats
+// are another row, and the queue is counted in the lock's, which Guard does not keep locked: nobody waits for it. A Break that
+// meets a guarded transaction keeps new ones of this lock from beginning for two seconds, and tries again.
 //
 // LockTx locks the lock's own row until the transaction ends. On PostgreSQL it does so by a write that changes nothing,
 // since a row lock alone leaves no trace: who waited with an older snapshot must fail and not go on. Leases meet the lock

@@ -144,7 +144,7 @@ func (c *Client[TX]) endLife(l *life) error {
 	began := c.config.clock()
 	for {
 		err := c.bury(l)
-		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // a guarded transaction is open, or a race was lost
+		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // another is ending it, or a race was lost
 		switch {
 		case err == nil:
 			return nil
@@ -170,8 +170,12 @@ func (c *Client[TX]) bury(l *life) error {
 		return err
 	})
 	for _, claim := range left {
-		left := c.statement(c.tidying, func(ctx context.Context) error {
-			_, err := c.engine.Leave(ctx, l.ID, claim.Name, claim.Attempt) // the engine tells who gets it
+		left := c.statement(c.tidying, func(ctx context.Context) (err error) { // the engine tells who gets it
+			if claim.Token == 0 {
+				_, err = c.engine.Leave(ctx, l.ID, claim.Name, claim.Attempt)
+			} else { // a transaction that it guards may still be open
+				_, _, err = c.engine.Reclaim(ctx, "", claim.Name, driver.Holder{Session: l.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
+			}
 			return err
 		})
 		if left == nil {

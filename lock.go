@@ -39,7 +39,8 @@ type hold struct {
 	native    driver.Possession // of an engine without tables; then life is nil
 	fixed     bool              // it has a fixed lease
 	end       time.Duration     // of the fixed lease, on the client's clock
-	leaving   atomic.Bool       // UnlockTx was called: it may have been released with a transaction
+	leaving   departure         // UnlockTx was called: it may have been released with a transaction
+	guardable atomic.Bool       // the row that Guard locks was made
 	vague     atomic.Bool       // a change of its standing was sent whose outcome is not known
 	wavering  atomic.Bool       // one was once, and may run late: only the attempt is sure
 	yielding  bool              // Downgrade was sent: readers may come in beside it. The client's mutex protects it
@@ -130,7 +131,7 @@ func (c *Client[TX]) lose(h *hold, reason error) {
 // gone is the cause with which a hold ends that was not unlocked: lost, unless the database has it no more after an
 // UnlockTx. That the transaction was rolled back, and the lock taken over then, cannot be told from its commit.
 func (h *hold) gone(reason error) error {
-	if h.leaving.Load() && h.life.Alive() && !errors.Is(reason, errLeaseOver) {
+	if h.leaving.possible() && h.life.Alive() && !errors.Is(reason, errLeaseOver) {
 		return fmt.Errorf("%w: released by UnlockTx", ErrNotHeld)
 	}
 	return fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
@@ -234,7 +235,7 @@ func (c *Client[TX]) giveUp(h *hold) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ctx := c.tidying
-	if h.leaving.Load() { // its transaction may still be open, for as long as the application likes
+	if h.leaving.possible() { // its transaction may still be open, for as long as the application likes
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
@@ -259,7 +260,7 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 			if h.wavering.Load() { // by what is sure of it
 				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
 			} else {
-				next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.Load())
+				next, err = c.engine.Release(ctx, h.held(), h.contended || h.leaving.possible())
 			}
 			return err
 		})
@@ -271,7 +272,7 @@ func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			c.unclaim(h.attempt)
-			if h.leaving.Load() {
+			if h.leaving.possible() {
 				c.promote(ctx, h)
 				return nil
 			}

@@ -273,16 +273,6 @@ func (l *Locks[TX]) Token(name string) int64 { return l.Tokens()[name] }
 // Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all names lock again at once.
 func (l *Locks[TX]) Context() context.Context { return l.ctx }
 
-// Guard is Lock.Guard for all of them.
-func (l *Locks[TX]) Guard(ctx context.Context, tx TX) error {
-	for _, one := range l.locks {
-		if err := one.Guard(ctx, tx); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // UnlockTx is Lock.UnlockTx for all of them.
 func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	for _, one := range l.locks {
@@ -337,7 +327,7 @@ func (c *Client[TX]) releaseAll(ctx context.Context, locks []*Lock[TX]) {
 		defer l.mu.Unlock()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if !l.unlocked && h.count == 1 && h.ctx.Err() == nil && h.life.Alive() && !h.leaving.Load() && !h.contended && !h.unsure && !h.wavering.Load() {
+		if !l.unlocked && h.count == 1 && h.ctx.Err() == nil && h.life.Alive() && !h.leaving.possible() && !h.contended && !h.unsure && !h.wavering.Load() {
 			together[h.held()] = l
 		}
 	}

@@ -11,32 +11,6 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Guard makes sure, inside a transaction of the application's on the same database, that what it writes is written by the
-// holder of the lock: it returns ErrLost unless the lock is held at that moment, and from then until the transaction
-// ends no takeover of it can commit, however long the holder is stopped. Takeovers do not wait for the transaction; they
-// come back later. What is written before Guard is guarded as well, if it is called before the commit.
-//
-// It is one or two statements and leaves nothing behind. Heartbeats, waiters that queue up and TryLock neither wait for
-// it nor it for them. On SQLite the transaction locks the whole database, as with any write.
-//
-// The holder itself can still give the lock away, by Unlock and by Close, and let readers in by Downgrade: call them after the transaction has ended, or
-// UnlockTx in it.
-//
-// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A serialization failure
-// (SQLSTATE 40001, which errors of PostgreSQL's drivers and dblock's own tell by a method SQLState; MySQL's 1213) means that the
-// transaction's snapshot is older than the lock or its token, or than a takeover from the client's session, of this lock or
-// another: roll back, and begin the transaction anew. After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
-func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
-	return l.inside(ctx, "guard", tx, func() error {
-		done, err := l.rely(ctx)
-		if err != nil {
-			return err
-		}
-		defer done()
-		return l.client.engine.Transactions.Guard(ctx, tx, l.hold.held(), l.aside)
-	})
-}
-
 // UnlockTx releases the lock together with a transaction of the application's on the same database: that it is free, or
 // the next waiter's, becomes visible if and only if the transaction commits. After a rollback the lock is held as before.
 //
@@ -62,11 +36,9 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 			return err
 		}
 		defer done()
-		before := h.leaving.Swap(true) // first: from the commit on, to find it released is no loss
+		settle := h.leaving.begin() // first: from the commit on, to find it released is no loss
 		err = l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
-		if err != nil && !before {
-			h.leaving.Store(false)
-		}
+		settle(err)
 		return err
 	})
 }
@@ -98,7 +70,7 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if !l.hold.leaving.Load() {
+		if !l.hold.leaving.possible() {
 			l.client.lose(l.hold, err)
 		}
 		return fail(lost(err))

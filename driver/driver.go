@@ -8,9 +8,15 @@
 //
 // # Order of locks
 //
-// Inside an engine the order is always: row of dblock_locks, row of dblock_sessions, row of dblock_heartbeats,
-// rows of dblock_waiters. Whatever changes who holds a name, or who waits for it, first locks the name's row in
-// dblock_locks and decides in a later statement of the same transaction.
+// Inside an engine the order is always: row of dblock_locks, row of dblock_guards, row of dblock_sessions, row of
+// dblock_heartbeats, rows of dblock_waiters. Whatever changes who holds a name, or who waits for it, first locks the name's row
+// in dblock_locks and decides in a later statement of the same transaction.
+//
+// # Guards
+//
+// A transaction of the application's that guards a hold has the hold's row in dblock_guards share-locked. Whatever takes a lock
+// from a holder that did not give it up (Reclaim, Break, Reenter) locks that row after the name's, without waiting, and writes
+// it. Release and Leave are the holder's own: they never touch it. Nor does the end of a session, which takes nothing.
 package driver
 
 import (
@@ -86,7 +92,7 @@ type Backend interface {
 
 	// Reenter takes the lock over from its present holder, whatever session that is, if the holder's host and
 	// thread are those of the request, and gives it a new token. It reports false where they are not, and for a share.
-	// ErrBusy where a guarded transaction of the old holder is still open.
+	// ErrBusy where a transaction that guards the lock is open: then no new one begins for two seconds.
 	Reenter(ctx context.Context, r Request) (Grant, bool, error)
 
 	// SetHolds records how many times the holder has entered the lock. ErrNotHeld where it no longer holds it.
@@ -103,13 +109,13 @@ type Backend interface {
 
 	// Reclaim takes the lock from the holder that a State named, if that holder's session is dead or over its time,
 	// or its fixed lease is over, and hands it on. It expires the session first where that is due. Where the
-	// holder is another by now, or alive, it does nothing and reports false. ErrBusy where a guarded transaction of the
-	// holder is open. A holder with token 0 is a place in the queue (State.Head). Without a holder it hands on what is
+	// holder is another by now, or alive, it does nothing and reports false. ErrBusy where a transaction that guards this
+	// hold is open. A holder with token 0 is a place in the queue (State.Head). Without a holder it hands on what is
 	// State.Ready. self is the session that asks: a grant to it needs no notification.
 	Reclaim(ctx context.Context, self, name string, holder Holder) (next []Handoff, taken bool, err error)
 
-	// Break is Reclaim from a holder that lives: the same order of locks, and ErrBusy where a guarded transaction of the
-	// holder is open. The old holder is told, and the event is recorded in the same transaction.
+	// Break is Reclaim from a holder that lives: the same order of locks, and ErrBusy where a transaction that guards this hold
+	// is open; then no new one begins for two seconds. The old holder is told, and the event is recorded in the same transaction.
 	Break(ctx context.Context, self, name string, holder Holder, e Event) (next []Handoff, taken bool, err error)
 
 	// Downgrade makes the whole name one unit of Readers, with the same attempt and token, and hands on what that
@@ -146,7 +152,7 @@ type Backend interface {
 
 	// Expire ends a session whose time is over, for good, and reports whether it is dead now. A session whose row
 	// is missing is dead afterwards: the row is written, so that the unique key decides and not a snapshot.
-	// ErrBusy where a guarded transaction of the session is open.
+	// ErrBusy where another is ending the session just now. Guarded transactions are no obstacle.
 	Expire(ctx context.Context, session string) (bool, error)
 
 	// Orphans lists up to limit locks and places in queues of a dead session.
@@ -163,6 +169,10 @@ type Backend interface {
 	// Purge deletes up to limit lock rows that nobody has used for longer than idle, walking the names upwards from
 	// after, and returns how many it deleted and where to go on; "" at the end. Rows in use are passed over.
 	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
+
+	// DropGuards deletes up to limit rows of MakeGuard, of locks that are not held any more, and what refused takeovers have
+	// left. It passes over those that a transaction has locked. It returns how many it deleted; with limit, there may be more.
+	DropGuards(ctx context.Context, limit int) (deleted int, err error)
 
 	// Forget deletes up to limit dead sessions to which nothing refers and that started longer ago than idle.
 	Forget(ctx context.Context, idle time.Duration, limit int) (int, error)

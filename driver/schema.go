@@ -3,7 +3,7 @@ package driver
 import "fmt"
 
 // SchemaVersion is the version of dblock's tables that this build brings, and the lowest that it works with.
-const SchemaVersion = 3
+const SchemaVersion = 4
 
 // firstSaid is the first version whose tables say which builds can use them.
 const firstSaid = 3

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/crew"
 )
 
@@ -28,7 +27,7 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 			if err != nil {
 				return upkeep{}, err
 			}
-			return upkeep{conn, mysqldb.New(preparedOnConn(conn))}, nil
+			return upkeepOn(conn), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },
 		Close: func(u upkeep) { discard(u.conn) },

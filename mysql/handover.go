@@ -111,8 +111,12 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 		if err != nil || !there {
 			return false, nil, err
 		}
-		dead, _, err := lockSession(ctx, q, holder.Session)
+		take, err := pass(ctx, q, p.attempt)
 		if err != nil {
+			return false, nil, err
+		}
+		dead, err := q.SessionDead(ctx, holder.Session)
+		if _, err := found(err); err != nil {
 			return false, nil, err
 		}
 		if !dead {
@@ -122,23 +126,31 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 			}
 		}
 		left, err := p.drop(ctx, q, row)
+		if err == nil && left {
+			err = take()
+		}
 		return left, nil, err
 	})
 }
 
 func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, event driver.Event) (next []driver.Handoff, taken bool, err error) {
-	return e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
+	var p part
+	next, taken, err = e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
 		if holder.Grant.Token == 0 {
 			left, err = leaveQueue(ctx, q, name, holder.Session, holder.Attempt, row)
 		} else {
-			p, there, err := findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token)
-			if err != nil || !there {
+			var there bool
+			if p, there, err = findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token); err != nil || !there {
 				return false, nil, err
 			}
-			if _, _, err := lockSession(ctx, q, holder.Session); err != nil {
+			take, err := pass(ctx, q, p.attempt)
+			if err != nil {
 				return false, nil, err
 			}
-			if left, err = p.drop(ctx, q, row); err != nil {
+			if left, err = p.drop(ctx, q, row); err == nil && left {
+				err = take()
+			}
+			if err != nil {
 				return false, nil, err
 			}
 		}
@@ -147,6 +159,8 @@ func (e *engine) Break(ctx context.Context, self, name string, holder driver.Hol
 		}
 		return true, []string{holder.Session}, addEvent(ctx, q, event)
 	})
+	e.announce(ctx, p.attempt, err)
+	return next, taken, err
 }
 
 // promote hands on a name that has room for the first in its queue: ReleaseTx left it so, or it rested when it was released.

@@ -132,12 +132,18 @@ func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
 }
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Grant, reentered bool, err error) {
+	var old string
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there || row.SessionID == "" || row.Host != r.Host || row.Thread != r.Thread {
 			return nil, err
 		}
-		if _, _, err := lockSession(ctx, q, row.SessionID); err != nil {
+		old = row.Attempt
+		take, err := pass(ctx, q, old)
+		if err != nil {
+			return nil, err
+		}
+		if err := take(); err != nil {
 			return nil, err
 		}
 		token, err := q.GiveLock(ctx, mysqldb.GiveLockParams{
@@ -148,6 +154,7 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Gr
 		reentered = true
 		return others(r.Session, row.SessionID), err // the old incarnation is told
 	})
+	e.announce(ctx, old, err)
 	if err != nil || !reentered {
 		return driver.Grant{}, false, err
 	}
@@ -229,7 +236,7 @@ func sleep(ctx context.Context, about time.Duration) error {
 	}
 }
 
-// lockSession locks a session's row, and is ErrBusy where a guarded transaction holds it.
+// lockSession locks a session's row, and is ErrBusy where another is ending it.
 func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead, there bool, err error) {
 	dead, err = q.LockSession(ctx, session)
 	there, err = granted(err)

@@ -138,27 +138,7 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 // transactApart runs work on a connection of the crew. Between two statements the process may be stopped, and its
 // transaction would keep the name's row locked: there the server ends it after a TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
-	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error {
-		if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
-			return interpret(err)
-		}
-		wake, err := work(u.q)
-		if err == nil {
-			_, err = u.conn.ExecContext(ctx, "COMMIT")
-		}
-		if err == nil {
-			wakeUp(ctx, u.conn, wake)
-			return nil
-		}
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		err = interpret(err)
-		_, undone := u.conn.ExecContext(within, "ROLLBACK")
-		if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
-			err = errors.Join(err, driver.Fail(driver.ErrUnavailable, undone))
-		}
-		return crew.Sent{Err: err}
-	}))
+	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transact(ctx, work) }))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be discarded.

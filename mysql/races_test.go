@@ -218,41 +218,6 @@ func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 	})
 }
 
-func TestNobodyWaitsBehindAGuardedTransaction(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		r := a.request("n")
-		if _, taken, err := a.Take(t.Context(), r); err != nil || !taken {
-			t.Fatal(taken, err)
-		}
-		s.expire(t, a)
-		holder := b.look(t, "n").Holder
-		guard := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", a.session)
-		again := b.request("n")
-		again.Thread = r.Thread
-		takeovers := map[string]func(ctx context.Context) error{
-			"Expire":     func(ctx context.Context) error { return second(b.Expire(ctx, a.session)) },
-			"Reclaim":    func(ctx context.Context) error { return third(b.Reclaim(ctx, b.session, "n", holder)) },
-			"Reenter":    func(ctx context.Context) error { return third(b.Reenter(ctx, again)) },
-			"EndSession": func(ctx context.Context) error { return b.EndSession(ctx, a.session) },
-			"Reclaim after a fixed lease": func(ctx context.Context) error {
-				over := holder
-				over.Grant.Lease = -1
-				return third(b.Reclaim(ctx, b.session, "n", over))
-			},
-		}
-		for name, takeover := range takeovers {
-			got := <-start(t, func(ctx context.Context) (string, error) { return name, takeover(ctx) })
-			t.Log(name)
-			is(t, got.err, driver.ErrBusy)
-		}
-		must(t, guard.Commit())
-		if next, taken, err := soleTaken(b.Reclaim(t.Context(), b.session, "n", holder)); err != nil || !taken || next.Session != "" {
-			t.Fatal(next, taken, err)
-		}
-	})
-}
-
 func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b, c := s.actor(t), s.actor(t), s.actor(t)
@@ -393,10 +358,8 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 			must(t, second(b.Expire(t.Context(), dead.session)))
 		}
 		must(t, third(b.Reclaim(t.Context(), b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
-		tx, err := pool.Begin()
-		must(t, err)
-		defer func() { _ = tx.Rollback() }()
-		is(t, e.Transactions.Guard(t.Context(), tx, held, aside(t, e.Backend)), driver.ErrNotHeld)
+		is(t, e.Transactions.MakeGuard(t.Context(), held, aside(t, e.Backend)), driver.ErrNotHeld)
+		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
 			got := <-start(t, func(ctx context.Context) (int, error) { return b.Forget(ctx, -time.Hour, 10) })
 			if got.err != nil || got.value != want {

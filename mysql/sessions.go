@@ -84,7 +84,7 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 			return nil, err
 		}
 		if !there {
-			// Not before LockSession, which does not wait: an upsert waits behind a guarded transaction.
+			// Not before LockSession, which does not wait: an upsert waits behind whoever ends the session.
 			if err := q.BurySession(ctx, session); err != nil {
 				return nil, err
 			}
@@ -209,7 +209,6 @@ func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int
 	for _, id := range ids {
 		var n int64
 		err := e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
-			// A transaction whose Guard was refused still holds the row.
 			if _, there, err := lockSession(ctx, q, id); err != nil || !there {
 				return nil, err
 			}

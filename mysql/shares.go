@@ -24,6 +24,7 @@ func lend(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 type part struct {
 	name      string
 	session   string
+	attempt   string
 	token     int64
 	units     int32 // 0: the whole name
 	expiresAt sql.NullInt64
@@ -33,14 +34,14 @@ type part struct {
 func findPart(ctx context.Context, q *mysqldb.Queries, name string, row mysqldb.LockRowRow, session string, token int64) (part, bool, error) {
 	if row.SessionID != "" {
 		there := row.SessionID == session && row.Token == token
-		return part{name: name, session: session, token: token, expiresAt: row.ExpiresAt}, there, nil
+		return part{name: name, session: session, attempt: row.Attempt, token: token, expiresAt: row.ExpiresAt}, there, nil
 	}
 	if row.SharedUnits == 0 {
 		return part{}, false, nil
 	}
 	share, err := q.FindShare(ctx, mysqldb.FindShareParams{Name: name, Token: token})
 	there, err := found(err)
-	return part{name, session, token, share.Units, share.ExpiresAt}, there && share.SessionID == session, err
+	return part{name, session, share.Attempt, token, share.Units, share.ExpiresAt}, there && share.SessionID == session, err
 }
 
 // drop takes it off its holder, and off the row as it will be written. It reports false where the share was not there: then

@@ -225,39 +225,6 @@ func TestTakeAllGivesUpBehindATransactionAndTakesNothing(t *testing.T) {
 	})
 }
 
-func TestNobodyTakesAShareFromAGuardedTransaction(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		held := a.share(t, a.units("n", 1, 2))
-		whole := a.take(t, "m")
-		s.expire(t, a)
-		guard := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", a.session)
-		holders := map[string]driver.Holder{
-			"n": {Session: a.session, Units: 1, Grant: driver.Grant{Token: held.Token, Lease: -1}},
-			"m": {Session: a.session, Grant: driver.Grant{Token: whole.Token}},
-		}
-		for name, holder := range holders {
-			is(t, third(b.Reclaim(t.Context(), b.session, name, holder)), driver.ErrBusy)
-			is(t, third(b.Break(t.Context(), b.session, name, holder, driver.Event{Name: name, Kind: "broken"})), driver.ErrBusy)
-		}
-		if s.used(t, "n") != 1 || s.number(t, "SELECT COUNT(*) FROM dblock_events") != 0 {
-			t.Fatal("something was done")
-		}
-		must(t, guard.Commit())
-		b.wait(t, b.units("n", 2, 2))
-		next, taken, err := soleTaken(b.Break(t.Context(), b.session, "n", holders["n"], driver.Event{Name: "n", Kind: "broken", Detail: "why"}))
-		if err != nil || !taken || next.Session != b.session || s.used(t, "n") != 2 {
-			t.Fatal(next, taken, err)
-		}
-		if _, taken, err := b.Break(t.Context(), b.session, "n", holders["n"], driver.Event{Name: "n", Kind: "broken"}); err != nil || taken {
-			t.Fatal("broken twice", err)
-		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events WHERE kind = 'broken' AND detail = 'why'"); n != 1 {
-			t.Fatalf("%d events", n)
-		}
-	})
-}
-
 // aside runs what a client does on its reserved connection.
 func aside(t *testing.T, b driver.Backend) driver.Aside {
 	t.Helper()
@@ -291,7 +258,9 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			held := a.share(t, a.units(name, 2, 3))
 			whole := held
 			whole.Shared = false
+			is(t, e.Transactions.MakeGuard(t.Context(), whole, beside), driver.ErrNotHeld)
 			is(t, e.Transactions.Guard(t.Context(), tx, whole, beside), driver.ErrNotHeld)
+			must(t, e.Transactions.MakeGuard(t.Context(), held, beside))
 			must(t, e.Transactions.Guard(t.Context(), tx, held, beside))
 			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, beside), driver.ErrNotHeld)
 			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))

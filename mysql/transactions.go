@@ -18,49 +18,13 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 	return mysqldb.New(preparedTx{t.engine.prepared, tx})
 }
 
-func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
-	if err := t.oneWriter(ctx, "Guard", aside); err != nil {
-		return err
-	}
-	quiet, cancel := transaction.Lenient(ctx)
-	defer cancel()
-	session, err := t.queries(tx).ShareSession(quiet, h.Session)
-	if there, err := found(err); err != nil {
-		return interpret(err)
-	} else if !there || session.Dead {
-		return driver.ErrNotHeld
-	}
-	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		lock, err := isHeld(ctx, up.(upkeep).q, h)
-		switch here, there := text(session.Server), text(lock.Server); {
-		case err != nil:
-			return interpret(err)
-		case here != there:
-			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's heartbeats are on %s", here, there))
-		case !lock.Held:
-			return driver.ErrNotHeld
-		}
-		return nil
-	})
-}
-
-func isHeld(ctx context.Context, q *mysqldb.Queries, h driver.Held) (mysqldb.IsHeldRow, error) {
-	if !h.Shared {
-		return q.IsHeld(ctx, mysqldb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
-	}
-	lock, err := q.IsShareHeld(ctx, mysqldb.IsShareHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
-	return mysqldb.IsHeldRow(lock), err
-}
-
 // ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range, which locks the
 // neighbours' queues as well at the usual isolation level. It looks beside the transaction first, as LockTx does: a row that is
 // held is there.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		if lock, err := isHeld(ctx, up.(upkeep).q, h); err != nil || !lock.Held {
-			return notHeld(interpret(err))
-		}
-		return nil
+		_, err := lookGuard(ctx, up.(upkeep).q, h)
+		return err
 	})
 	if err != nil {
 		return err

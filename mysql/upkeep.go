@@ -4,12 +4,14 @@ import (
 	"context"
 	"database/sql"
 	sqldriver "database/sql/driver"
+	"errors"
 	"fmt"
 	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/crew"
 )
 
 // closeTimeout bounds what is done for tidiness after a context has ended.
@@ -85,13 +87,17 @@ type upkeep struct {
 	q    *mysqldb.Queries
 }
 
+func upkeepOn(conn *sql.Conn) upkeep {
+	return upkeep{conn, mysqldb.New(preparedOnConn(conn))}
+}
+
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
 		return nil, interpret(err)
 	}
 	e.crew.Warm()
-	return upkeep{conn, mysqldb.New(preparedOnConn(conn))}, nil
+	return upkeepOn(conn), nil
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -123,4 +129,27 @@ func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, err
 func (u upkeep) Close() error {
 	discard(u.conn)
 	return nil
+}
+
+// transact runs work as one transaction, and then wakes those that it names, as engine.transact does.
+func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
+		return interpret(err)
+	}
+	wake, err := work(u.q)
+	if err == nil {
+		_, err = u.conn.ExecContext(ctx, "COMMIT")
+	}
+	if err == nil {
+		wakeUp(ctx, u.conn, wake)
+		return nil
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	err = interpret(err)
+	_, undone := u.conn.ExecContext(within, "ROLLBACK")
+	if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
+		err = errors.Join(err, driver.Fail(driver.ErrUnavailable, undone))
+	}
+	return crew.Sent{Err: err}
 }

@@ -28,6 +28,8 @@ type database interface {
 
 type connection interface {
 	exec(ctx context.Context, s statement) error
+	// transact is that of database.
+	transact(ctx context.Context, s ...statement) error
 	close() error // for good, also where it came out of a pool
 }
 

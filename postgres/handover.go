@@ -56,32 +56,26 @@ func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.H
 		}).found(new(string), &d.given), d.over(free))
 		return d.next, d.given, err
 	}
-	err := e.handOver(ctx, name, append(past(holder.Session), d.either(postgresdb.HandOverParams{
+	q := quarry{Name: name, Session: holder.Session, Token: holder.Grant.Token}
+	err := e.takeOver(ctx, q, d.either(postgresdb.HandOverParams{
 		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,
-	})...)...)
+	})...)
 	return d.next, d.given, err
 }
 
 func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, v driver.Event) ([]driver.Handoff, bool, error) {
 	var d handed
-	statements := append(past(holder.Session), query(postgresdb.RecordBroken, postgresdb.RecordBrokenParams{
+	q := quarry{Name: name, Session: holder.Session, Token: holder.Grant.Token}
+	record := query(postgresdb.RecordBroken, postgresdb.RecordBrokenParams{
 		Name: name, Session: holder.Session, Token: holder.Grant.Token, Attempt: holder.Attempt,
 		Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
 		Detail: v.Detail, Metadata: v.Metadata,
-	}))
-	err := e.handOver(ctx, name, append(statements, d.either(postgresdb.HandOverParams{
+	})
+	err := e.takeOver(ctx, q, append([]statement{record}, d.either(postgresdb.HandOverParams{
 		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token,
 	})...)...)
+	e.announce(ctx, q, err)
 	return d.next, d.given, err
-}
-
-// past is what every takeover has to pass: the row of the holder's session, which a guarded transaction keeps.
-func past(session string) []statement {
-	var dead, there bool
-	return []statement{
-		query(postgresdb.LockLiving, session).found(&dead, &there),
-		query(postgresdb.TouchSession, session),
-	}
 }
 
 // handOver locks a name's row, and then gives up something of it and hands on what is free.

@@ -61,20 +61,16 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 }
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	var name string
-	var dead, there, reentered bool
+	var reentered bool
 	var row postgresdb.ReenterRow
-	err := e.transact(ctx,
-		query(postgresdb.LockRow, r.Name).found(&name, &there),
-		query(postgresdb.LockHolder, postgresdb.LockHolderParams{Name: r.Name, Host: r.Host, Thread: r.Thread}).found(&dead, &there),
-		query(postgresdb.TouchHolder, postgresdb.TouchHolderParams{Name: r.Name, Host: r.Host, Thread: r.Thread}),
-		query(postgresdb.Reenter, postgresdb.ReenterParams{
-			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		}).found(&row, &reentered),
-	)
+	q := quarry{Name: r.Name, Host: r.Host, Thread: r.Thread}
+	err := e.takeOver(ctx, q, query(postgresdb.Reenter, postgresdb.ReenterParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
+	}).found(&row, &reentered))
+	e.announce(ctx, q, err)
 	if err != nil || !reentered {
-		return driver.Grant{}, false, interpret(err)
+		return driver.Grant{}, false, err
 	}
 	return driver.Grant{Token: row.Token, Contended: row.Waiters > 0, Lease: r.Lease}, true, nil
 }

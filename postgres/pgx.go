@@ -52,17 +52,21 @@ func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
 		return err
 	}
 	defer conn.Release()
+	return transactOn(ctx, conn.Conn(), statements)
+}
+
+func transactOn(ctx context.Context, conn *pgx.Conn, statements []statement) error {
 	b := &pgx.Batch{}
 	b.Queue(begin)
 	for _, s := range statements {
 		s.queue(b)
 	}
 	b.Queue("COMMIT")
-	err = conn.SendBatch(ctx, b).Close()
-	if err != nil && !conn.Conn().IsClosed() && conn.Conn().PgConn().TxStatus() != 'I' {
+	err := conn.SendBatch(ctx, b).Close()
+	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 		defer cancel()
-		_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the pool sees the open transaction and drops the connection
+		_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the connection breaks, or its pool drops it
 	}
 	return err
 }
@@ -124,6 +128,10 @@ func (c pgxConn) exec(ctx context.Context, s statement) error {
 	b := &pgx.Batch{}
 	s.queue(b)
 	return c.conn.SendBatch(ctx, b).Close()
+}
+
+func (c pgxConn) transact(ctx context.Context, s ...statement) error {
+	return transactOn(ctx, c.conn, s)
 }
 
 func (c pgxConn) close() error { return closeConn(c.conn) }

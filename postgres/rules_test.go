@@ -267,81 +267,6 @@ func TestAMissingSessionIsNotDead(t *testing.T) {
 	}
 }
 
-// Rule 5. Each broken by leaving out NOWAIT, or LockSession and LockHolder: the guard is a share lock on the session.
-func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
-	for name, takeover := range map[string]func(s *script) error{
-		"expire": func(s *script) error {
-			_, err := s.Expire(s.Context(), "a")
-			return err
-		},
-		"end": func(s *script) error { return s.EndSession(s.Context(), "a") },
-		"reclaim of a fixed lease": func(s *script) error {
-			_, _, err := s.Reclaim(s.Context(), "b", "n", s.holder())
-			return err
-		},
-		"theft": func(s *script) error {
-			_, _, err := s.Break(s.Context(), "b", "n", s.holder(), driver.Event{})
-			return err
-		},
-		"return of the same owner": func(s *script) error {
-			_, _, err := s.Reenter(s.Context(), driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
-			s.session("a", time.Microsecond)
-			s.session("b", time.Minute)
-			r := request("a", "a1")
-			r.Lease = time.Microsecond
-			g := s.take(r)
-			s.begin()
-			s.do(statement{sql: "SELECT 1 FROM dblock_sessions WHERE id = 'a' FOR SHARE"})
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			done := make(chan error, 1)
-			go func() { done <- takeover(s) }()
-			select {
-			case err := <-done:
-				if !errors.Is(err, driver.ErrBusy) {
-					t.Errorf("got %v", err)
-				}
-			case <-ctx.Done():
-				t.Error("waits behind the guarded transaction")
-			}
-			if h := s.holder(); h.Grant.Token != g.Token || s.number("SELECT count(*) FROM dblock_sessions WHERE dead") != 0 {
-				t.Errorf("taken over: %+v", h)
-			}
-			s.commit()
-			if err := takeover(s); err != nil {
-				t.Errorf("after the guarded transaction: %v", err)
-			}
-		})
-	}
-}
-
-// Broken by leaving NOT dead out of LockLiving or TouchSession: a Guard that found the session dead keeps its row.
-func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Microsecond)
-	s.session("b", time.Minute)
-	g := s.have(request("a", "a1"))
-	broken := s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t", Attempt: "a2"})
-	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
-		t.Fatal(dead, err)
-	}
-	tx := s.snapshot(pgx.ReadCommitted)
-	if err := s.inside("Guard", tx, g); !errors.Is(err, driver.ErrNotHeld) {
-		t.Fatal(err)
-	}
-	if _, taken, err := s.Reclaim(t.Context(), "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: g.Token}}); !taken || err != nil {
-		t.Errorf("reclaimed: %v, %v", taken, err)
-	}
-	if _, taken, err := s.Break(t.Context(), "b", "o", driver.Holder{Session: "a", Grant: driver.Grant{Token: broken.Token}}, driver.Event{}); !taken || err != nil {
-		t.Errorf("broken: %v, %v", taken, err)
-	}
-}
-
 // Rule 5. Broken by leaving the reclaim condition out of HandOver.
 func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
 	s := newScript(t)
@@ -631,6 +556,7 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 					if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
 						t.Errorf("the transaction is not usable afterwards: %v", err)
 					}
+					s.makeGuard(h)
 					if err := s.inside(what, s.snapshot(level), h); err != nil {
 						t.Errorf("a new transaction: %v", err)
 					}
@@ -675,16 +601,6 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 			})
 		}
 	}
-}
-
-// inside is a step of a lock in a transaction.
-func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
-	s.Helper()
-	of := transactions[pgx.Tx]{ofPgx}
-	if what == "Guard" {
-		return of.Guard(s.Context(), tx, h, nil)
-	}
-	return of.ReleaseTx(s.Context(), tx, h, nil)
 }
 
 func first(next []driver.Handoff) driver.Handoff {

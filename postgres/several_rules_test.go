@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
@@ -165,7 +163,7 @@ func TestReleaseAllLeavesWhatSomebodyJustQueuedUpFor(t *testing.T) {
 	s.sound()
 }
 
-// Broken by leaving out that Break passes the session's row: the guard is a share lock on the session. The event comes with the theft, once.
+// Broken by leaving out that Break passes the guard. The event comes with the theft, once.
 func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
 		s := newScript(t)
@@ -180,8 +178,9 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 		events := func() int64 {
 			return s.number("SELECT count(*) FROM dblock_events WHERE kind = 'broken' AND name = 'n'")
 		}
+		s.makeGuard(h)
 		s.begin()
-		if err := (transactions[pgx.Tx]{ofPgx}).Guard(t.Context(), s.tx, h, nil); err != nil {
+		if err := s.inside("Guard", s.tx, h); err != nil {
 			t.Fatal(err)
 		}
 		if next, taken, err := breakIt(); !errors.Is(err, driver.ErrBusy) || taken || next != nil || events() != 0 {
@@ -197,7 +196,7 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 			t.Errorf("once more: %+v, %v, %v, %d events", next, taken, err, events())
 		}
 		s.begin()
-		if err := (transactions[pgx.Tx]{ofPgx}).Guard(t.Context(), s.tx, h, nil); !errors.Is(err, driver.ErrNotHeld) {
+		if err := s.inside("Guard", s.tx, h); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("the old holder guards: %v", err)
 		}
 		s.commit()

@@ -39,30 +39,35 @@ func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 	if err != nil {
 		return err
 	}
+	ended, err := finish(ctx, conn, statements)
+	if !ended {
+		_ = sqlConn{conn}.close() // the pool must not lend out an open transaction
+		return err
+	}
+	return errors.Join(err, ignoreClosed(conn.Close()))
+}
+
+// finish runs statements in a transaction that has begun, and ends it. Where ended is false it may still be open.
+func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended bool, err error) {
 	for _, s := range statements {
 		if err = execute(ctx, conn, s); err != nil {
 			break
 		}
 	}
 	if err == nil {
-		_, err = conn.ExecContext(ctx, "COMMIT")
-	}
-	if err == nil {
-		return ignoreClosed(conn.Close())
+		if _, err = conn.ExecContext(ctx, "COMMIT"); err == nil {
+			return true, nil
+		}
 	}
 	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
-	if _, undone := conn.ExecContext(quiet, "ROLLBACK"); undone != nil {
-		_ = sqlConn{conn}.close() // the pool must not lend out an open transaction
-		return err
-	}
-	_ = conn.Close()
-	return err
+	_, undone := conn.ExecContext(quiet, "ROLLBACK")
+	return undone == nil, err
 }
 
 // begin begins a transaction on a connection of the pool; on another one where that was broken before.
 func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
-	text := fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, silence(ctx).Milliseconds())
+	text := beginOverSQL(ctx)
 	for tries := 1; ; tries++ {
 		conn, err := d.db.Conn(ctx)
 		if err != nil {
@@ -76,6 +81,10 @@ func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
 			return nil, err
 		}
 	}
+}
+
+func beginOverSQL(ctx context.Context) string {
+	return fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, silence(ctx).Milliseconds())
 }
 
 const (
@@ -135,6 +144,17 @@ func (d sqlDB) spare() (most int, early bool) {
 type sqlConn struct{ conn *sql.Conn }
 
 func (c sqlConn) exec(ctx context.Context, s statement) error { return execute(ctx, c.conn, s) }
+
+func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
+	if _, err := c.conn.ExecContext(ctx, beginOverSQL(ctx)); err != nil {
+		return err
+	}
+	ended, err := finish(ctx, c.conn, statements)
+	if !ended { // the connection is not kept
+		err = driver.Fail(driver.ErrUnavailable, err)
+	}
+	return err
+}
 
 // close ends the connection instead of giving it back to the pool: a statement of it may not have been answered.
 func (c sqlConn) close() error {

@@ -21,50 +21,11 @@ type transactions[TX any] struct {
 func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
 func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
-// guardPatience is how long Guard waits for a takeover of the same session's lock, which is one short transaction.
-const guardPatience = "1s"
-
 var restorePatience = query(postgresdb.RestorePatience, struct{}{})
 
 func borrowPatience(patience string) statement {
 	return query(postgresdb.BorrowPatience, patience)
 }
-
-// Guard is one round trip. Session first, lock row second and without a lock: whoever takes the lock over has to pass
-// the session's row, and whoever queues up writes only the lock's.
-func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
-	var dead, there, answered bool
-	var row postgresdb.IsHeldRow
-	err := t.behind(ctx, t.of(tx),
-		borrowPatience(guardPatience),
-		query(postgresdb.ShareSession, h.Session).found(&dead, &there),
-		isHeld(h).found(&row, &answered),
-		restorePatience,
-		release,
-	)
-	switch {
-	case err != nil:
-		return interpret(err)
-	case there && !dead && row.Held:
-		return nil
-	case row.Unseen && !dead: // nobody rises from the dead, whatever has happened since the snapshot
-		return interpret(tooOld{})
-	}
-	return driver.ErrNotHeld
-}
-
-func isHeld(h driver.Held) statement {
-	return query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
-}
-
-// tooOld is a snapshot that shows nothing of a grant: a serialization failure that the server does not notice.
-type tooOld struct{}
-
-func (tooOld) Error() string {
-	return "the transaction's snapshot may be older than the lock: roll back and begin it anew"
-}
-
-func (tooOld) SQLState() string { return serializationFailure }
 
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified, with the commit. When
 // that reaches the disk is the caller's to say.
@@ -89,7 +50,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 		case err != nil:
 			return interpret(err)
 		case row.Unseen:
-			return interpret(tooOld{})
+			return interpret(tooOld)
 		}
 		return driver.ErrNotHeld
 	}

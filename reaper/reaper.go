@@ -32,7 +32,7 @@ type Report struct {
 	Dismissed int // places in queues of dead sessions
 	Purged    int // lock rows idle for longer than the retention
 	Forgotten int // dead sessions deleted
-	Deleted   int // events and runs older than the history
+	Deleted   int // events and runs older than the history, and guards of locks that are over
 	Postponed int // takeovers that a guarded transaction held up, or that another transaction was in the middle of
 }
 

@@ -32,7 +32,10 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	}
 	err = errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	if purge {
-		err = errors.Join(err, s.purge(ctx, batch), s.records(ctx, batch))
+		err = errors.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over", s.engine.DropGuards),
+			s.all(ctx, batch, "old events and runs", func(ctx context.Context, limit int) (int, error) {
+				return s.engine.PurgeRecords(ctx, s.history, limit)
+			}))
 	}
 	return s.report, err
 }
@@ -151,15 +154,15 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 	return nil
 }
 
-// records deletes all that is too old, and not one batch of it: more may be written between two sweeps.
-func (s *sweeper) records(ctx context.Context, batch int) error {
+// all deletes all that there is, and not one batch of it: more may be written between two sweeps.
+func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int, error)) error {
 	for {
-		deleted, err := s.engine.PurgeRecords(ctx, s.history, batch)
+		deleted, err := some(ctx, batch)
 		switch {
 		case s.postponed(err):
 			return nil
 		case err != nil:
-			return fmt.Errorf("deleting old events and runs: %w", err)
+			return fmt.Errorf("deleting %s: %w", what, err)
 		}
 		s.report.Deleted += deleted
 		if deleted < batch {

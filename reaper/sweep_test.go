@@ -65,6 +65,8 @@ func (g *guarded) Purge(_ context.Context, _ time.Duration, after string, _ int)
 
 func (g *guarded) Forget(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
+func (g *guarded) DropGuards(context.Context, int) (int, error) { return 0, nil }
+
 func (g *guarded) PurgeRecords(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
 // Broken by counting as progress a session that is found dead again each time.

@@ -176,6 +176,9 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 	return int(deleted), final, nil
 }
 
+// DropGuards has none: see transactions.MakeGuard.
+func (e *engine) DropGuards(context.Context, int) (int, error) { return 0, nil }
+
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	var forgotten int64
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {

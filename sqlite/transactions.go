@@ -25,6 +25,9 @@ var (
 // transactions is what happens inside the caller's transactions: each step first takes the database's write lock.
 type transactions struct{ db *database }
 
+// MakeGuard has nothing to make.
+func (transactions) MakeGuard(context.Context, driver.Held, driver.Aside) error { return nil }
+
 // Guard needs no lock on any row: while the transaction can write, nobody else can, and so take nothing over.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {

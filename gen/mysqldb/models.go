@@ -25,6 +25,13 @@ type DblockEvent struct {
 	Metadata  string
 }
 
+type DblockGuard struct {
+	Attempt   string
+	Name      string
+	SessionID string
+	Takeovers int64
+}
+
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
@@ -113,6 +120,11 @@ type DblockWaiter struct {
 	EnqueuedAt int64
 	Units      int32
 	MinHold    int64
+}
+
+type DblockWanted struct {
+	Attempt     string
+	WantedUntil int64
 }
 
 type DblockWatcher struct {

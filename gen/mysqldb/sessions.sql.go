@@ -204,7 +204,7 @@ const lockSession = `-- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = ? FOR UPDATE NOWAIT
 `
 
-// A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+// Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
 func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRowContext(ctx, lockSession, id)
 	var dead bool
@@ -262,4 +262,16 @@ func (q *Queries) Schema(ctx context.Context) (DblockSchema, error) {
 	var i DblockSchema
 	err := row.Scan(&i.Version, &i.UsableFrom)
 	return i, err
+}
+
+const sessionDead = `-- name: SessionDead :one
+SELECT dead FROM dblock_sessions WHERE id = ?
+`
+
+// Nobody rises again: no lock is needed to rely on a yes.
+func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
+	row := q.db.QueryRowContext(ctx, sessionDead, id)
+	var dead bool
+	err := row.Scan(&dead)
+	return dead, err
 }

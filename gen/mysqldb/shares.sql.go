@@ -65,7 +65,7 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 }
 
 const findShare = `-- name: FindShare :one
-SELECT session_id, token, units, expires_at FROM dblock_shares WHERE name = ? AND token = ?
+SELECT session_id, attempt, token, units, expires_at FROM dblock_shares WHERE name = ? AND token = ?
 `
 
 type FindShareParams struct {
@@ -75,6 +75,7 @@ type FindShareParams struct {
 
 type FindShareRow struct {
 	SessionID string
+	Attempt   string
 	Token     int64
 	Units     int32
 	ExpiresAt sql.NullInt64
@@ -86,6 +87,7 @@ func (q *Queries) FindShare(ctx context.Context, arg FindShareParams) (FindShare
 	var i FindShareRow
 	err := row.Scan(
 		&i.SessionID,
+		&i.Attempt,
 		&i.Token,
 		&i.Units,
 		&i.ExpiresAt,

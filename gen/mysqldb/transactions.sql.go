@@ -104,58 +104,6 @@ func (q *Queries) FindRow(ctx context.Context, arg FindRowParams) (FindRowRow, e
 	return i, err
 }
 
-const isHeld = `-- name: IsHeld :one
-SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
-       EXISTS(SELECT l.name FROM dblock_locks l
-               WHERE l.name = ? AND l.session_id = ? AND l.token = ?
-                 AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held
-`
-
-type IsHeldParams struct {
-	Name    string
-	Session string
-	Token   int64
-}
-
-type IsHeldRow struct {
-	Server interface{}
-	Held   bool
-}
-
-// The second half, on a connection beside the transaction: in it, a plain read would be as old as its snapshot, and lock
-// the row at SERIALIZABLE, and a locking read would keep everybody from queueing up.
-func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
-	row := q.db.QueryRowContext(ctx, isHeld, arg.Name, arg.Session, arg.Token)
-	var i IsHeldRow
-	err := row.Scan(&i.Server, &i.Held)
-	return i, err
-}
-
-const isShareHeld = `-- name: IsShareHeld :one
-SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
-       EXISTS(SELECT h.name FROM dblock_shares h
-               WHERE h.name = ? AND h.token = ? AND h.session_id = ?
-                 AND (h.expires_at IS NULL OR h.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held
-`
-
-type IsShareHeldParams struct {
-	Name    string
-	Token   int64
-	Session string
-}
-
-type IsShareHeldRow struct {
-	Server interface{}
-	Held   bool
-}
-
-func (q *Queries) IsShareHeld(ctx context.Context, arg IsShareHeldParams) (IsShareHeldRow, error) {
-	row := q.db.QueryRowContext(ctx, isShareHeld, arg.Name, arg.Token, arg.Session)
-	var i IsShareHeldRow
-	err := row.Scan(&i.Server, &i.Held)
-	return i, err
-}
-
 const keepRow = `-- name: KeepRow :execrows
 UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = ? AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
@@ -218,6 +166,7 @@ func (q *Queries) LockRowNow(ctx context.Context, name string) (LockRowNowRow, e
 }
 
 const releaseTx = `-- name: ReleaseTx :execrows
+
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
@@ -230,6 +179,7 @@ type ReleaseTxParams struct {
 	Token   int64
 }
 
+// Inside transactions of the caller's, and beside them.
 // The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
@@ -267,24 +217,4 @@ func (q *Queries) RowExists(ctx context.Context, name string) (string, error) {
 	var name_2 string
 	err := row.Scan(&name_2)
 	return name_2, err
-}
-
-const shareSession = `-- name: ShareSession :one
-
-SELECT dead, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE
-`
-
-type ShareSessionRow struct {
-	Dead   bool
-	Server interface{}
-}
-
-// Inside transactions of the caller's, and beside them.
-// The first half of Guard: a locking read, fresh at every isolation level. Who takes a lock over locks this row FOR
-// UPDATE, without waiting. The server says which it is: the second half must ask the same one.
-func (q *Queries) ShareSession(ctx context.Context, id string) (ShareSessionRow, error) {
-	row := q.db.QueryRowContext(ctx, shareSession, id)
-	var i ShareSessionRow
-	err := row.Scan(&i.Dead, &i.Server)
-	return i, err
 }

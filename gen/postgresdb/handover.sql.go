@@ -214,7 +214,7 @@ type RecordBrokenParams struct {
 	Attempt      string
 }
 
-// After LockRow and LockSession, before it is given up: what is taken from the living is written down, and they are told.
+// After LockGuard, before it is given up: what is taken from the living is written down, and they are told.
 func (q *Queries) RecordBroken(ctx context.Context, arg RecordBrokenParams) error {
 	_, err := q.db.Exec(ctx, RecordBroken,
 		arg.Kind,

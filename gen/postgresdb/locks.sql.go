@@ -146,7 +146,7 @@ type ReenterRow struct {
 	Notified string
 }
 
-// After LockRow and LockHolder: the same owner comes back in another session. The old one is told, and fenced.
+// After LockGuard: the same owner comes back in another session. The old one is told, and fenced.
 func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, error) {
 	row := q.db.QueryRow(ctx, Reenter,
 		arg.Session,

@@ -21,6 +21,13 @@ type DblockEvent struct {
 	Metadata  string
 }
 
+type DblockGuard struct {
+	Attempt   string
+	Name      string
+	SessionID string
+	Takeovers int64
+}
+
 type DblockHeartbeat struct {
 	SessionID string
 	ExpiresAt int64
@@ -122,6 +129,11 @@ type DblockWaiter struct {
 	EnqueuedAt int64
 	Units      int32
 	MinHold    int64
+}
+
+type DblockWanted struct {
+	Attempt     string
+	WantedUntil int64
 }
 
 type DblockWatcher struct {

@@ -169,32 +169,11 @@ func (q *Queries) ForgetSessions(ctx context.Context, arg ForgetSessionsParams) 
 	return items, nil
 }
 
-const LockHolder = `-- name: LockHolder :one
-SELECT dead FROM dblock_sessions
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1 AND l.host = $2 AND l.thread = $3)
-   FOR UPDATE NOWAIT
-`
-
-type LockHolderParams struct {
-	Name   string
-	Host   string
-	Thread string
-}
-
-// After LockRow: the session that holds the name as this owner; another owner's is none of ours, and may be guarded.
-func (q *Queries) LockHolder(ctx context.Context, arg LockHolderParams) (bool, error) {
-	row := q.db.QueryRow(ctx, LockHolder, arg.Name, arg.Host, arg.Thread)
-	var dead bool
-	err := row.Scan(&dead)
-	return dead, err
-}
-
 const LockLiving = `-- name: LockLiving :one
 SELECT dead FROM dblock_sessions WHERE id = $1 AND NOT dead FOR UPDATE NOWAIT
 `
 
-// The same for a takeover, which need not pass who is dead: nobody rises again, so that no guard of his stands, though one
-// that failed keeps the row for as long as its transaction lasts.
+// The same, unless it is dead already: nobody rises again.
 func (q *Queries) LockLiving(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, LockLiving, id)
 	var dead bool
@@ -206,7 +185,7 @@ const LockSession = `-- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = $1 FOR UPDATE NOWAIT
 `
 
-// A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+// Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
 func (q *Queries) LockSession(ctx context.Context, id string) (bool, error) {
 	row := q.db.QueryRow(ctx, LockSession, id)
 	var dead bool
@@ -308,31 +287,4 @@ func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
 	var dead bool
 	err := row.Scan(&dead)
 	return dead, err
-}
-
-const TouchHolder = `-- name: TouchHolder :exec
-UPDATE dblock_sessions SET dead = dead
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = $1 AND l.host = $2 AND l.thread = $3)
-`
-
-type TouchHolderParams struct {
-	Name   string
-	Host   string
-	Thread string
-}
-
-func (q *Queries) TouchHolder(ctx context.Context, arg TouchHolderParams) error {
-	_, err := q.db.Exec(ctx, TouchHolder, arg.Name, arg.Host, arg.Thread)
-	return err
-}
-
-const TouchSession = `-- name: TouchSession :exec
-UPDATE dblock_sessions SET dead = dead WHERE id = $1 AND NOT dead
-`
-
-// After LockLiving and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
-// with an older snapshot must see that something happened.
-func (q *Queries) TouchSession(ctx context.Context, id string) error {
-	_, err := q.db.Exec(ctx, TouchSession, id)
-	return err
 }

@@ -57,34 +57,6 @@ func (q *Queries) EnsureRow(ctx context.Context, name string) error {
 	return err
 }
 
-const IsHeld = `-- name: IsHeld :one
-SELECT EXISTS (SELECT 1 FROM dblock_holders h
-                WHERE h.name = $1 AND h.session_id = $2::text AND h.token = $3::bigint
-                  AND (h.expires_at IS NULL OR h.expires_at > dblock_now()))::boolean AS held,
-       (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
-        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.token >= $3::bigint))::boolean AS unseen
-`
-
-type IsHeldParams struct {
-	Name    string
-	Session string
-	Token   int64
-}
-
-type IsHeldRow struct {
-	Held   bool
-	Unseen bool
-}
-
-// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
-// waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
-func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
-	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Session, arg.Token)
-	var i IsHeldRow
-	err := row.Scan(&i.Held, &i.Unseen)
-	return i, err
-}
-
 const LockRowTx = `-- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = $1
@@ -136,17 +108,4 @@ func (q *Queries) RestorePatience(ctx context.Context) (string, error) {
 	var patience string
 	err := row.Scan(&patience)
 	return patience, err
-}
-
-const ShareSession = `-- name: ShareSession :one
-SELECT dead FROM dblock_sessions WHERE id = $1 FOR SHARE
-`
-
-// The first half of Guard. Who takes a lock over locks this row FOR UPDATE, and writes it: at REPEATABLE READ and above
-// a snapshot from before a takeover fails here.
-func (q *Queries) ShareSession(ctx context.Context, id string) (bool, error) {
-	row := q.db.QueryRow(ctx, ShareSession, id)
-	var dead bool
-	err := row.Scan(&dead)
-	return dead, err
 }

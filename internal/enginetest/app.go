@@ -27,9 +27,10 @@ type App struct {
 
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
-	// guard and release are what Guard and UnlockTx do, without what the client knows already.
-	guard   func(ctx context.Context, tx Tx, h driver.Held) error
-	release func(ctx context.Context, tx Tx, h driver.Held) error
+	// makeGuard and guard, and release, are what Guard and UnlockTx do, without what the client knows already.
+	makeGuard func(ctx context.Context, h driver.Held) error
+	guard     func(ctx context.Context, tx Tx, h driver.Held) error
+	release   func(ctx context.Context, tx Tx, h driver.Held) error
 }
 
 // Tx is a transaction of the application's, without its type.
@@ -220,6 +221,9 @@ func app[TX any](engine driver.Engine[TX]) App {
 		Backend:  engine,
 		client:   on(engine.Backend),
 		clientOn: on,
+		makeGuard: func(ctx context.Context, h driver.Held) error {
+			return engine.Transactions.MakeGuard(ctx, h, aside)
+		},
 		guard: func(ctx context.Context, tx Tx, h driver.Held) error {
 			return engine.Transactions.Guard(ctx, typed[TX](tx), h, aside)
 		},

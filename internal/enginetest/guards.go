@@ -21,6 +21,8 @@ var guards = []test{
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
+	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
+	{"Guard after UnlockTx, whose transaction is still open, shows nothing of its end", guardBeforeCommit},
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"a name that is free although others wait is handed on by one of them", promoted},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
@@ -99,72 +101,16 @@ func (e *env) usable(t testing.TB, tx Tx) {
 	}
 }
 
-// take takes a name for a session of the test's own, without a client.
-func (e *env) take(t testing.TB, a App, name, session string, lease time.Duration) (driver.Held, driver.Holder) {
-	t.Helper()
-	ctx := context.Background()
-	if err := a.Backend.OpenSession(ctx, driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
-		t.Fatal(err)
-	}
-	g, ok, err := a.Backend.Take(ctx, driver.Request{Name: name, Session: session, Host: "h", Thread: "t", Attempt: session + "1", Lease: lease, Wait: true})
-	if err != nil || !ok {
-		t.Fatalf("take: %v, %v", ok, err)
-	}
-	h := driver.Holder{Session: session, Grant: driver.Grant{Token: g.Token}}
-	if lease > 0 {
-		h.Grant.Lease = -1 // as it looks when it is over
-	}
-	return driver.Held{Name: name, Session: session, Token: g.Token}, h
-}
-
-// takeovers are the ways in which a lock can pass from a session that did not give it up.
-var takeovers = map[string]struct {
-	lease time.Duration
-	take  func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error
-}{
-	"of a dead session": {0, func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
-		e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
-		return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
-	}},
-	"of a fixed lease": {time.Minute, func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
-		if e.number(t, "SELECT expires_at FROM dblock_locks WHERE name = ?", h.Name) > 1 {
-			e.exec(t, "UPDATE dblock_locks SET expires_at = 1 WHERE name = ?", h.Name)
-		}
-		return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
-	}},
-	"by the same owner": {0, func(t testing.TB, e *env, a App, h driver.Held, _ driver.Holder) error {
-		id := h.Session + "x"
-		e.exec(t, "DELETE FROM dblock_heartbeats WHERE session_id = ?", id)
-		e.exec(t, "DELETE FROM dblock_sessions WHERE id = ?", id)
-		if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
-			return err
-		}
-		_, ok, err := a.Backend.Reenter(brief(t), driver.Request{Name: h.Name, Session: id, Host: "h", Thread: "t", Attempt: id})
-		return taken(nil, ok, err)
-	}},
-}
-
-func taken(_ []driver.Handoff, ok bool, err error) error {
-	if err == nil && !ok {
-		err = errors.New("not taken over")
-	}
-	return err
-}
-
-// brief is a context for what must not wait for long.
-func brief(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	t.Cleanup(cancel)
-	return ctx
-}
-
-// Broken by leaving the lock on the session's row out of Guard.
+// Broken by leaving the lock on the guard's row out of Guard.
 func guarded(t *testing.T, e *env) {
 	a, other := e.app(t, 5), e.app(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		for kind, takeover := range takeovers {
 			t.Run(kind, func(t *testing.T) {
-				held, holder := e.take(t, a, name+kind, id(), takeover.lease)
+				held, holder := e.takeFor(t, a, name+kind, takeover)
+				if err := a.makeGuard(t.Context(), held); err != nil {
+					t.Fatal(err)
+				}
 				tx := beginTx(t, a, level)
 				snapshot(t, tx)
 				if err := a.guard(t.Context(), tx, held); err != nil {
@@ -196,23 +142,39 @@ func (e *env) commitOne(t testing.TB, tx Tx) {
 	commit(t, tx)
 }
 
-// Broken by a takeover that does not write the session's row, or by a Guard that does not look at the lock's.
+// Broken by a takeover that does not write the guard's row, or by a Guard that does not look at the lock's.
 func guardTooLate(t *testing.T, e *env) {
 	a, other := e.app(t, 5), e.app(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		for kind, takeover := range takeovers {
-			t.Run(kind, func(t *testing.T) {
-				held, holder := e.take(t, a, name+kind, id(), takeover.lease)
-				tx := beginTx(t, a, level)
-				snapshot(t, tx)
-				if err := takeover.take(t, e, other, held, holder); err != nil {
-					t.Fatal(err)
-				}
-				err := a.guard(t.Context(), tx, held)
-				if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
-					t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
-				}
-			})
+			for _, made := range []string{"never", "before the snapshot", "after the snapshot"} {
+				t.Run(kind+", guard made "+made, func(t *testing.T) {
+					held, holder := e.takeFor(t, a, name+kind+made, takeover)
+					makeGuard := func() {
+						if err := a.makeGuard(t.Context(), held); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if made == "before the snapshot" {
+						makeGuard()
+					}
+					tx := beginTx(t, a, level)
+					snapshot(t, tx)
+					if made == "after the snapshot" {
+						makeGuard()
+					}
+					if err := takeover.take(t, e, other, held, holder); err != nil {
+						t.Fatal(err)
+					}
+					if err := a.makeGuard(t.Context(), held); e.wiring.Kind != SQLite {
+						is(t, err, driver.ErrNotHeld)
+					}
+					err := a.guard(t.Context(), tx, held)
+					if !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrRetry) {
+						t.Fatalf("Guard of a lock that was taken over: %v, want ErrNotHeld or a serialization failure", err)
+					}
+				})
+			}
 		}
 	})
 }
@@ -244,10 +206,13 @@ func guardAside(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // a transaction that writes keeps everybody else from writing, guarded or not
 		return
 	}
-	a, b := e.app(t, 5), e.app(t, 5)
+	a, b := e.app(t, 5), e.app(t, 8)
 	other := e.clientOf(t, b)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		held, _ := e.take(t, a, name, id(), 0)
+		held, _ := e.takeFor(t, a, name, takeover{})
+		if err := a.makeGuard(t.Context(), held); err != nil {
+			t.Fatal(err)
+		}
 		tx := beginTx(t, a, level)
 		snapshot(t, tx)
 		if err := a.guard(t.Context(), tx, held); err != nil {
@@ -267,7 +232,7 @@ func guardAside(t *testing.T, e *env) {
 			waiter := locking(ctx, other, name, options...)
 			e.queued(t, name, 1)
 			cancel()
-			is(t, within(t, soon, "the waiter gives up", waiter).err, dblock.ErrNotAcquired)
+			is(t, within(t, soon, "the waiter gives up", waiter).err, context.Canceled)
 		}
 		if err := a.guard(t.Context(), tx, held); err != nil {
 			t.Fatalf("Guard again, after others tried: %v", err)
@@ -400,7 +365,7 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 	a := e.app(t, 5)
 	other := e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		held, _ := e.take(t, a, name, id(), 0)
+		held, _ := e.takeFor(t, a, name, takeover{})
 		tx := beginTx(t, a, level)
 		snapshot(t, tx)
 		waiter := locking(t.Context(), other, name)
@@ -486,6 +451,60 @@ func lostAfterRollback(t *testing.T, e *env) {
 	rollback(t, tx)
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+}
+
+// Broken by a Guard that does not reset what UnlockTx has set.
+func lostAfterGuard(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	l := lock(t, c, "n")
+	for range 2 {
+		tx := beginTx(t, a, e.levels()[0])
+		if err := l.UnlockTx(t.Context(), tx); err != nil {
+			t.Fatal(err)
+		}
+		rollback(t, tx)
+	}
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	if n, err := e.client(t).Break(t.Context(), "n", "the test wants it"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, l.Unlock(t.Context()), dblock.ErrLost)
+}
+
+// Broken by a Guard that resets what UnlockTx has set without the name's row: it sees the lock held before the commit.
+func guardBeforeCommit(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	l := lock(t, c, "n")
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	rollback(t, tx)
+	tx = beginTx(t, a, e.levels()[0])
+	if err := l.UnlockTx(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Guard(brief(t), tx); err == nil {
+		t.Error("guarded what the same transaction has released")
+	}
+	if e.wiring.Kind != SQLite { // where a second transaction cannot write
+		other := beginTx(t, a, e.levels()[0])
+		if err := l.Guard(brief(t), other); err == nil {
+			t.Error("guarded what another transaction is about to release")
+		}
+		rollback(t, other)
+	}
+	e.usable(t, tx)
+	ended(t, soon, l, dblock.ErrNotHeld)
+	unlock(t, l)
 }
 
 func unlockTxWaits(t *testing.T, e *env) {

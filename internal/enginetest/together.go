@@ -124,7 +124,7 @@ func allTakesStop(t *testing.T, e *env) {
 		}
 		return rs
 	}
-	waited, _ := e.take(t, a, "waited", id(), 0)
+	waited, _ := e.takeFor(t, a, "waited", takeover{})
 	queued := driver.Request{Name: "waited", Session: waited.Session, Host: "h", Thread: "u", Attempt: id(), Wait: true}
 	if _, outcome, err := a.Backend.Enqueue(brief(t), queued); err != nil || outcome != driver.Queued {
 		t.Fatal(outcome, err)

@@ -9,9 +9,13 @@ INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT sqlc.arg(id), '', 0, '', c.now_us, 1 FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
 
--- A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+-- Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id) FOR UPDATE NOWAIT;
+
+-- Nobody rises again: no lock is needed to rely on a yes.
+-- name: SessionDead :one
+SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id);
 
 -- After LockSession.
 -- name: KillSession :exec

@@ -51,7 +51,7 @@ UPDATE dblock_locks SET
 
 -- After LockRow, without which it may be gone by now.
 -- name: FindShare :one
-SELECT session_id, token, units, expires_at FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
+SELECT session_id, attempt, token, units, expires_at FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
 
 -- name: FindShareOfAttempt :one
 SELECT session_id, token, host, thread, holds, units, expires_at, metadata FROM dblock_shares

@@ -1,24 +1,5 @@
 -- Inside transactions of the caller's, and beside them.
 
--- The first half of Guard: a locking read, fresh at every isolation level. Who takes a lock over locks this row FOR
--- UPDATE, without waiting. The server says which it is: the second half must ask the same one.
--- name: ShareSession :one
-SELECT dead, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server FROM dblock_sessions WHERE id = sqlc.arg(id) LOCK IN SHARE MODE;
-
--- The second half, on a connection beside the transaction: in it, a plain read would be as old as its snapshot, and lock
--- the row at SERIALIZABLE, and a locking read would keep everybody from queueing up.
--- name: IsHeld :one
-SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
-       EXISTS(SELECT l.name FROM dblock_locks l
-               WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.token = sqlc.arg(token)
-                 AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held;
-
--- name: IsShareHeld :one
-SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server,
-       EXISTS(SELECT h.name FROM dblock_shares h
-               WHERE h.name = sqlc.arg(name) AND h.token = sqlc.arg(token) AND h.session_id = sqlc.arg(session)
-                 AND (h.expires_at IS NULL OR h.expires_at > (SELECT c.now_us FROM dblock_clock c))) AS held;
-
 -- The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET

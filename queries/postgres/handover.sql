@@ -93,7 +93,7 @@ SELECT coalesce(after.given, false)::boolean AS given, coalesce(g.session_id, ''
   FROM l LEFT JOIN after ON true LEFT JOIN granted g ON true
  ORDER BY g.token;
 
--- After LockRow and LockSession, before it is given up: what is taken from the living is written down, and they are told.
+-- After LockGuard, before it is given up: what is taken from the living is written down, and they are told.
 -- name: RecordBroken :exec
 INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
 SELECT dblock_now(), h.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata

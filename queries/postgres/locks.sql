@@ -36,7 +36,7 @@ UPDATE dblock_locks l SET
  WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits;
 
--- After LockRow and LockHolder: the same owner comes back in another session. The old one is told, and fenced.
+-- After LockGuard: the same owner comes back in another session. The old one is told, and fenced.
 -- name: Reenter :one
 UPDATE dblock_locks l SET
        session_id = sqlc.arg(session)::text, holds = 1, attempt = @attempt, token = greatest(l.token + 1, dblock_now()),

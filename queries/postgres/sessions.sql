@@ -11,29 +11,13 @@ SELECT s.id, dblock_now() + sqlc.arg(ttl)::bigint FROM s;
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 VALUES (@id, '', 0, '', dblock_now(), true) ON CONFLICT (id) DO NOTHING;
 
--- A guarded transaction holds this row in share mode. Nobody parks a connection behind it: come back later.
+-- Somebody else may be ending the session just now. Nobody parks a connection behind that: come back later.
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = @id FOR UPDATE NOWAIT;
 
--- The same for a takeover, which need not pass who is dead: nobody rises again, so that no guard of his stands, though one
--- that failed keeps the row for as long as its transaction lasts.
+-- The same, unless it is dead already: nobody rises again.
 -- name: LockLiving :one
 SELECT dead FROM dblock_sessions WHERE id = @id AND NOT dead FOR UPDATE NOWAIT;
-
--- After LockRow: the session that holds the name as this owner; another owner's is none of ours, and may be guarded.
--- name: LockHolder :one
-SELECT dead FROM dblock_sessions
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name AND l.host = @host AND l.thread = @thread)
-   FOR UPDATE NOWAIT;
-
--- After LockLiving and LockHolder, where a lock is taken from a session that goes on living: a guarded transaction
--- with an older snapshot must see that something happened.
--- name: TouchSession :exec
-UPDATE dblock_sessions SET dead = dead WHERE id = @id AND NOT dead;
-
--- name: TouchHolder :exec
-UPDATE dblock_sessions SET dead = dead
- WHERE id = (SELECT l.session_id FROM dblock_locks l WHERE l.name = @name AND l.host = @host AND l.thread = @thread);
 
 -- After LockLiving and LockHeartbeat: dies if its time is over.
 -- name: ExpireSession :exec

@@ -19,20 +19,6 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
 -- name: RestorePatience :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience;
 
--- The first half of Guard. Who takes a lock over locks this row FOR UPDATE, and writes it: at REPEATABLE READ and above
--- a snapshot from before a takeover fails here.
--- name: ShareSession :one
-SELECT dead FROM dblock_sessions WHERE id = @id FOR SHARE;
-
--- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
--- waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
--- name: IsHeld :one
-SELECT EXISTS (SELECT 1 FROM dblock_holders h
-                WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-                  AND (h.expires_at IS NULL OR h.expires_at > dblock_now()))::boolean AS held,
-       (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
-        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = @name AND l.token >= sqlc.arg(token)::bigint))::boolean AS unseen;
-
 -- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is waited for.
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;

@@ -1,0 +1,162 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/transaction"
+)
+
+// announced is for how long a takeover that was refused keeps new guards of the hold from beginning.
+const announced = 2 * time.Second
+
+// stale says why a transaction has to be run again, with the SQLSTATE of a serialization failure.
+type stale string
+
+func (s stale) Error() string { return string(s) }
+
+func (stale) SQLState() string { return "40001" }
+
+// MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover that looks later sees it.
+func (t transactions) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		err := up.(upkeep).transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, t.engine.makeGuard(ctx, q, h) })
+		if sent := new(crew.Sent); errors.As(err, sent) {
+			return sent.Err // what was made is found when it is made again
+		}
+		return err
+	})
+}
+
+func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) error {
+	row, there, err := e.lockRow(ctx, q, h.Name, true)
+	if err != nil || !there {
+		return notHeld(err)
+	}
+	p, there, err := findPart(ctx, q, h.Name, row, h.Session, h.Token)
+	if err != nil || !there || h.Shared != (p.units > 0) {
+		return notHeld(err)
+	}
+	_, err = q.FindGuard(ctx, p.attempt)
+	if made, err := found(err); made || err != nil {
+		return err
+	}
+	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: p.attempt, Name: h.Name, Session: h.Session})
+}
+
+// Guard looks beside the transaction, and then share-locks the guard's row in it. No look afterwards: whatever takes the hold
+// over counts that in the row, and the row was made while the hold stood.
+func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
+	if err := t.oneWriter(ctx, "Guard", aside); err != nil {
+		return err
+	}
+	var look mysqldb.LookGuardRow
+	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		look, err = lookGuard(ctx, up.(upkeep).q, h)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case look.Wanted:
+		return driver.Fail(driver.ErrRetry, stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
+	case !look.Made:
+		return driver.Fail(driver.ErrRetry, stale("the guard of the lock was deleted: roll back, and begin the transaction anew"))
+	}
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	guard, err := t.queries(tx).ShareGuard(quiet, look.Attempt)
+	there, err := found(err)
+	switch here, aside := text(guard.Server), text(look.Server); {
+	case err != nil:
+		return interpret(err)
+	case !there || guard.Takeovers > 0:
+		return driver.ErrNotHeld
+	case here != aside:
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, aside))
+	}
+	return nil
+}
+
+// lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or its session is dead.
+func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mysqldb.LookGuardRow, err error) {
+	if h.Shared {
+		var share mysqldb.LookShareGuardRow
+		share, err = q.LookShareGuard(ctx, mysqldb.LookShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		look = mysqldb.LookGuardRow(share)
+	} else {
+		look, err = q.LookGuard(ctx, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	}
+	if there, err := found(err); err != nil || !there || !look.Held.Bool {
+		return look, interpret(notHeld(err))
+	}
+	return look, nil
+}
+
+// errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
+var errGuarded = errors.New("a transaction that the holder guards is still open")
+
+// pass locks the guard of a hold that is about to be taken over, and whose name's row is locked. take MUST be called once it
+// is. ErrBusy, and errGuarded, where a guarded transaction is open.
+func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() error, err error) {
+	_, err = q.LockGuard(ctx, attempt)
+	guarded, err := granted(err)
+	switch {
+	case errors.Is(err, driver.ErrBusy):
+		return nil, driver.Fail(errGuarded, err)
+	case err != nil:
+		return nil, err
+	case !guarded:
+		return func() error { return nil }, nil
+	}
+	return func() error { return q.TakeGuard(ctx, attempt) }, nil
+}
+
+// announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a takeover from a holder that
+// lives needs that: who is dead, or past its fixed lease, begins no guard. It is a courtesy to itself: where it fails,
+// the next try of the takeover repeats it.
+func (e *engine) announce(ctx context.Context, attempt string, refused error) {
+	if errors.Is(refused, errGuarded) {
+		_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
+	}
+}
+
+// DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these holds any more.
+func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
+	deleted := 0
+	err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+		idle, err := q.IdleGuards(ctx, int32(limit))
+		if err != nil {
+			return nil, err
+		}
+		for some := range chunks(idle) {
+			locked, err := q.LockGuards(ctx, some)
+			if err != nil {
+				return nil, err
+			}
+			for _, attempt := range locked {
+				if err := q.DropGuard(ctx, attempt); err != nil {
+					return nil, err
+				}
+			}
+			deleted += len(locked)
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	wanted, err := e.queries().WantedNoMore(ctx, int32(limit))
+	for _, attempt := range wanted {
+		if err == nil {
+			err = e.queries().DropWanted(ctx, attempt)
+		}
+	}
+	return max(deleted, len(wanted)), interpret(err)
+}

@@ -1,0 +1,320 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the interleavings.
+
+var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
+
+// guardian is a lock that is to be taken over while a transaction guards it.
+type guardian struct {
+	server
+	engine driver.Engine[*sql.Tx]
+	beside driver.Aside
+	pool   *sql.DB // of the engine, and of the transactions
+	by     driver.Request
+	held   driver.Held
+	taker  actor
+}
+
+// take takes the lock over.
+type take func(t *testing.T, g guardian) error
+
+var takes = map[string]take{
+	"of the dead": func(t *testing.T, g guardian) error {
+		g.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", g.held.Session)
+		return taken(g.taker.Reclaim(t.Context(), g.taker.session, g.held.Name, g.holder(0)))
+	},
+	"of a fixed lease": func(t *testing.T, g guardian) error {
+		g.over(t)
+		return taken(g.taker.Reclaim(t.Context(), g.taker.session, g.held.Name, g.holder(-1)))
+	},
+	"by Break": func(t *testing.T, g guardian) error {
+		return taken(g.taker.Break(t.Context(), g.taker.session, g.held.Name, g.holder(0), driver.Event{Name: g.held.Name, Kind: "broken"}))
+	},
+	"by the owner": func(t *testing.T, g guardian) error {
+		again := g.taker.request(g.held.Name)
+		again.Thread = g.by.Thread
+		_, ok, err := g.taker.Reenter(t.Context(), again)
+		return taken(nil, ok, err)
+	},
+}
+
+// over ends the lock's fixed lease, which it need not have had. It writes once: the name's row may be locked afterwards.
+func (g guardian) over(t *testing.T) {
+	t.Helper()
+	table := map[bool]string{false: "dblock_locks", true: "dblock_shares"}[g.by.Units > 0]
+	if g.number(t, "SELECT COALESCE(MAX(expires_at), 0) FROM "+table+" WHERE name = ?", g.held.Name) != 1 {
+		g.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ?", g.held.Name)
+	}
+}
+
+func taken(_ []driver.Handoff, ok bool, err error) error {
+	if err == nil && !ok {
+		err = errors.New("not taken")
+	}
+	return err
+}
+
+func (g guardian) holder(lease int) driver.Holder {
+	h := driver.Holder{Session: g.held.Session, Attempt: g.by.Attempt, Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}
+	if lease < 0 {
+		h.Grant.Lease = -1
+	}
+	return h
+}
+
+// eachTake runs a test for each kind of takeover, of the whole name and of a share.
+func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		e := mysql.New(pool)
+		beside, taker := aside(t, e.Backend), s.actor(t)
+		for name, take := range takes {
+			for _, units := range []int{0, 1} {
+				if units > 0 && name == "by the owner" { // a share is not entered again
+					continue
+				}
+				kind := map[int]string{0: "/whole", 1: "/share"}[units]
+				t.Run(name+kind, func(t *testing.T) {
+					g := guardian{server: s, engine: e, beside: beside, pool: pool, taker: taker, by: driver.Request{Units: units}}
+					test(t, g.anew(t), take)
+				})
+			}
+		}
+	})
+}
+
+// anew is another lock of the same kind, in a session of its own.
+func (g guardian) anew(t *testing.T) guardian {
+	t.Helper()
+	a := actor{Backend: g.engine.Backend, session: id()}
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+	r := a.request(id())
+	if r.Units = g.by.Units; r.Units > 0 {
+		r.Of = driver.Readers
+	}
+	grant, ok, err := a.Take(t.Context(), r)
+	must(t, taken(nil, ok, err))
+	g.by, g.held = r, driver.Held{Name: r.Name, Session: a.session, Token: grant.Token, Shared: r.Units > 0}
+	return g
+}
+
+func (g guardian) make(t *testing.T) {
+	t.Helper()
+	must(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside))
+}
+
+func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
+	t.Helper()
+	return g.engine.Transactions.Guard(t.Context(), tx, g.held, g.beside)
+}
+
+// begin opens a transaction that sees the tables of the application as they are now, above READ COMMITTED.
+func (g guardian) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
+	t.Helper()
+	tx, err := g.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	must(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	var n int
+	must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+	return tx
+}
+
+func (g guardian) takeovers(t *testing.T) int64 {
+	t.Helper()
+	return g.number(t, "SELECT takeovers FROM dblock_guards WHERE attempt = ?", g.by.Attempt)
+}
+
+// Broken by leaving LockGuard out, or NOWAIT, or by a takeover that does not write the guard's row.
+func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		for _, level := range guardLevels {
+			g := g.anew(t)
+			g.make(t)
+			tx := g.begin(t, level)
+			must(t, g.guard(t, tx))
+			got := <-start(t, func(context.Context) (int, error) { return 0, take(t, g) })
+			is(t, got.err, driver.ErrBusy)
+			if n := g.takeovers(t); n != 0 {
+				t.Errorf("%v: %d takeovers were written, and none was made", level, n)
+			}
+			must(t, tx.Commit())
+			must(t, take(t, g))
+		}
+		g.make(t)
+		old := map[sql.IsolationLevel]*sql.Tx{}
+		for _, level := range guardLevels {
+			old[level] = g.begin(t, level)
+		}
+		must(t, take(t, g))
+		if n := g.takeovers(t); n != 1 {
+			t.Errorf("%d takeovers were written", n)
+		}
+		for level, tx := range old {
+			if err := g.guard(t, tx); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%v, with a snapshot from before the takeover: %v", level, err)
+			}
+			must(t, tx.Rollback())
+		}
+		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
+	})
+}
+
+// Guard has looked, and then the lock is taken over before the share lock. Broken by a Guard that does not look at what takeovers
+// write, and by takeovers that write nothing.
+func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.make(t)
+		inBetween := g
+		inBetween.beside = func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+			err := g.beside(ctx, do)
+			must(t, take(t, g))
+			return err
+		}
+		is(t, inBetween.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrNotHeld)
+	})
+}
+
+// A takeover is between its look for guards and its commit. Broken by a guard that is made without the lock of the name's row.
+func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		if g.by.Units > 0 {
+			return
+		}
+		over := g.transaction(t, "SELECT name FROM dblock_locks WHERE name = ? FOR UPDATE", g.held.Name)
+		var n int
+		err := over.QueryRow("SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE", g.by.Attempt).Scan(&n)
+		is(t, err, sql.ErrNoRows)
+		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrBusy)
+		is(t, g.guard(t, g.begin(t, sql.LevelRepeatableRead)), driver.ErrRetry)
+		_, err = over.Exec("UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = ?", g.held.Name)
+		must(t, err)
+		must(t, over.Commit())
+		is(t, g.engine.Transactions.MakeGuard(t.Context(), g.held, g.beside), driver.ErrNotHeld)
+	})
+}
+
+// A guard is being made. Broken by a takeover that looks for guards before it has the name's row.
+func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.over(t) // for who takes over what is over
+		making := g.transaction(t, "SELECT name FROM dblock_locks WHERE name = ? FOR UPDATE", g.held.Name)
+		_, err := making.Exec("INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, ?, ?)", g.by.Attempt, g.held.Name, g.held.Session)
+		must(t, err)
+		taking := start(t, func(context.Context) (int, error) { return 0, take(t, g) })
+		g.blocked(t, g.taker)
+		must(t, making.Commit())
+		must(t, (<-taking).err)
+		if n := g.takeovers(t); n != 1 {
+			t.Errorf("%d takeovers were written", n)
+		}
+	})
+}
+
+// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked with the transaction. At
+// REPEATABLE READ, a row that is missing would leave the gap locked.
+func TestAGuardThatFailedLocksNothing(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.make(t)
+		g.exec(t, "UPDATE dblock_sessions SET dead = 1 WHERE id = ?", g.held.Session)
+		tx := g.begin(t, sql.LevelRepeatableRead)
+		is(t, g.guard(t, tx), driver.ErrNotHeld)
+		must(t, take(t, g))
+		g.exec(t, "DELETE FROM dblock_guards WHERE attempt = ?", g.by.Attempt)
+		is(t, g.guard(t, tx), driver.ErrNotHeld)
+		got := <-start(t, func(ctx context.Context) (sql.Result, error) {
+			return g.server.pool.ExecContext(ctx, "INSERT INTO dblock_guards (attempt, name, session_id) VALUES (?, '', '')", g.by.Attempt)
+		})
+		must(t, got.err)
+	})
+}
+
+// Broken by a session's end that passes guards.
+func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.make(t)
+		tx := g.begin(t, sql.LevelRepeatableRead)
+		must(t, g.guard(t, tx))
+		must(t, g.taker.EndSession(t.Context(), g.held.Session))
+		dead, err := g.taker.Expire(t.Context(), g.held.Session)
+		must(t, err)
+		if !dead {
+			t.Error("it lives")
+		}
+		is(t, take(t, g), driver.ErrBusy)
+		must(t, tx.Commit())
+		must(t, take(t, g))
+	})
+}
+
+// Broken by a release that touches the guard's row, and by a DropGuards that waits for it, or goes by the name alone.
+func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, _ take) {
+		g.make(t)
+		tx := g.begin(t, sql.LevelRepeatableRead)
+		must(t, g.guard(t, tx))
+		drop := func(want int) {
+			t.Helper()
+			got := <-start(t, func(ctx context.Context) (int, error) { return g.engine.DropGuards(ctx, 10) })
+			if got.err != nil || got.value != want {
+				t.Errorf("%+v, want %d guards deleted", got, want)
+			}
+		}
+		drop(0)
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(g.engine.Release(ctx, g.held, true)) })
+		must(t, got.err)
+		drop(0)
+		must(t, tx.Rollback())
+		again := g.by // another hold of the same name, and of the same session
+		again.Attempt = id()
+		grant, ok, err := g.engine.Take(t.Context(), again)
+		must(t, taken(nil, ok, err))
+		h := driver.Held{Name: again.Name, Session: again.Session, Token: grant.Token, Shared: again.Units > 0}
+		must(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))
+		drop(1)
+		drop(0)
+		must(t, second(g.engine.Release(t.Context(), h, true)))
+		drop(1)
+	})
+}
+
+// With innodb_snapshot_isolation a locking read of what is newer than the snapshot fails.
+func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindMariaDB)
+	s := server{db, db.SQL(t)}
+	s.migrate(t)
+	pool := s.open(t, nil)
+	pool.SetMaxOpenConns(4)
+	e := mysql.New(pool)
+	a := actor{Backend: e.Backend, session: id()}
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
+	g := guardian{server: s, engine: e, beside: aside(t, e.Backend), pool: pool, held: a.take(t, "n")}
+	conn, err := pool.Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	_, err = conn.ExecContext(t.Context(), "SET SESSION innodb_snapshot_isolation = ON")
+	must(t, err)
+	for _, want := range []error{driver.ErrRetry, nil} {
+		tx, err := conn.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		must(t, err)
+		var n int
+		must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+		if want != nil {
+			g.make(t)
+		}
+		if err := g.guard(t, tx); !errors.Is(err, want) {
+			t.Errorf("%v, want %v", err, want)
+		}
+		must(t, tx.Rollback())
+	}
+}

@@ -1,0 +1,120 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+const (
+	// guardPatience is how long Guard waits for a takeover of the same hold, which is one short transaction.
+	guardPatience = "1s"
+	// announced is for how long a takeover that was refused keeps new guards of the hold from beginning.
+	announced = 2 * time.Second
+)
+
+// MakeGuard is one transaction on a connection of the crew, and one round trip over pgx.
+func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+	var attempt string
+	var made bool
+	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+		return interpret(up.(upkeep).conn.transact(ctx,
+			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: patiently, Name: h.Name}),
+			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
+			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &made),
+		))
+	})
+	if err == nil && !made {
+		return driver.ErrNotHeld
+	}
+	return err
+}
+
+// Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold stands: whoever takes it over
+// writes the guard's row, and whoever queues up writes only the lock's.
+func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
+	var attempt string
+	var shared, answered bool
+	var row postgresdb.IsHeldRow
+	err := t.behind(ctx, t.of(tx),
+		borrowPatience(guardPatience),
+		query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &shared),
+		isHeld(h).found(&row, &answered),
+		restorePatience,
+		release,
+	)
+	switch {
+	case err != nil:
+		return interpret(err)
+	case row.Held && shared:
+		return nil
+	case row.Held && row.Wanted:
+		return interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
+	case row.Held:
+		return interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll back and begin it anew"))
+	case row.Unseen:
+		return interpret(tooOld)
+	}
+	return driver.ErrNotHeld
+}
+
+func isHeld(h driver.Held) statement {
+	return query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
+}
+
+// stale says why a transaction has to be run again: a serialization failure that the server does not notice.
+type stale string
+
+func (s stale) Error() string { return string(s) }
+
+func (stale) SQLState() string { return serializationFailure }
+
+// tooOld is of a snapshot that shows nothing of a grant.
+const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it anew"
+
+// quarry is a hold that is to be taken from its holder: named by session and token, or by its owner.
+type quarry postgresdb.LockGuardParams
+
+// errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
+var errGuarded = errors.New("a transaction that the holder guards is still open")
+
+// takeOver locks a name's row, and passes the guard of a hold: then statements take it away. ErrBusy, and errGuarded, where a
+// guarded transaction is open.
+func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement) error {
+	var name, attempt string
+	var guards int64
+	var locked, guarded, passed bool
+	err := e.db.transact(ctx, append([]statement{
+		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: e.patient, Name: q.Name}).found(&name, &locked),
+		query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)).found(&attempt, &guarded),
+		query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)).found(&guards, &passed),
+	}, statements...)...)
+	if stateOf(err) == lockNotAvailable && locked && !passed {
+		return driver.Fail(driver.ErrBusy, fmt.Errorf("%w: %w", errGuarded, err))
+	}
+	return interpret(err)
+}
+
+// announce keeps new guards of the hold from beginning where the takeover was refused by one. Only a takeover from a holder
+// that lives needs that: who is dead, or past its fixed lease, begins no guard. It is a courtesy to itself: where it
+// fails, the next try of the takeover repeats it.
+func (e *engine) announce(ctx context.Context, q quarry, refused error) {
+	if errors.Is(refused, errGuarded) {
+		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{
+			Announced: announced.Microseconds(), Name: q.Name, Session: q.Session, Token: q.Token, Host: q.Host, Thread: q.Thread,
+		}))
+	}
+}
+
+func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
+	guards, err := e.list(ctx, query(postgresdb.DropGuards, int32(limit)))
+	if err != nil {
+		return 0, err
+	}
+	wanted, err := e.list(ctx, query(postgresdb.DropWanted, int32(limit)))
+	return max(len(guards), len(wanted)), err
+}

@@ -1,0 +1,443 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the interleavings.
+
+// inside is a step of a lock in a transaction.
+func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
+	s.Helper()
+	of := transactions[pgx.Tx]{ofPgx}
+	if what == "Guard" {
+		return of.Guard(s.Context(), tx, h, nil)
+	}
+	return of.ReleaseTx(s.Context(), tx, h, nil)
+}
+
+// tryGuard makes the guard of a hold.
+func (s *script) tryGuard(h driver.Held) error {
+	return transactions[pgx.Tx]{ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+		up, err := s.Upkeep(ctx)
+		if err != nil {
+			return err
+		}
+		defer up.Close()
+		return do(ctx, up)
+	})
+}
+
+func (s *script) makeGuard(h driver.Held) {
+	s.Helper()
+	if err := s.tryGuard(h); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// guardian is a lock that is to be taken over while a transaction guards it: in each of the ways that there are.
+type guardian struct {
+	*script
+	held driver.Held
+	by   driver.Request // who holds it
+}
+
+// take takes the lock over.
+type take func(g guardian) (bool, error)
+
+var takes = map[string]take{
+	"reclaim from the dead": func(g guardian) (bool, error) {
+		if _, err := g.pool.Exec(g.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'a'"); err != nil {
+			return false, err
+		}
+		_, taken, err := g.Reclaim(g.Context(), "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}})
+		return taken, err
+	},
+	"reclaim of a fixed lease": func(g guardian) (bool, error) {
+		for _, table := range []string{"dblock_locks", "dblock_shares"} {
+			if _, err := g.pool.Exec(g.Context(), "UPDATE "+table+" SET expires_at = 1 WHERE attempt = 'a1' AND expires_at IS DISTINCT FROM 1"); err != nil {
+				return false, err
+			}
+		}
+		_, taken, err := g.Reclaim(g.Context(), "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
+		return taken, err
+	},
+	"theft": func(g guardian) (bool, error) {
+		_, taken, err := g.Break(g.Context(), "b", "n", driver.Holder{Session: "a", Attempt: "a1", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
+		return taken, err
+	},
+	"return of the same owner": func(g guardian) (bool, error) {
+		_, taken, err := g.Reenter(g.Context(), driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
+		return taken, err
+	},
+}
+
+// eachTake runs a test for each kind of takeover, of the whole name and of a share.
+func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
+	for name, take := range takes {
+		for kind, r := range map[string]driver.Request{"whole": request("a", "a1"), "share": reader("a", "a1")} {
+			if kind == "share" && name == "return of the same owner" { // a share is not entered again
+				continue
+			}
+			t.Run(name+"/"+kind, func(t *testing.T) {
+				s := newScript(t)
+				s.session("a", time.Minute)
+				s.session("b", time.Minute)
+				test(t, guardian{script: s, held: s.have(r), by: r}, take)
+			})
+		}
+	}
+}
+
+// stands checks that the hold is as it was.
+func (g guardian) stands() {
+	g.Helper()
+	if n := g.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND token = $1", g.held.Token); n != 1 {
+		g.Errorf("it is not held any more")
+	}
+	g.sound()
+}
+
+// Broken by leaving LockGuard out, or NOWAIT: the guard is a share lock on the guard's row.
+func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.makeGuard(g.held)
+		g.begin()
+		if err := g.inside("Guard", g.tx, g.held); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := take(g)
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			if !errors.Is(err, driver.ErrBusy) || !errors.Is(err, errGuarded) {
+				t.Errorf("got %v", err)
+			}
+		case <-time.After(8 * time.Second): // less than the engine's patience here
+			t.Error("waits behind the guarded transaction")
+		}
+		g.stands()
+		g.commit()
+		if taken, err := take(g); !taken || err != nil {
+			t.Errorf("after the guarded transaction: %v, %v", taken, err)
+		}
+		g.sound()
+	})
+}
+
+// Broken by a session's end that passes guards.
+func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	guarded, free := s.have(request("a", "a1")), s.have(driver.Request{Name: "o", Session: "a", Host: "h", Thread: "t", Attempt: "a2"})
+	s.makeGuard(guarded)
+	s.begin()
+	if err := s.inside("Guard", s.tx, guarded); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndSession(t.Context(), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
+		t.Fatal(dead, err)
+	}
+	of := func(h driver.Held) driver.Holder {
+		return driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}
+	}
+	if _, taken, err := s.Reclaim(t.Context(), "b", "o", of(free)); !taken || err != nil {
+		t.Errorf("what it did not guard: %v, %v", taken, err)
+	}
+	if _, _, err := s.Reclaim(t.Context(), "b", "n", of(guarded)); !errors.Is(err, driver.ErrBusy) {
+		t.Errorf("what it guards: %v", err)
+	}
+	s.commit()
+	if _, taken, err := s.Reclaim(t.Context(), "b", "n", of(guarded)); !taken || err != nil {
+		t.Errorf("after the guarded transaction: %v, %v", taken, err)
+	}
+}
+
+// A takeover is between its look for guards and its commit. Broken by a guard that is made without the lock of the name's row:
+// it is made, and the hold still stands, and the guarded transaction can commit after the takeover.
+func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
+	for _, level := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			h := s.have(request("a", "a1"))
+			q := quarry{Name: "n", Session: "a", Token: h.Token}
+			s.begin()
+			s.do(query(postgresdb.LockRow, "n"))
+			s.do(query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)))
+			s.do(query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)))
+			tx := s.snapshot(level)
+			if err := s.tryGuard(h); !errors.Is(err, driver.ErrBusy) {
+				t.Errorf("made under a takeover: %v", err)
+			}
+			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) {
+				t.Errorf("guarded with no guard: %v", err)
+			}
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
+			s.commit()
+			if err := s.tryGuard(h); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("made after the takeover: %v", err)
+			}
+			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("guarded after the takeover: %v", err)
+			}
+		})
+	}
+}
+
+// A guard is being made. Broken by a takeover that looks for guards before it has the name's row, or in the same statement:
+// it does not see the one that it has waited for.
+func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		tx := g.snapshot(pgx.ReadCommitted)
+		g.begin()
+		g.do(query(postgresdb.LockRow, "n"))
+		g.do(query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: "n", Session: "a", Token: g.held.Token}))
+		done := g.blockedTake(take, func() {
+			g.commit()
+			if _, err := tx.Exec(t.Context(), "SELECT 1 FROM dblock_guards WHERE attempt = 'a1' FOR SHARE"); err != nil {
+				t.Error(err)
+			}
+		})
+		// The share lock may come before the takeover's look, or after: in both cases there is one of the two.
+		switch {
+		case done == nil:
+			if err := g.inside("Guard", tx, g.held); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("taken over, and guarded: %v", err)
+			}
+			if n := g.number("SELECT takeovers FROM dblock_guards WHERE attempt = 'a1'"); n != 1 {
+				t.Errorf("the takeover has written %d times", n)
+			}
+		case errors.Is(done, errGuarded):
+			g.stands()
+		default:
+			t.Error(done)
+		}
+	})
+}
+
+// blockedTake runs a takeover until it waits, then goOn, and returns what came of it.
+func (g guardian) blockedTake(take take, goOn func()) (err error) {
+	g.Helper()
+	var taken bool
+	done := g.blocked(func() { taken, err = take(g) })
+	goOn()
+	<-done
+	if err == nil && !taken {
+		err = errors.New("not taken")
+	}
+	return err
+}
+
+// A takeover has the guard's row, and Guard waits for it. Broken by a takeover that does not write what Guard looks at.
+func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
+	for _, level := range levels {
+		t.Run(string(level), func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			h := s.have(request("a", "a1"))
+			s.makeGuard(h)
+			tx := s.snapshot(level)
+			q := quarry{Name: "n", Session: "a", Token: h.Token}
+			s.begin()
+			s.do(query(postgresdb.LockRow, "n"))
+			s.do(query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)))
+			s.do(query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
+			done := s.blocked(func() {
+				err := s.inside("Guard", tx, h)
+				switch {
+				case level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld):
+					t.Errorf("guarded: %v", err)
+				case level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || stateOf(err) != serializationFailure):
+					t.Errorf("guarded with a snapshot from before: %v", err)
+				}
+			})
+			s.commit()
+			<-done
+			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+				t.Errorf("the transaction is not usable afterwards: %v", err)
+			}
+		})
+	}
+}
+
+// Broken by a takeover that locks the guard's row and does not write it: the share lock succeeds, and the snapshot shows the hold.
+func TestASnapshotFromBeforeATakeoverGuardsNothing(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.makeGuard(g.held)
+		old := map[pgx.TxIsoLevel]pgx.Tx{}
+		for _, level := range levels {
+			old[level] = g.snapshot(level)
+		}
+		if taken, err := take(g); !taken || err != nil {
+			t.Fatal(taken, err)
+		}
+		for level, tx := range old {
+			err := g.inside("Guard", tx, g.held)
+			_ = tx.Rollback(t.Context())
+			if level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld) || level != pgx.ReadCommitted && !errors.Is(err, driver.ErrRetry) {
+				t.Errorf("%s: %v", level, err)
+			}
+			if err := g.inside("Guard", g.snapshot(level), g.held); !errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("%s, with a snapshot from after the takeover: %v", level, err)
+			}
+		}
+	})
+}
+
+// Broken by taking a row that the snapshot does not show for no obstacle.
+func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
+	for _, level := range levels {
+		for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			h := s.have(r)
+			tx := s.snapshot(level)
+			s.makeGuard(h)
+			err := s.inside("Guard", tx, h)
+			if level == pgx.ReadCommitted && err != nil || level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || stateOf(err) != serializationFailure) {
+				t.Errorf("%s: %v", level, err)
+			}
+			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {
+				t.Errorf("%s: the transaction is not usable afterwards: %v", level, err)
+			}
+		}
+	}
+}
+
+// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked with the transaction.
+func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.makeGuard(g.held)
+		for _, s := range []string{"UPDATE dblock_sessions SET dead = true WHERE id = 'a'", "DELETE FROM dblock_heartbeats WHERE session_id = 'a'"} {
+			if _, err := g.pool.Exec(t.Context(), s); err != nil {
+				t.Fatal(err)
+			}
+		}
+		tx := g.snapshot(pgx.ReadCommitted)
+		if err := g.inside("Guard", tx, g.held); !errors.Is(err, driver.ErrNotHeld) {
+			t.Fatal(err)
+		}
+		if taken, err := take(g); !taken || err != nil {
+			t.Errorf("taken over: %v, %v", taken, err)
+		}
+	})
+}
+
+// Broken by a guard that is known by the token.
+func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(reader("a", "a1"))
+	s.makeGuard(h)
+	s.begin()
+	if err := s.inside("Guard", s.tx, h); err != nil {
+		t.Fatal(err)
+	}
+	g, upgraded, err := s.Upgrade(t.Context(), h, "a1")
+	if !upgraded || err != nil {
+		t.Fatal(upgraded, err)
+	}
+	if h.Token, err = s.Raise(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, g.Token+1000); err != nil {
+		t.Fatal(err)
+	}
+	h.Shared = false
+	whole := guardian{script: s, held: h, by: request("a", "a1")}
+	if _, err := takes["theft"](whole); !errors.Is(err, errGuarded) {
+		t.Errorf("after the upgrade: %v", err)
+	}
+	if _, err := s.Downgrade(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err, errGuarded) {
+		t.Errorf("after the downgrade: %v", err)
+	}
+	s.commit()
+	if taken, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !taken || err != nil {
+		t.Errorf("after the guarded transaction: %v, %v", taken, err)
+	}
+}
+
+// Broken by a release that touches the guard's row.
+func TestAReleaseDoesNotWaitForAGuardedTransaction(t *testing.T) {
+	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {
+		s := newScript(t)
+		s.session("a", time.Minute)
+		h := s.have(r)
+		s.makeGuard(h)
+		s.begin()
+		if err := s.inside("Guard", s.tx, h); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		if _, err := s.Release(ctx, h, true); err != nil {
+			t.Error(err)
+		}
+		if n, err := s.DropGuards(ctx, 10); n != 0 || err != nil {
+			t.Errorf("deleted under a transaction: %d, %v", n, err)
+		}
+		cancel()
+		s.commit()
+		if n, err := s.DropGuards(t.Context(), 10); n != 1 || err != nil {
+			t.Errorf("deleted %d, %v", n, err)
+		}
+	}
+}
+
+// Broken by a DropGuards that goes by the session, or by the name alone.
+func TestGuardsStayForAsLongAsTheirHolds(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	old := s.have(request("a", "a1"))
+	s.makeGuard(old)
+	s.release(old)
+	h := s.have(request("a", "a2"))
+	s.makeGuard(h)
+	o := reader("a", "a3")
+	o.Name = "o"
+	s.makeGuard(s.have(o))
+	for _, want := range []int{1, 0} {
+		if n, err := s.DropGuards(t.Context(), 10); n != want || err != nil {
+			t.Errorf("deleted %d, %v, want %d", n, err, want)
+		}
+	}
+	if n := s.number("SELECT count(*) FROM dblock_guards WHERE attempt IN ('a2', 'a3')"); n != 2 {
+		t.Errorf("%d guards of 2 holds", n)
+	}
+}
+
+// A savepoint that is rolled back takes the guard with it, as Guard says.
+func TestAGuardInASavepointGoesWithIt(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	g := guardian{script: s, held: s.have(request("a", "a1")), by: request("a", "a1")}
+	s.makeGuard(g.held)
+	s.begin()
+	s.do(statement{sql: "SAVEPOINT theirs"})
+	if err := s.inside("Guard", s.tx, g.held); err != nil {
+		t.Fatal(err)
+	}
+	s.do(statement{sql: "ROLLBACK TO SAVEPOINT theirs"})
+	if taken, err := takes["theft"](g); !taken || err != nil {
+		t.Errorf("taken over: %v, %v", taken, err)
+	}
+}

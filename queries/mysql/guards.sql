@@ -1,0 +1,73 @@
+-- The guards of holds.
+
+-- After LockRow, which found the hold: a takeover either sees its guard, or has come before.
+-- name: FindGuard :one
+SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
+
+-- After FindGuard, which found none.
+-- name: MakeGuard :exec
+INSERT INTO dblock_guards (attempt, name, session_id) VALUES (sqlc.arg(attempt), sqlc.arg(name), sqlc.arg(session));
+
+-- The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as its snapshot, and lock the
+-- row at SERIALIZABLE, and a locking read would keep everybody from queueing up. What is refused here is not locked there. The
+-- server says which it is: the second half must be on the same one.
+-- name: LookGuard :one
+SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server, l.attempt,
+       (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
+       AND EXISTS(SELECT s.id FROM dblock_sessions s WHERE s.id = l.session_id AND s.dead = 0) AS held,
+       EXISTS(SELECT g.attempt FROM dblock_guards g WHERE g.attempt = l.attempt) AS made,
+       EXISTS(SELECT w.attempt FROM dblock_wanted w
+               WHERE w.attempt = l.attempt AND w.wanted_until > (SELECT c.now_us FROM dblock_clock c)) AS wanted
+  FROM dblock_locks l
+ WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.token = sqlc.arg(token);
+
+-- name: LookShareGuard :one
+SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server, h.attempt,
+       (h.expires_at IS NULL OR h.expires_at > (SELECT c.now_us FROM dblock_clock c))
+       AND EXISTS(SELECT s.id FROM dblock_sessions s WHERE s.id = h.session_id AND s.dead = 0) AS held,
+       EXISTS(SELECT g.attempt FROM dblock_guards g WHERE g.attempt = h.attempt) AS made,
+       EXISTS(SELECT w.attempt FROM dblock_wanted w
+               WHERE w.attempt = h.attempt AND w.wanted_until > (SELECT c.now_us FROM dblock_clock c)) AS wanted
+  FROM dblock_shares h
+ WHERE h.name = sqlc.arg(name) AND h.token = sqlc.arg(token) AND h.session_id = sqlc.arg(session);
+
+-- The second half: a locking read, fresh at every isolation level. Above 0 the hold was taken over.
+-- name: ShareGuard :one
+SELECT takeovers, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
+  FROM dblock_guards WHERE attempt = sqlc.arg(attempt) LOCK IN SHARE MODE;
+
+-- What every takeover has to pass, after LockRow. A guarded transaction holds the row in share mode. Nobody parks a connection
+-- behind it: come back later.
+-- name: LockGuard :one
+SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE NOWAIT;
+
+-- After LockGuard, where the hold is taken over.
+-- name: TakeGuard :exec
+UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);
+
+-- A takeover that was refused by LockGuard announces itself.
+-- name: WantHold :exec
+INSERT INTO dblock_wanted (attempt, wanted_until)
+SELECT sqlc.arg(attempt), c.now_us + CAST(sqlc.arg(announced) AS SIGNED) FROM dblock_clock c
+ON DUPLICATE KEY UPDATE wanted_until = VALUES(wanted_until);
+
+-- The guards of holds that are over. An attempt never comes back.
+-- name: IdleGuards :many
+SELECT g.attempt FROM dblock_guards g
+ WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = g.name AND l.attempt = g.attempt AND l.session_id IS NOT NULL)
+   AND NOT EXISTS (SELECT h.name FROM dblock_shares h WHERE h.attempt = g.attempt)
+ LIMIT ?;
+
+-- Of these, those that no transaction has locked.
+-- name: LockGuards :many
+SELECT attempt FROM dblock_guards FORCE INDEX (PRIMARY) WHERE attempt IN (sqlc.slice(attempts)) FOR UPDATE SKIP LOCKED;
+
+-- After LockGuards. One row by its key, as DropLock.
+-- name: DropGuard :exec
+DELETE FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
+
+-- name: WantedNoMore :many
+SELECT attempt FROM dblock_wanted WHERE wanted_until < (SELECT c.now_us FROM dblock_clock c) LIMIT ?;
+
+-- name: DropWanted :exec
+DELETE FROM dblock_wanted WHERE attempt = sqlc.arg(attempt);

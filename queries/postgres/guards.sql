@@ -1,0 +1,84 @@
+-- The guards of holds. A hold is named by session and token; with no session, by the owner that has the whole name.
+
+-- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has come before, and then the
+-- hold is not found here.
+-- name: MakeGuard :exec
+INSERT INTO dblock_guards (attempt, name, session_id)
+SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
+ WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+ON CONFLICT (attempt) DO NOTHING;
+
+-- After MakeGuard: the row is there, and so is the hold.
+-- name: FindGuard :one
+SELECT g.attempt FROM dblock_guards g
+ WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
+                     WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
+
+-- The first half of Guard, in the caller's transaction. What is refused is not locked: it would be for as long as that lasts.
+-- Who takes the hold over writes this row: at REPEATABLE READ and above a snapshot from before a takeover fails here.
+-- name: ShareGuard :one
+SELECT g.attempt FROM dblock_guards g
+ WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
+                     WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+                       AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
+                       AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead)
+                       AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))
+   FOR SHARE;
+
+-- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
+-- waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
+-- name: IsHeld :one
+SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
+       (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
+        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = @name AND l.token >= sqlc.arg(token)::bigint))::boolean AS unseen
+  FROM (SELECT 1) one LEFT JOIN (
+       SELECT (h.expires_at IS NULL OR h.expires_at > dblock_now())
+              AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead) AS lives,
+              EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()) AS wanted
+         FROM dblock_holders h
+        WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
+
+-- What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in share mode. Nobody parks a
+-- connection behind it: come back later.
+-- name: LockGuard :one
+SELECT g.attempt FROM dblock_guards g
+ WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
+                     WHERE h.name = sqlc.arg(name)::text
+                       AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+                            OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text))
+   FOR UPDATE NOWAIT;
+
+-- After LockGuard, whatever comes of the takeover. One row: LockGuard is passed.
+-- name: TouchGuard :one
+WITH touched AS (
+    UPDATE dblock_guards g SET takeovers = g.takeovers + 1
+     WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
+                         WHERE h.name = sqlc.arg(name)::text
+                           AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+                                OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text))
+    RETURNING g.attempt
+)
+SELECT count(*) AS guards FROM touched;
+
+-- A takeover that was refused by LockGuard announces itself. Again when half of the time is over, and not each time.
+-- name: WantHold :exec
+INSERT INTO dblock_wanted (attempt, wanted_until)
+SELECT h.attempt, dblock_now() + sqlc.arg(announced)::bigint FROM dblock_holders h
+ WHERE h.name = sqlc.arg(name)::text
+   AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
+        OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text)
+ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
+ WHERE dblock_wanted.wanted_until < excluded.wanted_until - sqlc.arg(announced)::bigint / 2;
+
+-- The guards of holds that are over, except those that a transaction has locked. An attempt never comes back.
+-- name: DropGuards :many
+DELETE FROM dblock_guards WHERE dblock_guards.attempt IN (
+    SELECT g.attempt FROM dblock_guards g
+     WHERE NOT EXISTS (SELECT 1 FROM dblock_holders h WHERE h.name = g.name AND h.attempt = g.attempt)
+     LIMIT @most FOR UPDATE OF g SKIP LOCKED)
+RETURNING dblock_guards.attempt;
+
+-- name: DropWanted :many
+DELETE FROM dblock_wanted WHERE dblock_wanted.attempt IN (
+    SELECT w.attempt FROM dblock_wanted w WHERE w.wanted_until < dblock_now() LIMIT @most FOR UPDATE SKIP LOCKED)
+RETURNING dblock_wanted.attempt;
