@@ -58,7 +58,7 @@ func TestAWaitOutlivesEveryAbsenceThatIsShorterThanTheTTL(t *testing.T) {
 		one, two := b.keeper(), b.keeper()
 		c := (*call)(nil)
 		for range 5 {
-			p := b.lock(one, "n", alone)
+			b.lock(one, "n", alone)
 			if c == nil {
 				c = b.begin(two, "n", alone)
 			}
@@ -71,16 +71,14 @@ func TestAWaitOutlivesEveryAbsenceThatIsShorterThanTheTTL(t *testing.T) {
 			b.gone(nil)
 			other := b.begin(one, "n", alone) // one of the two is first
 			time.Sleep(2 * longestPause)
+			first, second := c, other
 			if synctest.Wait(); other.returned() {
-				p = b.has(other)
-				b.waits(c)
-				b.unlock(p)
-				p = b.has(c)
-			} else {
-				b.unlock(b.has(c))
-				p = b.has(other)
+				first, second = other, c
 			}
+			p := b.has(first)
+			b.waits(second)
 			b.unlock(p)
+			b.unlock(b.has(second))
 			c = nil
 		}
 	})
