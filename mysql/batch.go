@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // TakeAll locks all rows in one statement. Where one is missing, or somebody has it locked, it begins again and goes from
@@ -135,5 +136,5 @@ func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mys
 	if dropped, err := p.drop(ctx, q, &row); err != nil || !dropped {
 		return false, err
 	}
-	return true, q.ReturnUnits(ctx, mysqldb.ReturnUnitsParams{Name: h.Name, Units: int64(p.units)})
+	return true, q.ReturnUnits(ctx, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(p.units)})
 }

@@ -1,12 +1,14 @@
 package mysql_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/txtest"
 	"github.com/dblock-go/dblock/mysql"
@@ -67,5 +69,36 @@ func TestNoRowIsMadeUnderANameThatAConnectionHasChanged(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks"); n != 1 {
 			t.Errorf("%d rows", n)
 		}
+	})
+}
+
+// A transaction of the application's may be of a pool that the client knows nothing of.
+func TestNoCharacterSetTouchesANameInATransaction(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		c := s.client(t, s.open(t, nil))
+		ctx, cancel := context.WithTimeout(t.Context(), 4*patience)
+		defer cancel()
+		txtest.EachCharset(t, func(t *testing.T, params string) {
+			odd := s.open(t, s.with(t, params))
+			for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
+				for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
+					l, err := c.Lock(ctx, name, options...)
+					must(t, err)
+					tx, err := odd.BeginTx(ctx, nil)
+					must(t, err)
+					is(t, c.TryLockTx(ctx, tx, name), dblock.ErrNotAcquired)
+					must(t, l.Guard(ctx, tx))
+					must(t, l.UnlockTx(ctx, tx))
+					must(t, tx.Commit())
+					must(t, l.Unlock(ctx))
+				}
+				tx, err := odd.BeginTx(ctx, nil)
+				must(t, err)
+				must(t, c.LockTx(ctx, tx, name))
+				_, err = c.TryLock(ctx, name)
+				is(t, err, dblock.ErrNotAcquired)
+				must(t, tx.Rollback())
+			}
+		})
 	})
 }

@@ -130,7 +130,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	defer cancel()
 	q, facts := t.queries(tx), t.engine.facts.Load()
 	if !facts.undoesNowait {
-		row, err := q.LockRowNow(quiet, name)
+		row, err := q.LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		if !wait || !errors.Is(err, driver.ErrBusy) {
 			return mysqldb.LockRowRow(row), there, err
@@ -145,7 +145,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	var row mysqldb.AwaitRowRow
 	err := interruptible(within, quiet, tx, aside, func() (err error) {
 		for {
-			row, err = q.AwaitRow(quiet, name)
+			row, err = q.AwaitRow(quiet, transaction.Hex(name))
 			if number(err) != lockWaitTimeout || facts.undoes || within.Err() != nil {
 				return err
 			} // else the server's patience is over, not ours

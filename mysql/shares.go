@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // lend takes units of a locked name that has room for them, unless it rests.
@@ -51,7 +52,7 @@ func (p part) drop(ctx context.Context, q *mysqldb.Queries, row *mysqldb.LockRow
 		row.SessionID = ""
 		return true, nil
 	}
-	dropped, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: p.name, Token: p.token})
+	dropped, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(p.name), Token: p.token})
 	if err != nil || dropped == 0 {
 		return false, err
 	}
@@ -117,7 +118,7 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (gr
 		if row.SharedUnits != share.Units {
 			return nil, nil
 		}
-		if _, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: h.Name, Token: share.Token}); err != nil {
+		if _, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: share.Token}); err != nil {
 			return nil, err
 		}
 		token, err := q.UnshareLock(ctx, mysqldb.UnshareLockParams{

@@ -38,7 +38,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: h.Name, Session: h.Session, Token: h.Token})
+	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: transaction.Hex(h.Name), Session: h.Session, Token: h.Token})
 	if err == nil && released == 0 {
 		return driver.ErrNotHeld
 	}
@@ -62,11 +62,11 @@ func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h dr
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	dropped, err := q.DropShare(quiet, mysqldb.DropShareParams{Name: h.Name, Token: h.Token})
+	dropped, err := q.DropShare(quiet, mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: h.Token})
 	if err != nil || dropped == 0 { // this transaction has released it before
 		return notHeld(err)
 	}
-	return q.ReturnUnits(quiet, mysqldb.ReturnUnitsParams{Name: h.Name, Units: int64(share.Units)})
+	return q.ReturnUnits(quiet, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(share.Units)})
 }
 
 // text is a text that the generated code could not name the type of.

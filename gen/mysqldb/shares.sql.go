@@ -47,11 +47,11 @@ func (q *Queries) AddShare(ctx context.Context, arg AddShareParams) error {
 }
 
 const dropShare = `-- name: DropShare :execrows
-DELETE FROM dblock_shares WHERE name = ? AND token = ?
+DELETE FROM dblock_shares WHERE name = UNHEX(CONVERT(? USING latin1)) AND token = ?
 `
 
 type DropShareParams struct {
-	Name  string
+	Name  interface{}
 	Token int64
 }
 

@@ -12,7 +12,7 @@ import (
 
 const awaitRow = `-- name: AwaitRow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
-  FROM dblock_locks WHERE name = ? FOR UPDATE
+  FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
 type AwaitRowRow struct {
@@ -29,7 +29,7 @@ type AwaitRowRow struct {
 }
 
 // LockRowNow, waiting for as long as the row is locked.
-func (q *Queries) AwaitRow(ctx context.Context, name string) (AwaitRowRow, error) {
+func (q *Queries) AwaitRow(ctx context.Context, name interface{}) (AwaitRowRow, error) {
 	row := q.db.QueryRowContext(ctx, awaitRow, name)
 	var i AwaitRowRow
 	err := row.Scan(
@@ -129,7 +129,7 @@ func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error)
 
 const lockRowNow = `-- name: LockRowNow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
-  FROM dblock_locks WHERE name = ? FOR UPDATE NOWAIT
+  FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE NOWAIT
 `
 
 type LockRowNowRow struct {
@@ -147,7 +147,7 @@ type LockRowNowRow struct {
 
 // LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would keep the gap after the row,
 // and a row that is missing leaves the gap where it was.
-func (q *Queries) LockRowNow(ctx context.Context, name string) (LockRowNowRow, error) {
+func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRowNow, name)
 	var i LockRowNowRow
 	err := row.Scan(
@@ -170,16 +170,17 @@ const releaseTx = `-- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = ? AND session_id = ? AND token = ?
+ WHERE name = UNHEX(CONVERT(? USING latin1)) AND session_id = ? AND token = ?
 `
 
 type ReleaseTxParams struct {
-	Name    string
+	Name    interface{}
 	Session string
 	Token   int64
 }
 
-// Inside transactions of the caller's, and beside them.
+// Inside transactions of the caller's, and beside them. On the caller's connection, of which nothing is known, a name is a
+// parameter in hexadecimal digits: see transaction.Hex.
 // The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
@@ -193,12 +194,12 @@ const returnUnits = `-- name: ReturnUnits :exec
 UPDATE dblock_locks SET
        acquired_at = IF(shared_units <= CAST(? AS SIGNED), (SELECT c.now_us FROM dblock_clock c), acquired_at),
        shared_units = GREATEST(shared_units - CAST(? AS SIGNED), 0)
- WHERE name = ?
+ WHERE name = UNHEX(CONVERT(? USING latin1))
 `
 
 type ReturnUnitsParams struct {
 	Units int64
-	Name  string
+	Name  interface{}
 }
 
 // The same of a share, after DropShare.

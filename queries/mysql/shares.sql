@@ -59,7 +59,7 @@ SELECT session_id, token, host, thread, holds, units, expires_at, metadata FROM 
 
 -- After LockRow and FindShare. One row by its whole key.
 -- name: DropShare :execrows
-DELETE FROM dblock_shares WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
+DELETE FROM dblock_shares WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND token = sqlc.arg(token);
 
 -- A transaction of the application's that gives the share back holds its row.
 -- name: LockShare :one

@@ -1,18 +1,19 @@
--- Inside transactions of the caller's, and beside them.
+-- Inside transactions of the caller's, and beside them. On the caller's connection, of which nothing is known, a name is a
+-- parameter in hexadecimal digits: see transaction.Hex.
 
 -- The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+ WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
 
 -- The same of a share, after DropShare.
 -- name: ReturnUnits :exec
 UPDATE dblock_locks SET
        acquired_at = IF(shared_units <= CAST(sqlc.arg(units) AS SIGNED), (SELECT c.now_us FROM dblock_clock c), acquired_at),
        shared_units = GREATEST(shared_units - CAST(sqlc.arg(units) AS SIGNED), 0)
- WHERE name = sqlc.arg(name);
+ WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1));
 
 -- Whether LockTx can lock a name's row: who has the name, and whether a purge leaves the row alone for as long as LockTx
 -- needs.
@@ -44,12 +45,12 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
 -- and a row that is missing leaves the gap where it was.
 -- name: LockRowNow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
-  FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE NOWAIT;
+  FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;
 
 -- LockRowNow, waiting for as long as the row is locked.
 -- name: AwaitRow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
-  FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE;
+  FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.
 -- name: RowExists :one
