@@ -52,6 +52,9 @@ const dropTimeout = 20 * time.Second
 // first database is made: two copies of SQLite in one process undo each other's locks. Default: modernc.org/sqlite.
 var SQLiteDriver = "sqlite"
 
+// PostgresDriver is the database/sql driver for PostgreSQL. Set it before the tests run.
+var PostgresDriver = "pgx"
+
 // Database is a database of one test.
 type Database struct {
 	Kind   string // one of Kinds
@@ -295,7 +298,7 @@ func engineOf(kind string) string {
 func open(kind, dsn string) (*sql.DB, error) {
 	switch kind {
 	case KindPostgres:
-		return sql.Open("pgx", dsn)
+		return sql.Open(PostgresDriver, dsn)
 	case KindSQLite:
 		return sql.Open(SQLiteDriver, dsn)
 	}

@@ -1,0 +1,25 @@
+// Package pq runs the behaviour suite of PostgreSQL with lib/pq.
+package pq
+
+import (
+	"os"
+	"testing"
+
+	_ "github.com/lib/pq"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+func TestMain(m *testing.M) {
+	dbtest.PostgresDriver = "postgres"
+	os.Exit(dbtest.Run(m))
+}
+
+func TestBehaviour(t *testing.T) {
+	enginetest.Run(t, enginetest.Wiring{
+		Name: "pq", Kind: enginetest.Postgres, Open: enginetest.OnSQL(postgres.NewSQL),
+		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
+	})
+}
