@@ -6,16 +6,18 @@ import "context"
 // leaves it aborted by its own doing where the engine has savepoints, and never retries what the caller must repeat:
 // errors of the kind ErrRetry mean that the whole transaction has to be run again.
 type Transactions[TX any] interface {
-	// MakeGuard prepares Guard for a lock that is held: once for each hold, however its token and units change afterwards,
-	// and before tx has a snapshot. It writes the row that Guard locks, in a transaction of its own, which locks the name's
-	// row and finds the lock held; where the engine needs no such row it does nothing. ErrNotHeld. ErrBusy where an open
-	// transaction of the application has locked the name's row.
+	// MakeGuard prepares Guard for a lock that is held: once for each hold, however its token and
+	// units change afterwards, and before tx has a snapshot. It writes the row that Guard locks, in
+	// a transaction of its own, which locks the name's row and finds the lock held; where the
+	// engine needs no such row it does nothing. ErrNotHeld. ErrBusy where an open transaction of
+	// the application has locked the name's row.
 	MakeGuard(ctx context.Context, h Held, aside Aside) error
 
-	// Guard returns ErrNotHeld unless the lock is held; if it is, no takeover of it can commit before tx ends. It
-	// share-locks the row of MakeGuard, which every takeover of this hold locks without waiting, and writes. ErrRetry where
-	// tx has a snapshot that may be older than the lock or its guard: what it does not show may be held; where the guard's row is
-	// missing; and for two seconds after a takeover by Break or Reenter has met a guarded transaction.
+	// Guard returns ErrNotHeld unless the lock is held; if it is, no takeover of it can commit
+	// before tx ends. It share-locks the row of MakeGuard, which every takeover of this hold locks
+	// without waiting, and writes. ErrRetry where tx has a snapshot that may be older than the lock
+	// or its guard: what it does not show may be held; where the guard's row is missing; and for
+	// two seconds after a takeover by Break or Reenter has met a guarded transaction.
 	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// ReleaseTx releases the lock with tx, if that commits. Where the engine cannot name the next holder inside the

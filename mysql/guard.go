@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// announced is for how long a takeover that was refused keeps new guards of the hold from beginning.
+// announced is for how long a takeover that was refused keeps new guards of the hold from
+// beginning.
 const announced = 2 * time.Second
 
 // stale says why a transaction has to be run again, with the SQLSTATE of a serialization failure.
@@ -23,7 +24,8 @@ func (s stale) Error() string { return string(s) }
 
 func (stale) SQLState() string { return "40001" }
 
-// MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover that looks later sees it.
+// MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover
+// that looks later sees it.
 func (t transactions) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		err := up.(upkeep).transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, t.engine.makeGuard(ctx, q, h) })
@@ -50,8 +52,9 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: p.attempt, Name: h.Name, Session: h.Session})
 }
 
-// Guard looks beside the transaction, and then share-locks the guard's row in it. No look afterwards: whatever takes the hold
-// over counts that in the row, and the row was made while the hold stood.
+// Guard looks beside the transaction, and then share-locks the guard's row in it. No look
+// afterwards: whatever takes the hold over counts that in the row, and the row was made while the
+// hold stood.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
 	if err := t.oneWriter(ctx, "Guard", aside); err != nil {
 		return err
@@ -84,7 +87,8 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 	return nil
 }
 
-// lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or its session is dead.
+// lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
+// its session is dead.
 func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mysqldb.LookGuardRow, err error) {
 	if h.Shared {
 		var share mysqldb.LookShareGuardRow
@@ -102,8 +106,8 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 // errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
 var errGuarded = errors.New("a transaction that the holder guards is still open")
 
-// pass locks the guard of a hold that is about to be taken over, and whose name's row is locked. take MUST be called once it
-// is. ErrBusy, and errGuarded, where a guarded transaction is open.
+// pass locks the guard of a hold that is about to be taken over, and whose name's row is locked.
+// take MUST be called once it is. ErrBusy, and errGuarded, where a guarded transaction is open.
 func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() error, err error) {
 	_, err = q.LockGuard(ctx, attempt)
 	guarded, err := granted(err)
@@ -118,16 +122,17 @@ func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() 
 	return func() error { return q.TakeGuard(ctx, attempt) }, nil
 }
 
-// announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a takeover from a holder that
-// lives needs that: who is dead, or past its fixed lease, begins no guard. It is a courtesy to itself: where it fails,
-// the next try of the takeover repeats it.
+// announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a
+// takeover from a holder that lives needs that: who is dead, or past its fixed lease, begins no
+// guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
 func (e *engine) announce(ctx context.Context, attempt string, refused error) {
 	if errors.Is(refused, errGuarded) {
 		_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
 	}
 }
 
-// DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these holds any more.
+// DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these
+// holds any more.
 func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	deleted := 0
 	err := e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the interleavings.
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
+// interleavings.
 
 var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
 
@@ -49,7 +50,8 @@ var takes = map[string]take{
 	},
 }
 
-// over ends the lock's fixed lease, which it need not have had. It writes once: the name's row may be locked afterwards.
+// over ends the lock's fixed lease, which it need not have had. It writes once: the name's row may
+// be locked afterwards.
 func (g guardian) over(t *testing.T) {
 	t.Helper()
 	table := map[bool]string{false: "dblock_locks", true: "dblock_shares"}[g.by.Units > 0]
@@ -119,7 +121,8 @@ func (g guardian) guard(t *testing.T, tx *sql.Tx) error {
 	return g.engine.Transactions.Guard(t.Context(), tx, g.held, g.beside)
 }
 
-// begin opens a transaction that sees the tables of the application as they are now, above READ COMMITTED.
+// begin opens a transaction that sees the tables of the application as they are now, above READ
+// COMMITTED.
 func (g guardian) begin(t *testing.T, level sql.IsolationLevel) *sql.Tx {
 	t.Helper()
 	tx, err := g.pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
@@ -170,8 +173,8 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 	})
 }
 
-// Guard has looked, and then the lock is taken over before the share lock. Broken by a Guard that does not look at what takeovers
-// write, and by takeovers that write nothing.
+// Guard has looked, and then the lock is taken over before the share lock. Broken by a Guard that
+// does not look at what takeovers write, and by takeovers that write nothing.
 func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
@@ -185,7 +188,8 @@ func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
 	})
 }
 
-// A takeover is between its look for guards and its commit. Broken by a guard that is made without the lock of the name's row.
+// A takeover is between its look for guards and its commit. Broken by a guard that is made without
+// the lock of the name's row.
 func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		if g.by.Units > 0 {
@@ -221,8 +225,8 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 	})
 }
 
-// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked with the transaction. At
-// REPEATABLE READ, a row that is missing would leave the gap locked.
+// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked
+// with the transaction. At REPEATABLE READ, a row that is missing would leave the gap locked.
 func TestAGuardThatFailedLocksNothing(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.make(t)
@@ -257,7 +261,8 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	})
 }
 
-// Broken by a release that touches the guard's row, and by a DropGuards that waits for it, or goes by the name alone.
+// Broken by a release that touches the guard's row, and by a DropGuards that waits for it, or goes
+// by the name alone.
 func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, _ take) {
 		g.make(t)

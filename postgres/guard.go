@@ -11,9 +11,11 @@ import (
 )
 
 const (
-	// guardPatience is how long Guard waits for a takeover of the same hold, which is one short transaction.
+	// guardPatience is how long Guard waits for a takeover of the same hold, which is one short
+	// transaction.
 	guardPatience = "1s"
-	// announced is for how long a takeover that was refused keeps new guards of the hold from beginning.
+	// announced is for how long a takeover that was refused keeps new guards of the hold from
+	// beginning.
 	announced = 2 * time.Second
 )
 
@@ -34,8 +36,9 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside dr
 	return err
 }
 
-// Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold stands: whoever takes it over
-// writes the guard's row, and whoever queues up writes only the lock's.
+// Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold
+// stands: whoever takes it over writes the guard's row, and whoever queues up writes only the
+// lock's.
 func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
 	var attempt string
 	var shared, answered bool
@@ -66,7 +69,8 @@ func isHeld(h driver.Held) statement {
 	return query(postgresdb.IsHeld, postgresdb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token})
 }
 
-// stale says why a transaction has to be run again: a serialization failure that the server does not notice.
+// stale says why a transaction has to be run again: a serialization failure that the server does
+// not notice.
 type stale string
 
 func (s stale) Error() string { return string(s) }
@@ -76,14 +80,15 @@ func (stale) SQLState() string { return serializationFailure }
 // tooOld is of a snapshot that shows nothing of a grant.
 const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it anew"
 
-// quarry is a hold that is to be taken from its holder: named by session and token, or by its owner.
+// quarry is a hold that is to be taken from its holder: named by session and token, or by its
+// owner.
 type quarry postgresdb.LockGuardParams
 
 // errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
 var errGuarded = errors.New("a transaction that the holder guards is still open")
 
-// takeOver locks a name's row, and passes the guard of a hold: then statements take it away. ErrBusy, and errGuarded, where a
-// guarded transaction is open.
+// takeOver locks a name's row, and passes the guard of a hold: then statements take it away.
+// ErrBusy, and errGuarded, where a guarded transaction is open.
 func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement) error {
 	var name, attempt string
 	var guards int64
@@ -99,9 +104,9 @@ func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement
 	return interpret(err)
 }
 
-// announce keeps new guards of the hold from beginning where the takeover was refused by one. Only a takeover from a holder
-// that lives needs that: who is dead, or past its fixed lease, begins no guard. It is a courtesy to itself: where it
-// fails, the next try of the takeover repeats it.
+// announce keeps new guards of the hold from beginning where the takeover was refused by one. Only
+// a takeover from a holder that lives needs that: who is dead, or past its fixed lease, begins no
+// guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
 func (e *engine) announce(ctx context.Context, q quarry, refused error) {
 	if errors.Is(refused, errGuarded) {
 		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{

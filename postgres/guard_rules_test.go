@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the interleavings.
+// Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
+// interleavings.
 
 // inside is a step of a lock in a transaction.
 func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
@@ -43,7 +44,8 @@ func (s *script) makeGuard(h driver.Held) {
 	}
 }
 
-// guardian is a lock that is to be taken over while a transaction guards it: in each of the ways that there are.
+// guardian is a lock that is to be taken over while a transaction guards it: in each of the ways
+// that there are.
 type guardian struct {
 	*script
 	held driver.Held
@@ -167,8 +169,9 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	}
 }
 
-// A takeover is between its look for guards and its commit. Broken by a guard that is made without the lock of the name's row:
-// it is made, and the hold still stands, and the guarded transaction can commit after the takeover.
+// A takeover is between its look for guards and its commit. Broken by a guard that is made without
+// the lock of the name's row: it is made, and the hold still stands, and the guarded transaction
+// can commit after the takeover.
 func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 	for _, level := range levels {
 		t.Run(string(level), func(t *testing.T) {
@@ -200,8 +203,8 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 	}
 }
 
-// A guard is being made. Broken by a takeover that looks for guards before it has the name's row, or in the same statement:
-// it does not see the one that it has waited for.
+// A guard is being made. Broken by a takeover that looks for guards before it has the name's row,
+// or in the same statement: it does not see the one that it has waited for.
 func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		tx := g.snapshot(pgx.ReadCommitted)
@@ -214,7 +217,8 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		// The share lock may come before the takeover's look, or after: in both cases there is one of the two.
+		// The share lock may come before the takeover's look, or after: in both cases there is one
+		// of the two.
 		switch {
 		case done == nil:
 			if err := g.inside("Guard", tx, g.held); !errors.Is(err, driver.ErrNotHeld) {
@@ -244,7 +248,8 @@ func (g guardian) blockedTake(take take, goOn func()) (err error) {
 	return err
 }
 
-// A takeover has the guard's row, and Guard waits for it. Broken by a takeover that does not write what Guard looks at.
+// A takeover has the guard's row, and Guard waits for it. Broken by a takeover that does not write
+// what Guard looks at.
 func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 	for _, level := range levels {
 		t.Run(string(level), func(t *testing.T) {
@@ -278,7 +283,8 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 	}
 }
 
-// Broken by a takeover that locks the guard's row and does not write it: the share lock succeeds, and the snapshot shows the hold.
+// Broken by a takeover that locks the guard's row and does not write it: the share lock succeeds,
+// and the snapshot shows the hold.
 func TestASnapshotFromBeforeATakeoverGuardsNothing(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.makeGuard(g.held)
@@ -322,7 +328,8 @@ func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 	}
 }
 
-// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked with the transaction.
+// Broken by a Guard that locks first and then finds out that the lock is lost: its row stays locked
+// with the transaction.
 func TestAGuardThatFailedKeepsNobodyFromWhatTheDeadHad(t *testing.T) {
 	eachTake(t, func(t *testing.T, g guardian, take take) {
 		g.makeGuard(g.held)

@@ -79,8 +79,8 @@ const lockGuard = `-- name: LockGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = ? FOR UPDATE NOWAIT
 `
 
-// What every takeover has to pass, after LockRow. A guarded transaction holds the row in share mode. Nobody parks a connection
-// behind it: come back later.
+// What every takeover has to pass, after LockRow. A guarded transaction holds the row in share
+// mode. Nobody parks a connection behind it: come back later.
 func (q *Queries) LockGuard(ctx context.Context, attempt string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, lockGuard, attempt)
 	var takeovers int64
@@ -151,9 +151,10 @@ type LookGuardRow struct {
 	Wanted  bool
 }
 
-// The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as its snapshot, and lock the
-// row at SERIALIZABLE, and a locking read would keep everybody from queueing up. What is refused here is not locked there. The
-// server says which it is: the second half must be on the same one.
+// The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as
+// its snapshot, and lock the row at SERIALIZABLE, and a locking read would keep everybody from
+// queueing up. What is refused here is not locked there. The server says which it is: the second
+// half must be on the same one.
 func (q *Queries) LookGuard(ctx context.Context, arg LookGuardParams) (LookGuardRow, error) {
 	row := q.db.QueryRowContext(ctx, lookGuard, arg.Name, arg.Session, arg.Token)
 	var i LookGuardRow

@@ -17,7 +17,8 @@ DELETE FROM dblock_guards WHERE dblock_guards.attempt IN (
 RETURNING dblock_guards.attempt
 `
 
-// The guards of holds that are over, except those that a transaction has locked. An attempt never comes back.
+// The guards of holds that are over, except those that a transaction has locked. An attempt never
+// comes back.
 func (q *Queries) DropGuards(ctx context.Context, most int32) ([]string, error) {
 	rows, err := q.db.Query(ctx, DropGuards, most)
 	if err != nil {
@@ -108,8 +109,9 @@ type IsHeldRow struct {
 	Unseen bool
 }
 
-// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
-// waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
+// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that
+// nobody who queues up waits for the caller's transaction. unseen: the grant may be newer than the
+// snapshot, which shows none of its tokens.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow
@@ -134,8 +136,8 @@ type LockGuardParams struct {
 	Thread  string
 }
 
-// What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in share mode. Nobody parks a
-// connection behind it: come back later.
+// What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in
+// share mode. Nobody parks a connection behind it: come back later.
 func (q *Queries) LockGuard(ctx context.Context, arg LockGuardParams) (string, error) {
 	row := q.db.QueryRow(ctx, LockGuard,
 		arg.Name,
@@ -163,9 +165,10 @@ type MakeGuardParams struct {
 	Token   int64
 }
 
-// The guards of holds. A hold is named by session and token; with no session, by the owner that has the whole name.
-// Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has come before, and then the
-// hold is not found here.
+// The guards of holds. A hold is named by session and token; with no session, by the owner that has
+// the whole name.
+// Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
+// come before, and then the hold is not found here.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) error {
 	_, err := q.db.Exec(ctx, MakeGuard, arg.Name, arg.Session, arg.Token)
 	return err
@@ -187,8 +190,9 @@ type ShareGuardParams struct {
 	Token   int64
 }
 
-// The first half of Guard, in the caller's transaction. What is refused is not locked: it would be for as long as that lasts.
-// Who takes the hold over writes this row: at REPEATABLE READ and above a snapshot from before a takeover fails here.
+// The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
+// for as long as that lasts. Who takes the hold over writes this row: at REPEATABLE READ and above
+// a snapshot from before a takeover fails here.
 func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string, error) {
 	row := q.db.QueryRow(ctx, ShareGuard, arg.Name, arg.Session, arg.Token)
 	var attempt string
@@ -249,7 +253,8 @@ type WantHoldParams struct {
 	Thread    string
 }
 
-// A takeover that was refused by LockGuard announces itself. Again when half of the time is over, and not each time.
+// A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
+// and not each time.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) error {
 	_, err := q.db.Exec(ctx, WantHold,
 		arg.Announced,

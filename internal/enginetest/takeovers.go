@@ -179,8 +179,8 @@ func guardedReader(t *testing.T, e *env) {
 	})
 }
 
-// Broken by a takeover that does not announce itself, by a Guard that does not look for that, or by an announcement of the
-// session or the name.
+// Broken by a takeover that does not announce itself, by a Guard that does not look for that, or by
+// an announcement of the session or the name.
 func guardAnnounced(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return
@@ -219,7 +219,8 @@ func guardAnnounced(t *testing.T, e *env) {
 	})
 }
 
-// The reported case: it took the other locks of the client for guarded, and let new guards of the same lock begin all the time.
+// The reported case: it took the other locks of the client for guarded, and let new guards of the
+// same lock begin all the time.
 func guardedAgain(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return
@@ -271,7 +272,8 @@ func guardedAgain(t *testing.T, e *env) {
 	ended(t, soon, same, dblock.ErrLost)
 }
 
-// Broken by a Close that gives back what its session still has, without looking for guarded transactions.
+// Broken by a Close that gives back what its session still has, without looking for guarded
+// transactions.
 func guardedAfterClose(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return

@@ -8,9 +8,10 @@ SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
 -- name: MakeGuard :exec
 INSERT INTO dblock_guards (attempt, name, session_id) VALUES (sqlc.arg(attempt), sqlc.arg(name), sqlc.arg(session));
 
--- The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as its snapshot, and lock the
--- row at SERIALIZABLE, and a locking read would keep everybody from queueing up. What is refused here is not locked there. The
--- server says which it is: the second half must be on the same one.
+-- The first half of Guard, beside the caller's transaction: in it, a plain read would be as old as
+-- its snapshot, and lock the row at SERIALIZABLE, and a locking read would keep everybody from
+-- queueing up. What is refused here is not locked there. The server says which it is: the second
+-- half must be on the same one.
 -- name: LookGuard :one
 SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server, l.attempt,
        (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
@@ -36,8 +37,8 @@ SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
 SELECT takeovers, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
   FROM dblock_guards WHERE attempt = sqlc.arg(attempt) LOCK IN SHARE MODE;
 
--- What every takeover has to pass, after LockRow. A guarded transaction holds the row in share mode. Nobody parks a connection
--- behind it: come back later.
+-- What every takeover has to pass, after LockRow. A guarded transaction holds the row in share
+-- mode. Nobody parks a connection behind it: come back later.
 -- name: LockGuard :one
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE NOWAIT;
 

@@ -1,7 +1,8 @@
--- The guards of holds. A hold is named by session and token; with no session, by the owner that has the whole name.
+-- The guards of holds. A hold is named by session and token; with no session, by the owner that has
+-- the whole name.
 
--- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has come before, and then the
--- hold is not found here.
+-- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
+-- come before, and then the hold is not found here.
 -- name: MakeGuard :exec
 INSERT INTO dblock_guards (attempt, name, session_id)
 SELECT h.attempt, h.name, h.session_id FROM dblock_holders h
@@ -14,8 +15,9 @@ SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
                      WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
 
--- The first half of Guard, in the caller's transaction. What is refused is not locked: it would be for as long as that lasts.
--- Who takes the hold over writes this row: at REPEATABLE READ and above a snapshot from before a takeover fails here.
+-- The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
+-- for as long as that lasts. Who takes the hold over writes this row: at REPEATABLE READ and above
+-- a snapshot from before a takeover fails here.
 -- name: ShareGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
@@ -25,8 +27,9 @@ SELECT g.attempt FROM dblock_guards g
                        AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))
    FOR SHARE;
 
--- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that nobody who queues up
--- waits for the caller's transaction. unseen: the grant may be newer than the snapshot, which shows none of its tokens.
+-- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that
+-- nobody who queues up waits for the caller's transaction. unseen: the grant may be newer than the
+-- snapshot, which shows none of its tokens.
 -- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
@@ -38,8 +41,8 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
          FROM dblock_holders h
         WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
 
--- What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in share mode. Nobody parks a
--- connection behind it: come back later.
+-- What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in
+-- share mode. Nobody parks a connection behind it: come back later.
 -- name: LockGuard :one
 SELECT g.attempt FROM dblock_guards g
  WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
@@ -60,7 +63,8 @@ WITH touched AS (
 )
 SELECT count(*) AS guards FROM touched;
 
--- A takeover that was refused by LockGuard announces itself. Again when half of the time is over, and not each time.
+-- A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
+-- and not each time.
 -- name: WantHold :exec
 INSERT INTO dblock_wanted (attempt, wanted_until)
 SELECT h.attempt, dblock_now() + sqlc.arg(announced)::bigint FROM dblock_holders h
@@ -70,7 +74,8 @@ SELECT h.attempt, dblock_now() + sqlc.arg(announced)::bigint FROM dblock_holders
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
  WHERE dblock_wanted.wanted_until < excluded.wanted_until - sqlc.arg(announced)::bigint / 2;
 
--- The guards of holds that are over, except those that a transaction has locked. An attempt never comes back.
+-- The guards of holds that are over, except those that a transaction has locked. An attempt never
+-- comes back.
 -- name: DropGuards :many
 DELETE FROM dblock_guards WHERE dblock_guards.attempt IN (
     SELECT g.attempt FROM dblock_guards g
