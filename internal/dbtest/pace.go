@@ -23,7 +23,7 @@ const (
 )
 
 // longestScale is the largest factor by which leases and faults grow. A slower machine has to do less at once.
-const longestScale = 4
+const longestScale = 2.5
 
 // Slow is how many times slower than a quiet machine with two cores this one is, at least 1: DBLOCK_TEST_SLOW, else what a
 // fixed piece of work says. The command pace measures servers too.
@@ -152,12 +152,24 @@ func (s *Server) pace(ctx context.Context) (samples []Sample, err error) {
 	}
 	samples = append(samples, Sample{"commit on " + s.Kind, time.Since(began), usualCommit})
 
-	began = time.Now()
+	best := Sample{"connect to " + s.Kind, time.Hour, usualConnect}
+	for range 3 {
+		began := time.Now()
+		if err := connect(ctx, s.Kind, dsn, connections); err != nil {
+			return nil, err
+		}
+		best.Took = min(best.Took, time.Since(began))
+	}
+	return append(samples, best), nil
+}
+
+// connect makes so many connections, four at a time.
+func connect(ctx context.Context, kind, dsn string, connections int) (err error) {
 	failed := make(chan error, 4)
 	for range cap(failed) {
 		go func() {
 			for range connections / cap(failed) {
-				one, err := open(s.Kind, dsn)
+				one, err := open(kind, dsn)
 				if err == nil {
 					err = one.PingContext(ctx)
 					_ = one.Close()
@@ -175,5 +187,5 @@ func (s *Server) pace(ctx context.Context) (samples []Sample, err error) {
 			err = e
 		}
 	}
-	return append(samples, Sample{"connect to " + s.Kind, time.Since(began), usualConnect}), err
+	return err
 }
