@@ -104,7 +104,7 @@ func TestAKilledServerIsSucceededWithinItsTTL(t *testing.T) {
 	each(t, func(t *testing.T, flags ...string) {
 		o := finish(t, append(flags, fewRounds, "-crash")...)
 		o.check(t, testRounds/2+testRounds)
-		scene := o.match(t, `server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later \(TTL 2s since its last heartbeat\) server 2 took over,\n +with the higher token (\d+)\n`)
+		scene := o.match(t, `server 1 is inside, with token (\d+): killed with SIGKILL\n +(\S+) later \(TTL `+testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+)\n`)
 		if took := time.Duration(scene[1]); took <= 0 || took > testTTL+time.Second {
 			t.Errorf("the takeover took %v", took)
 		}
@@ -124,7 +124,7 @@ func TestAStoppedServerWakesUpAndItsStaleWriteIsRefused(t *testing.T) {
 	each(t, func(t *testing.T, flags ...string) {
 		o := finish(t, append(flags, fewRounds, "-pause")...)
 		o.check(t, 2*testRounds)
-		scene := o.match(t, `server 1 is inside, with token (\d+): stopped with SIGSTOP\n +(\S+) later \(TTL 2s since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 goes on, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
+		scene := o.match(t, `server 1 is inside, with token (\d+): stopped with SIGSTOP\n +(\S+) later \(TTL `+testTTL.String()+` since its last heartbeat\) server 2 took over,\n +with the higher token (\d+), and wrote\n +server 1 goes on, by SIGCONT\n +(\S+) later its context has ended:\n +lost: `)
 		if scene[2] <= scene[0] {
 			t.Errorf("token %d after %d", scene[2], scene[0])
 		}

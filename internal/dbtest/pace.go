@@ -18,7 +18,7 @@ const slowVariable = "DBLOCK_TEST_SLOW"
 // What a quiet machine with two cores needs for the samples. Faster machines have the same limits.
 const (
 	usualWork    = 25 * time.Millisecond
-	usualConnect = 400 * time.Millisecond // PostgreSQL starts a process: 20 ms of a processor on some machines
+	usualConnect = time.Second // PostgreSQL starts a process: 40 ms of a processor on some machines
 	usualCommit  = 400 * time.Millisecond
 )
 
