@@ -16,7 +16,7 @@ func TestDescribeTellsAllAboutNames(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
 		r := a.request("whole")
-		r.Metadata, r.Lease, r.MinHold = `{"k":"ü"}`, time.Hour, time.Hour
+		r.Metadata, r.Lease, r.MinHold = `{"k":"v"}`, time.Hour, time.Hour
 		whole := a.share(t, r)
 		must(t, a.SetHolds(t.Context(), whole, 2))
 		waiting := b.units("whole", 2, 3)

@@ -257,7 +257,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 		s.unlock(s.granted(c))
 
 		quick := s.keeper(s.tapped(func(text string) (string, error) {
-			if strings.HasPrefix(text, "SET SESSION wait_timeout = 30") {
+			if strings.HasPrefix(text, "SET SESSION wait_timeout = 10") {
 				set.Add(1)
 			}
 			return text, nil

@@ -53,6 +53,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				mysql.OnSeveralWriters(e.Backend, several)
 				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
+				must(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
 				tx, _ := a.begin(t, sql.LevelRepeatableRead)
 				_, lockErr := a.lock(t.Context(), tx, name, true)
 				_, tryErr := a.lock(t.Context(), tx, name, false)

@@ -220,7 +220,7 @@ func TestAHeartbeatInFlightKeepsASessionAlive(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Microsecond) // over at once
 	s.begin()
-	s.do(query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds()}))
+	s.do(query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}))
 	done := s.blocked(func() {
 		if dead, err := s.Expire(t.Context(), "a"); dead || err != nil {
 			t.Errorf("expired under a heartbeat: %v, %v", dead, err)
@@ -350,7 +350,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),
-		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds()}),
+		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}),
 	} {
 		var commits string
 		var found bool

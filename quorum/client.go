@@ -131,7 +131,11 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 			}
 		}
 		last = e
-		pause(trying, backoff(tries, took))
+		rest := backoff(tries, took)
+		if !since.IsZero() { // the last round begins when the patience ends, and not a long pause later
+			rest = max(firstPause, min(rest, (c.patience-time.Since(since))*4/5))
+		}
+		pause(trying, rest)
 		if c.background.Err() != nil || trying.Err() != nil { // the nodes would be asked for nothing
 			return nil, c.late(e, last, trying)
 		}

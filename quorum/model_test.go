@@ -8,7 +8,7 @@ import (
 )
 
 // modelSchedules is how many schedules are lived through in a normal run; DBLOCK_TEST_SCHEDULES says another number.
-const modelSchedules = 150
+const modelSchedules = 60
 
 func schedules(t *testing.T) int {
 	if text := os.Getenv("DBLOCK_TEST_SCHEDULES"); text != "" {

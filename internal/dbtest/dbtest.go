@@ -61,6 +61,7 @@ type Database struct {
 	Engine string // as package migrate names it
 	DSN    string
 	name   string // on its server; for SQLite, the file
+	like   string // how PostgreSQL copies it, if others are made from it
 }
 
 // Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
@@ -171,17 +172,45 @@ func (s *Server) drop(name string) error {
 	return s.admin(statement)
 }
 
-// admin runs a statement on a connection of its own.
+// admin runs a statement on the server, over one connection that is kept: on some machines PostgreSQL needs as long for a
+// new one as for the database itself.
 func (s *Server) admin(statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	db, err := open(s.Kind, s.DSN)
+	db, err := s.pool()
 	if err != nil {
 		return err
 	}
-	defer db.Close()
 	_, err = db.ExecContext(ctx, statement)
 	return err
+}
+
+// pool is for what is done to the server as a whole.
+func (s *Server) pool() (*sql.DB, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db != nil {
+		return s.db, nil
+	}
+	db, err := open(s.Kind, s.DSN)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxIdleConns(1)
+	s.db = db
+	return db, nil
+}
+
+// leave closes the pool.
+func (s *Server) leave() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.db == nil {
+		return nil
+	}
+	db := s.db
+	s.db = nil
+	return db.Close()
 }
 
 // Migrate brings dblock's tables into the database.

@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"os"
@@ -33,6 +34,9 @@ type Server struct {
 	control
 	tb       testing.TB // set where the server is one test's own
 	template template
+
+	mu sync.Mutex // protects db
+	db *sql.DB    // nil until somebody needs it
 }
 
 // servers are those that were looked for so far, found or not.
@@ -69,7 +73,7 @@ func StopAll() {
 		if r.server == nil {
 			continue
 		}
-		err := r.server.template.drop(r.server)
+		err := errors.Join(r.server.template.drop(r.server), r.server.leave())
 		if r.server.control != nil {
 			err = r.server.remove()
 		}

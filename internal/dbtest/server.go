@@ -58,6 +58,7 @@ func Own(t testing.TB, kind string, settings ...string) *Server {
 	}
 	server.tb = t
 	t.Cleanup(func() {
+		_ = server.leave() // it may have been killed
 		if err := server.remove(); err != nil {
 			t.Errorf("dbtest: remove %s: %v", kind, err)
 		}

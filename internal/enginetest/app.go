@@ -119,7 +119,11 @@ func OnPgx(engine func(*pgxpool.Pool) driver.Engine[pgx.Tx]) Open {
 			return conn.Release, nil
 		}
 		a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
-			tx, err := pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.TxIsoLevel(strings.ToLower(level.String()))})
+			var options pgx.TxOptions
+			if level != sql.LevelDefault {
+				options.IsoLevel = pgx.TxIsoLevel(strings.ToLower(level.String()))
+			}
+			tx, err := pool.BeginTx(ctx, options)
 			return pgxTx{tx}, err
 		}
 		return a

@@ -7,6 +7,7 @@
 package enginetest
 
 import (
+	"os"
 	"sync"
 	"testing"
 
@@ -88,9 +89,23 @@ var alone = []test{
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 }
 
+// settings are tried all at once, where two contradict each other the later one, unless DBLOCK_TEST_MATRIX asks for each by
+// itself. Those of SQLite exclude each other, and cost little.
+func (w Wiring) settings() []Setting {
+	if w.Kind == SQLite || os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
+		return w.Settings
+	}
+	return []Setting{{"every setting at once", func(dsn string) string {
+		for _, s := range w.Settings {
+			dsn = s.DSN(dsn)
+		}
+		return dsn
+	}}}
+}
+
 // tests are those of the wiring's own settings.
 func (w Wiring) tests() (tests []test) {
-	for _, s := range w.Settings {
+	for _, s := range w.settings() {
 		tests = append(tests, test{"with " + s.Name, func(t *testing.T, e *env) {
 			e.set(t, s)
 			core(t, e)

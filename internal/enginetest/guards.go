@@ -47,7 +47,6 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 	}
 }
 
-// beginTx opens a transaction of the application's, and ends it with the test where that did not.
 // readCommitted is the level at which every statement sees the latest commits. SQLite has no levels, and its drivers refuse some.
 func (e *env) readCommitted() sql.IsolationLevel {
 	if e.wiring.Kind == SQLite {
@@ -56,6 +55,7 @@ func (e *env) readCommitted() sql.IsolationLevel {
 	return sql.LevelReadCommitted
 }
 
+// beginTx opens a transaction of the application's, and ends it with the test where that did not.
 func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
 	t.Helper()
 	tx, err := a.begin(context.Background(), level)

@@ -210,7 +210,7 @@ func nativeShared(t *testing.T, e *env) {
 	refused(t, a, "n")
 	refused(t, b, "n")
 	_, err := a.TryLock(readers[0].Context(), "n") // a shared lock does not become exclusive
-	is(t, err, dblock.ErrUnsupported)
+	is(t, err, dblock.ErrDeadlock)
 	writer := locking(t.Context(), b, "n")
 	eventually(t, patience, "the writer holds back later readers", func() bool {
 		l, err := a.TryLock(t.Context(), "n", dblock.Shared())

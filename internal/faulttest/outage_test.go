@@ -49,7 +49,7 @@ var outages = map[string]func(w *world, o outage){
 			first := holder.mustLock(name)
 			next := w.queue(waiter, name)
 			o.begin()
-			pass(ttl / 2)
+			pass(ttl / 4) // longer than a heartbeat may take, and what is left is enough for a connect
 			o.end()
 			pass(ttl) // a lease that was not renewed since would end now
 			if e := holder.unlock(first.Op); starvation(e.Err) {
