@@ -44,6 +44,8 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 	switch {
 	case err != nil && c.background.Err() != nil:
 		return nil, ErrClosed
+	case err != nil && ctx.Err() != nil && errors.Is(err, ErrUnavailable): // it saw no holder
+		return nil, worded{err.Error(), errors.Join(err, context.Cause(ctx))}
 	case err != nil && ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
 		return nil, c.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:

@@ -90,3 +90,10 @@ func (u unreliableUpkeep) Heartbeat(ctx context.Context, session string, ttl tim
 	}
 	return u.Upkeep.Heartbeat(ctx, session, ttl)
 }
+
+func (u unreliable) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	if err := u.fail(); err != nil {
+		return false, err
+	}
+	return u.Backend.Beat(ctx, session, ttl)
+}

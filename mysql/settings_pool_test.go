@@ -135,3 +135,22 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 		})
 	}
 }
+
+// Broken by leaving a connection that beats once in a third of a TTL to the server's own patience.
+func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		e := mysql.New(s.open(t, variable("wait_timeout", "1")))
+		session := id()
+		must(t, e.Backend.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
+		up, err := e.Backend.Upkeep(t.Context())
+		must(t, err)
+		defer up.Close()
+		for range 2 {
+			alive, err := up.Heartbeat(t.Context(), session, ttl)
+			if must(t, err); !alive {
+				t.Error("the session is dead")
+			}
+			time.Sleep(1300 * time.Millisecond)
+		}
+	})
+}

@@ -20,6 +20,7 @@ type Proxy struct {
 	frozen bool
 	drop   bool
 	delay  time.Duration
+	slow   time.Duration
 	watch  func(request []byte)
 	closed bool
 }
@@ -66,6 +67,9 @@ func (p *Proxy) DropReplies() { p.change(func() { p.drop = true }) }
 // Delay holds each reply back for d.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 
+// DelayConnects holds each new connection back for d, until Heal.
+func (p *Proxy) DelayConnects(d time.Duration) { p.change(func() { p.slow = d }) }
+
 // Watch calls f with what clients send, before it is forwarded: what f tells the proxy holds for the reply. A nil f
 // ends it.
 func (p *Proxy) Watch(f func(request []byte)) { p.change(func() { p.watch = f }) }
@@ -73,7 +77,7 @@ func (p *Proxy) Watch(f func(request []byte)) { p.change(func() { p.watch = f })
 // Heal ends every fault. What Watch set stays.
 func (p *Proxy) Heal() {
 	p.change(func() {
-		p.cut, p.frozen, p.drop, p.delay = false, false, false, 0
+		p.cut, p.frozen, p.drop, p.delay, p.slow = false, false, false, 0, 0
 		p.closeLinks(func(l *link) bool { return l.torn })
 	})
 }
@@ -120,6 +124,11 @@ func (p *Proxy) connect(client net.Conn) {
 	p.mu.Lock()
 	for p.frozen && !p.cut && !p.closed {
 		p.moved.Wait()
+	}
+	for until := time.Now().Add(p.slow); p.slow > 0 && !p.cut && !p.closed && time.Now().Before(until); {
+		again := time.AfterFunc(time.Until(until), p.moved.Broadcast)
+		p.moved.Wait()
+		again.Stop()
 	}
 	refuse := p.cut || p.closed
 	p.mu.Unlock()

@@ -285,6 +285,16 @@ func is(t testing.TB, err error, want ...error) {
 	}
 }
 
+// calledOff checks that a wait ended with its context. Whether it had seen anybody depends on how far it had come: a waiter may
+// stand in the queue before its client has the answer.
+func calledOff(t testing.TB, err, cause error) {
+	t.Helper()
+	is(t, err, cause)
+	if !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, dblock.ErrUnavailable) {
+		t.Fatalf("error %v: want ErrNotAcquired, or ErrUnavailable where nobody was seen", err)
+	}
+}
+
 // refused checks that TryLock finds a name taken.
 func refused(t testing.TB, c Client, name string, options ...dblock.LockOption) *dblock.NotAcquiredError {
 	t.Helper()

@@ -177,6 +177,20 @@ func (u *beatsUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Du
 	return u.beat(u.Upkeep, ctx, session, ttl)
 }
 
+func (b beats) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return b.beat(overPool{Backend: b.Backend}, ctx, session, ttl)
+}
+
+// overPool beats where there is no reserved connection.
+type overPool struct {
+	driver.Upkeep
+	driver.Backend
+}
+
+func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return o.Beat(ctx, session, ttl)
+}
+
 // Claims would find out.
 func (u *beatsUpkeep) Claims(context.Context, string) ([]driver.Claim, error) {
 	return nil, driver.ErrRetry

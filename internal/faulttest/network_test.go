@@ -36,6 +36,32 @@ func TestADeadlineCountsFromBeforeTheRequestWasSent(t *testing.T) {
 	})
 }
 
+// A connect that takes longer than a heartbeat may. Broken by a limit on connecting which is that of a heartbeat: it would
+// begin anew until everything is lost.
+func TestAServerThatConnectsSlowlyLosesNothing(t *testing.T) {
+	eachServer(t, func(w *world) {
+		w.unstarved(func(try string) (starved bool) {
+			name := "far" + try
+			proxy := w.proxy()
+			holder := w.actor("holder", w.through(proxy))
+			first := holder.mustLock(name)
+			for range 2 {
+				proxy.Cut()
+				proxy.Heal()
+				proxy.DelayConnects(ttl * 35 / 100)
+				pass(ttl * 3 / 2)
+			}
+			proxy.Heal()
+			e := holder.unlock(first.Op)
+			if starved = starvation(e.Err); !starved && e.Err != "" {
+				w.Error(e.Err)
+			}
+			holder.exit()
+			return starved
+		})
+	})
+}
+
 // rest pauses the crews, and waits until nobody waits for a lock any more.
 func (w *world) rest(actors ...*process) {
 	w.Helper()

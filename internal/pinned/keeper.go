@@ -48,6 +48,7 @@ type line[K comparable] struct {
 	exclusive bool // held by this client; as of what was sent to the server, since the pinned connection keeps the order
 	shares    int
 	queue     []*request[K]
+	seen      bool   // the server has said that it is not to be had at once
 	busy      bool   // an operation for the first of the queue is under way
 	attended  bool   // a goroutine attends to the queue, since its first has to wait
 	interrupt func() // ends what the waiter waits for; nil where it does not
@@ -109,6 +110,9 @@ func (k *Keeper[K]) abandon(l *line[K], r *request[K], cause error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := slices.Index(l.queue, r)
+	if at == 0 && !l.seen && l.admits(r.shared) { // nobody is known to be in its way
+		cause = driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer before the context ended: %w", cause))
+	}
 	switch {
 	case at < 0:
 	case at == 0 && l.busy:
@@ -153,6 +157,7 @@ func (k *Keeper[K]) advance(l *line[K]) {
 		switch {
 		case l.admits(r.shared):
 			k.send(l, r, Try, nil, func(_ bool, err error) {
+				l.seen = l.seen || err == nil
 				switch {
 				case len(l.queue) == 0 || l.queue[0] != r: // settled
 					k.advance(l)

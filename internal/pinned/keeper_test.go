@@ -258,6 +258,35 @@ func TestTriesOfSharesAtTheSameTimeAllSucceed(t *testing.T) {
 	})
 }
 
+// Broken by taking the end of a context for somebody in the way.
+func TestAServerThatHasNotAnsweredHasNamedNobody(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		give := func(k *Keeper[string], name string) error {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, _, err := k.Acquire(ctx, name, alone, true)
+			return err
+		}
+		b.do(func() { b.stall = true })
+		if err := give(one, "n"); !errors.Is(err, driver.ErrUnavailable) {
+			b.Errorf("%v: nobody was seen", err)
+		}
+		b.do(func() { b.stall = false })
+		synctest.Wait()
+		p := b.lock(two, "held", alone)
+		for range 2 { // seen by a try, and by a wait
+			if err := give(one, "held"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
+				b.Errorf("%v: somebody was seen", err)
+			}
+		}
+		if err := give(two, "held"); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrUnavailable) {
+			b.Errorf("%v: it has it itself", err)
+		}
+		b.unlock(p)
+	})
+}
+
 func TestTheNextInheritsThePlaceOfOneWhoGivesUp(t *testing.T) {
 	in(t, func(b *bench) {
 		one, two := b.keeper(), b.keeper()

@@ -30,6 +30,10 @@ const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pas
 // connectTimeout is how long a server may take to answer for the first time.
 const connectTimeout = 10 * time.Second
 
+// mostConns is room for some clients in one process, as examples have them. pgxpool's default is four on a small machine, and
+// over database/sql each client keeps two.
+const mostConns = 32
+
 // Database is an open pool.
 type Database struct {
 	Source
@@ -68,7 +72,12 @@ func (s Source) Open(ctx context.Context) (d Database, err error) {
 	d.Source = s
 	switch s.Engine {
 	case migrate.Postgres:
-		if d.Pool, err = pgxpool.New(ctx, s.DSN); err == nil {
+		var config *pgxpool.Config
+		if config, err = pgxpool.ParseConfig(s.DSN); err != nil {
+			break
+		}
+		config.MaxConns = max(config.MaxConns, mostConns)
+		if d.Pool, err = pgxpool.NewWithConfig(ctx, config); err == nil {
 			d.SQL = stdlib.OpenDBFromPool(d.Pool)
 		}
 	case migrate.MySQL:
