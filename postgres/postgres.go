@@ -30,8 +30,8 @@ func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 // transactions (two where the pool allows 8). The pool must allow 3: these and one for all other work; fewer is
 // ErrConfig. A transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx allow one
 // more for each that is open at a time. Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql
-// does not know: its default is 4 on a small machine, enough for one client. There is no LISTEN through database/sql: waiters are polled for, in one
-// statement for all of a client.
+// does not know: its default is 4 on a small machine, enough for one client. There is no LISTEN through database/sql:
+// waiters are polled for, in one statement for all of a client.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
