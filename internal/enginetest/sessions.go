@@ -273,9 +273,12 @@ func unseen(t *testing.T, e *env) {
 		defer giveBack()
 	}
 	for what, try := range map[string]func(ctx context.Context) error{
-		"TryLock":    func(ctx context.Context) error { _, err := c.TryLock(ctx, "free"); return err },
-		"Lock":       func(ctx context.Context) error { _, err := c.Lock(ctx, "free"); return err },
-		"TryLockAll": func(ctx context.Context) error { _, err := c.TryLockAll(ctx, []string{"also", "free as well"}); return err },
+		"TryLock": func(ctx context.Context) error { _, err := c.TryLock(ctx, "free"); return err },
+		"Lock":    func(ctx context.Context) error { _, err := c.Lock(ctx, "free"); return err },
+		"TryLockAll": func(ctx context.Context) error {
+			_, err := c.TryLockAll(ctx, []string{"also", "free as well"})
+			return err
+		},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		err := try(ctx)
