@@ -207,7 +207,8 @@ const (
 	unsure            // the same, and its statement may even still be on its way
 )
 
-// residueOf judges by the error of a statement that might have taken the lock or a place in the queue.
+// residueOf judges by the error of a statement that might have taken the lock or a place in the
+// queue.
 func residueOf(err error) residue {
 	for _, refused := range []error{driver.ErrRetry, driver.ErrBusy, driver.ErrSchema, driver.ErrReadOnly, driver.ErrConfig} {
 		if errors.Is(err, refused) {
@@ -217,16 +218,17 @@ func residueOf(err error) residue {
 	return unsure
 }
 
-// receipt is what came of an attempt: a grant, and the clock before the statement was sent that told of it; or what
-// is left.
+// receipt is what came of an attempt: a grant, and the clock before the statement was sent that
+// told of it; or what is left.
 type receipt struct {
 	grant driver.Grant
 	asked time.Duration
 	left  residue
 }
 
-// send tries the ways to a lock in turn: the single statement that takes a free name, unless others were seen waiting
-// for it; for an owner that outlives its process, the way back into its own lock; the queue.
+// send tries the ways to a lock in turn: the single statement that takes a free name, unless others
+// were seen waiting for it; for an owner that outlives its process, the way back into its own lock;
+// the queue.
 func (c *Client[TX]) send(ctx context.Context, l *life, r driver.Request, o owner, wait bool) (_ receipt, err error) {
 	if !c.isContended(r.Name) {
 		got, taken, err := c.take(ctx, r)
@@ -275,7 +277,8 @@ func (c *Client[TX]) take(ctx context.Context, r driver.Request) (got receipt, t
 	return got, taken, err
 }
 
-// peek looks at a name before it touches it: to find a lock held costs no write. Those who are over their time make way.
+// peek looks at a name before it touches it: to find a lock held costs no write. Those who are over
+// their time make way.
 func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
@@ -348,7 +351,8 @@ func (c *Client[TX]) look(ctx context.Context, l *life, name string) (state driv
 	return state, err
 }
 
-// reclaim takes a name from a holder that is over its time, and reports whether somebody who waits has got nothing by it.
+// reclaim takes a name from a holder that is over its time, and reports whether somebody who waits
+// has got nothing by it.
 func (c *Client[TX]) reclaim(ctx context.Context, l *life, name string, holder driver.Holder) (freed bool, err error) {
 	err = c.statement(ctx, func(ctx context.Context) error {
 		asked := c.config.clock()

@@ -27,7 +27,8 @@ func newBooks() books {
 	return books{holds: map[string]*hold{}, whole: map[string]*hold{}, owners: map[gateKey]*hold{}, permits: map[*hold]bool{}}
 }
 
-// enter puts a hold on the books, and returns another that had the whole name until then as far as was known.
+// enter puts a hold on the books, and returns another that had the whole name until then as far as
+// was known.
 func (b books) enter(h *hold) (before *hold) {
 	b.holds[h.attempt] = h
 	if before = b.whole[h.name]; before == h || h.native != nil || before != nil && before.yielding && h.standing.Load().shared() {
@@ -53,7 +54,8 @@ func (b books) sort(h *hold) {
 	b.owners[gateKey{h.name, h.owner}] = h
 }
 
-// units are what an owner has of a name by permits that ctx is under: they cannot come back before ctx is done with.
+// units are what an owner has of a name by permits that ctx is under: they cannot come back before
+// ctx is done with.
 func (b books) units(ctx context.Context, name string, o owner) (n int) {
 	for h := range b.permits {
 		if h.name == name && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
@@ -117,7 +119,8 @@ func (c *Client[TX]) hold(ctx context.Context, l *life, r driver.Request, o owne
 	return h, true
 }
 
-// leaseEnd is when a fixed lease that was asked for and answered then is over here, with the same margin as a session's.
+// leaseEnd is when a fixed lease that was asked for and answered then is over here, with the same
+// margin as a session's.
 func leaseEnd(lease, asked, now time.Duration) time.Duration {
 	return asked + lease - lease/100 - 2*(now-asked)
 }
@@ -159,8 +162,9 @@ func (c *Client[TX]) end(h *hold, cause error) {
 	}
 }
 
-// disown forgets the attempt of a hold that is lost, so that what is left of it in the database is given back. Not where
-// it had a fixed lease: a transaction that it guards may still be open, and only who takes it over looks for that.
+// disown forgets the attempt of a hold that is lost, so that what is left of it in the database is
+// given back. Not where it had a fixed lease: a transaction that it guards may still be open, and
+// only who takes it over looks for that.
 func (c *Client[TX]) disown(h *hold) {
 	if !h.fixed || !h.life.Alive() {
 		c.unclaim(h.attempt)

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// late is an engine one of whose statements waits to be answered, and which, where it is cut off, runs all the same:
-// after the client has looked for what came of it.
+// late is an engine one of whose statements waits to be answered, and which, where it is cut off,
+// runs all the same: after the client has looked for what came of it.
 type late struct {
 	driver.Backend
 	began  chan struct{}

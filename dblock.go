@@ -14,18 +14,19 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-// answerTimeout is how long Close waits for the answers of statements that are under way when it begins.
+// answerTimeout is how long Close waits for the answers of statements that are under way when it
+// begins.
 const answerTimeout = time.Second
 
 // closingHands is how many locks Close and Locks.Unlock give back at a time.
 const closingHands = 8
 
-// Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the type of the
-// application's own transactions, as the engine has it.
+// Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the
+// type of the application's own transactions, as the engine has it.
 //
-// From its first lock on, a client is a session in the database that a heartbeat keeps alive, and runs a reaper. It
-// never closes the application's pool, and uses it for a moment at a time: a lock that is held or waited for needs no
-// connection of it.
+// From its first lock on, a client is a session in the database that a heartbeat keeps alive, and
+// runs a reaper. It never closes the application's pool, and uses it for a moment at a time: a lock
+// that is held or waited for needs no connection of it.
 type Client[TX any] struct {
 	engine driver.Engine[TX]
 	keeper driver.Keeper[TX] // nil: the locks are in tables
@@ -57,8 +58,9 @@ type Client[TX any] struct {
 	undoing   map[string]chan struct{} // attempts that are being undone; closed when they are
 }
 
-// New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts nothing: the first lock
-// does. ErrConfig where the engine cannot work as it was set up, ErrInvalidOption where an option is out of range.
+// New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts
+// nothing: the first lock does. ErrConfig where the engine cannot work as it was set up,
+// ErrInvalidOption where an option is out of range.
 func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], error) {
 	if err := validate(engine); err != nil {
 		return nil, fmt.Errorf("dblock: %w", err)
@@ -95,31 +97,35 @@ func validate[TX any](engine driver.Engine[TX]) error {
 	return fmt.Errorf("%w: the engine is nil", ErrConfig)
 }
 
-// Lock waits until it holds the lock, first come first served over all processes, or until ctx ends. ctx bounds the
-// waiting only, not the lock. A context under which this owner already holds the name enters it again at once.
+// Lock waits until it holds the lock, first come first served over all processes, or until ctx
+// ends. ctx bounds the waiting only, not the lock. A context under which this owner already holds
+// the name enters it again at once.
 //
-// ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in the queue is
-// given up, and so is a lock that was granted in the same moment. Lock returns at once: a client gives them up in the
-// background, within a moment where the database answers, so that others may still see the place for that long.
-// ErrUnavailable, with the context's error, when ctx ends before a holder or a queue was seen: the pool had no free
-// connection, say. The context's error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before any I/O.
-// ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt of this client,
-// or for longer than one TTL; while it waits, Lock survives restarts and failovers. So it is when the database or this machine
-// is too slow for a Lease: when grants come after most of it is over. ErrDeadlock when those who wait for each
-// other wait in a circle, and this is the one who began to wait last. ErrCapacity as Permits says.
+// ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in
+// the queue is given up, and so is a lock that was granted in the same moment. Lock returns at
+// once: a client gives them up in the background, within a moment where the database answers, so
+// that others may still see the place for that long. ErrUnavailable, with the context's error, when
+// ctx ends before a holder or a queue was seen: the pool had no free connection, say. The context's
+// error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before any I/O.
+// ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt
+// of this client, or for longer than one TTL; while it waits, Lock survives restarts and failovers.
+// So it is when the database or this machine is too slow for a Lease: when grants come after most
+// of it is over. ErrDeadlock when those who wait for each other wait in a circle, and this is the
+// one who began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "lock", name, options, true)
 }
 
-// TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns ErrNotAcquired, with who
-// holds it, without waiting. Otherwise as Lock.
+// TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns
+// ErrNotAcquired, with who holds it, without waiting. Otherwise as Lock.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "trylock", name, options, false)
 }
 
-// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx does, and with cause
-// ErrLost when the lock is lost; under it the same name locks again at once. Do returns what fn returns, joined with
-// ErrLost if the lock was lost before fn returned. ErrInvalidOption without fn.
+// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
+// does, and with cause ErrLost when the lock is lost; under it the same name locks again at once.
+// Do returns what fn returns, joined with ErrLost if the lock was lost before fn returned.
+// ErrInvalidOption without fn.
 func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock[TX]) error, options ...LockOption) (err error) {
 	if fn == nil {
 		return &LockError{"do", name, fmt.Errorf("%w: fn is nil", ErrInvalidOption)}
@@ -143,8 +149,9 @@ func (l *Lock[TX]) run(ctx context.Context, fn func(ctx context.Context, l *Lock
 // TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.
 func (c *Client[TX]) TTL() time.Duration { return c.config.ttl }
 
-// CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build can work with: those of
-// its own version, or of a later one that says so. An engine without tables needs none.
+// CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build
+// can work with: those of its own version, or of a later one that says so. An engine without tables
+// needs none.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if ctx == nil {
 		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
@@ -166,10 +173,11 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 	return schema.Check()
 }
 
-// Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed, calls off whoever
-// waits (ErrClosed), and ends the session. It waits up to a second for statements under way, and up to five for transactions
-// that hold rows it needs: what is behind those expires with the session. When it returns nil, nothing of the client runs
-// any more. If ctx ends before the database has answered, Close says so, stops trying, and what is left expires with the
+// Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed,
+// calls off whoever waits (ErrClosed), and ends the session. It waits up to a second for statements
+// under way, and up to five for transactions that hold rows it needs: what is behind those expires
+// with the session. When it returns nil, nothing of the client runs any more. If ctx ends before
+// the database has answered, Close says so, stops trying, and what is left expires with the
 // session. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if ctx == nil {
@@ -233,8 +241,8 @@ func byHands(n int, do func(i int) error) []error {
 	return outcomes
 }
 
-// statement runs one call of the engine within its bound. A call that its bound cut short is a database that does not
-// answer; one that the caller's context cut short is the caller's.
+// statement runs one call of the engine within its bound. A call that its bound cut short is a
+// database that does not answer; one that the caller's context cut short is the caller's.
 func (c *Client[TX]) statement(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, c.config.ttl)
 	defer cancel()

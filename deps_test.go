@@ -28,8 +28,9 @@ type layer struct {
 	but  []string // allowed all the same
 }
 
-// The layers. Arrows point down only: what a package may not reach, at whatever distance, in a build without tests.
-// Every package of the module is in one row, by its own name or by that of a folder above it.
+// The layers. Arrows point down only: what a package may not reach, at whatever distance, in a
+// build without tests. Every package of the module is in one row, by its own name or by that of a
+// folder above it.
 var layers = []layer{
 	{name: "driver", not: [][]string{anything}},
 	{name: "migrations", not: [][]string{anything}, but: below("driver")},
@@ -47,7 +48,8 @@ var layers = []layer{
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/outage", not: [][]string{anything}},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
-	// A transaction of any driver, in an application that may have another: these see drivers by reflection.
+	// A transaction of any driver, in an application that may have another: these see drivers by
+	// reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("driver")},
 	{name: "fence", not: [][]string{anything}, but: below("driver", "internal/transaction", "gen/fences")},
 	{name: "optimistic", not: [][]string{anything}, but: below("driver", "internal/transaction", "gen/versions")},
@@ -56,7 +58,8 @@ var layers = []layer{
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
-	// Programs, and what only tests import, may have everything; but only what belongs to tests has Docker.
+	// Programs, and what only tests import, may have everything; but only what belongs to tests has
+	// Docker.
 	{name: "cmd", not: [][]string{testsOnly}},
 	{name: "examples", not: [][]string{testsOnly}},
 	{name: "internal/dbtest"},

@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// doubtful is an engine whose answer to one call is lost: after it was done, or, of a Downgrade, before.
+// doubtful is an engine whose answer to one call is lost: after it was done, or, of a Downgrade,
+// before.
 type doubtful struct {
 	driver.Backend
 	leave, breaks, begin, downgrade atomic.Bool
@@ -117,7 +118,8 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	}
 }
 
-// Broken by not looking after an answer that was lost: what a client hands to itself nobody else tells it.
+// Broken by not looking after an answer that was lost: what a client hands to itself nobody else
+// tells it.
 func TestWhoIsBehindSomebodyWhoGivesUpIsInAtOnceAlthoughTheAnswerWasLost(t *testing.T) {
 	d, client, other := doubt(t)
 	if _, err := other.Lock(t.Context(), "n", dblock.Shared()); err != nil {
@@ -173,7 +175,8 @@ func TestBreakCountsWhatItTookAlthoughTheAnswerWasLost(t *testing.T) {
 	<-held.Context().Done() // or else Close would say so
 }
 
-// Broken by leaving a claim open whose answer was lost: it would count as running for the rest of the slot.
+// Broken by leaving a claim open whose answer was lost: it would count as running for the rest of
+// the slot.
 func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	d, client, other := doubt(t)
 	ctx, cancel := context.WithCancel(t.Context())

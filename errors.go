@@ -11,26 +11,28 @@ import (
 	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
-// The errors of this package, to be found with errors.Is. What is returned names the lock, and keeps the cause beside
-// it: a Lock that its context ended is both ErrNotAcquired and context.Canceled.
+// The errors of this package, to be found with errors.Is. What is returned names the lock, and
+// keeps the cause beside it: a Lock that its context ended is both ErrNotAcquired and
+// context.Canceled.
 var (
-	// ErrNotAcquired: another was seen to hold the lock or to wait for it, and TryLock does not wait, or the context of Lock
-	// ended first. The error is a *NotAcquiredError, which tells who. Where the context ended before anything was seen, the
-	// error is ErrUnavailable instead.
+	// ErrNotAcquired: another was seen to hold the lock or to wait for it, and TryLock does not
+	// wait, or the context of Lock ended first. The error is a *NotAcquiredError, which tells who.
+	// Where the context ended before anything was seen, the error is ErrUnavailable instead.
 	ErrNotAcquired = errors.New("not acquired")
 
-	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client could not reach the
-	// database within the TTL, the process was stopped for longer than that, a fixed lease ended, or the same owner
-	// came back elsewhere. Work done under the lock may have overlapped with the next holder's unless the token was
-	// checked.
+	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client
+	// could not reach the database within the TTL, the process was stopped for longer than that, a
+	// fixed lease ended, or the same owner came back elsewhere. Work done under the lock may have
+	// overlapped with the next holder's unless the token was checked.
 	ErrLost = errors.New("lost")
 
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
 
-	// ErrDeadlock: this one waited for somebody who, through others perhaps, waited for this one, and had begun to wait
-	// last. The error is a *DeadlockError, which names all of them. The others go on waiting: unlock what they wait for. At
-	// once where an owner would wait for its own share or permits.
+	// ErrDeadlock: this one waited for somebody who, through others perhaps, waited for this one,
+	// and had begun to wait last. The error is a *DeadlockError, which names all of them. The
+	// others go on waiting: unlock what they wait for. At once where an owner would wait for its
+	// own share or permits.
 	ErrDeadlock = errors.New("deadlock")
 
 	// ErrCapacity: the name is in use as a semaphore of another size, or by readers. See Permits.
@@ -39,38 +41,43 @@ var (
 	// ErrClosed: the client was closed. Close gives back what it held.
 	ErrClosed = errors.New("the client is closed")
 
-	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The error says which
-	// and what to run.
+	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
+	// error says which and what to run.
 	ErrSchema = driver.ErrSchema
 
-	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction default. Connect
-	// to the primary.
+	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction
+	// default. Connect to the primary.
 	ErrReadOnly = driver.ErrReadOnly
 
-	// ErrUnavailable: the database could not be reached or could not serve: connection refused or broken, shutting
-	// down, too many connections, disk full, a statement over the application's own time limit, a pool without a free
-	// connection, an answer that came too late for a short Lease. Lock and Unlock retry for up to one TTL before they say so,
-	// but not after their context has ended: that is then found in the error, too.
+	// ErrUnavailable: the database could not be reached or could not serve: connection refused or
+	// broken, shutting down, too many connections, disk full, a statement over the application's
+	// own time limit, a pool without a free connection, an answer that came too late for a short
+	// Lease. Lock and Unlock retry for up to one TTL before they say so, but not after their
+	// context has ended: that is then found in the error, too.
 	ErrUnavailable = driver.ErrUnavailable
 
-	// ErrUnsupported: this cannot be done, by the engine or with the lock as it is. The error says why.
+	// ErrUnsupported: this cannot be done, by the engine or with the lock as it is. The error says
+	// why.
 	ErrUnsupported = driver.ErrUnsupported
 
-	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where that is possible.
+	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where
+	// that is possible.
 	ErrConfig = driver.ErrConfig
 
-	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error matches the
-	// driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
+	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error
+	// matches the driver's own too (sql.ErrTxDone, pgx.ErrTxClosed). Nothing was done.
 	ErrTxDone = driver.ErrTxDone
 
 	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.
 	ErrInvalidName = errors.New("invalid lock name")
 
-	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is allowed.
+	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is
+	// allowed.
 	ErrInvalidOption = errors.New("invalid option")
 )
 
-// LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock return is one.
+// LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock
+// return is one.
 type LockError struct {
 	Op   string // "lock", "trylock", "unlock", …
 	Name string
@@ -83,8 +90,8 @@ func (e *LockError) Error() string { return fmt.Sprintf("dblock: %s %q: %v", e.O
 // Unwrap returns the cause.
 func (e *LockError) Unwrap() error { return e.Err }
 
-// NotAcquiredError tells who held the lock when it was last looked at. It matches ErrNotAcquired, and its Cause where
-// there is one.
+// NotAcquiredError tells who held the lock when it was last looked at. It matches ErrNotAcquired,
+// and its Cause where there is one.
 type NotAcquiredError struct {
 	Host    string    // of the holder; "" where nobody held it, or it is not known
 	Thread  string    // of the holder
@@ -128,7 +135,8 @@ func notAcquired(state driver.State, cause error) error {
 	return e
 }
 
-// ended is an error that came of a context's end: it is both, and its text says each once, on one line.
+// ended is an error that came of a context's end: it is both, and its text says each once, on one
+// line.
 func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || err == cause {

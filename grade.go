@@ -9,14 +9,17 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Downgrade makes a reader of a writer, without a moment in between in which another writer could come in. The readers who
-// stand first in the queue come in with the same commit. The lock keeps its token, its context and its fixed lease.
+// Downgrade makes a reader of a writer, without a moment in between in which another writer could
+// come in. The readers who stand first in the queue come in with the same commit. The lock keeps
+// its token, its context and its fixed lease.
 //
-// (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a transaction that the lock guards.
+// (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a
+// transaction that the lock guards.
 //
-// ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was entered several times.
-// ErrCapacity where somebody waits for permits of the name. After any other error the lock is one of the two; whatever is called
-// next finds out which, and a lock that turns out to be a writer still has a new token.
+// ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was
+// entered several times. ErrCapacity where somebody waits for permits of the name. After any other
+// error the lock is one of the two; whatever is called next finds out which, and a lock that turns
+// out to be a writer still has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	sent := false
 	return l.regrade(ctx, "downgrade", func(s *standing) error {
@@ -51,13 +54,15 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	})
 }
 
-// TryUpgrade makes a writer of a reader, at once and before all who wait, if nobody else has a share of the name. If
-// somebody has, it returns ErrNotAcquired at once, and the lock is what it was: so that of two readers who both want to
-// write neither waits for the other. To wait, unlock, and Lock: then others may write in between, and what was read
-// has to be read again. A writer has a new token, higher than those of all readers before it; Token returns it.
+// TryUpgrade makes a writer of a reader, at once and before all who wait, if nobody else has a
+// share of the name. If somebody has, it returns ErrNotAcquired at once, and the lock is what it
+// was: so that of two readers who both want to write neither waits for the other. To wait, unlock,
+// and Lock: then others may write in between, and what was read has to be read again. A writer has
+// a new token, higher than those of all readers before it; Token returns it.
 //
-// ErrLost as Unlock. ErrUnsupported on a lock without tables, and where the lock was entered several times. After any other
-// error the lock is one of the two; whatever is called next finds out which.
+// ErrLost as Unlock. ErrUnsupported on a lock without tables, and where the lock was entered
+// several times. After any other error the lock is one of the two; whatever is called next finds
+// out which.
 func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.regrade(ctx, "tryupgrade", func(s *standing) error {
 		if !s.shared() {
@@ -84,9 +89,9 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	})
 }
 
-// Raise lifts the fencing token to at least the given value and returns what it is then: for who keeps one lock in
-// several databases, and must have one order of tokens over all of them (package quorum). ErrLost as Unlock. ErrUnsupported on
-// a share and on a lock without tables.
+// Raise lifts the fencing token to at least the given value and returns what it is then: for who
+// keeps one lock in several databases, and must have one order of tokens over all of them (package
+// quorum). ErrLost as Unlock. ErrUnsupported on a share and on a lock without tables.
 func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err error) {
 	err = l.regrade(ctx, "raise", func(s *standing) error {
 		if s.shared() {
@@ -104,7 +109,8 @@ func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err er
 	return raised, err
 }
 
-// once refuses to change what code relies on that entered the lock again. MUST be called with mu locked.
+// once refuses to change what code relies on that entered the lock again. MUST be called with mu
+// locked.
 func (h *hold) once() error {
 	if h.count > 1 {
 		return fmt.Errorf("%w: the lock was entered %d times", ErrUnsupported, h.count)
@@ -195,7 +201,8 @@ func (c *Client[TX]) sure(ctx context.Context, h *hold) error {
 	return err
 }
 
-// ascertain finds out what a lock is after a change whose outcome is not known. MUST be called with grade locked.
+// ascertain finds out what a lock is after a change whose outcome is not known. MUST be called with
+// grade locked.
 func (c *Client[TX]) ascertain(ctx context.Context, h *hold) error {
 	if h.ctx.Err() != nil || !h.vague.Load() {
 		return nil
@@ -253,9 +260,9 @@ func (c *Client[TX]) stand(h *hold, s standing) {
 	}
 }
 
-// Until is when the lock ends if its client does not reach the database any more from now on, by this machine's clock: every
-// heartbeat moves it, except where a fixed lease ends before. The zero time for a lock without tables, and for one that is not
-// held any more.
+// Until is when the lock ends if its client does not reach the database any more from now on, by
+// this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
+// time for a lock without tables, and for one that is not held any more.
 func (l *Lock[TX]) Until() time.Time {
 	h := l.hold
 	if h.native != nil || h.ctx.Err() != nil {
@@ -268,5 +275,6 @@ func (l *Lock[TX]) Until() time.Time {
 	return time.Now().Add(end - l.client.config.clock())
 }
 
-// Shared reports whether others may have the name as well: the lock is a reader's, or permits, or after an error nobody knows.
+// Shared reports whether others may have the name as well: the lock is a reader's, or permits, or
+// after an error nobody knows.
 func (l *Lock[TX]) Shared() bool { return l.hold.vague.Load() || l.hold.standing.Load().shared() }

@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// deaf is an engine whose answers to changes of a lock's standing are lost on request, after the change was made.
+// deaf is an engine whose answers to changes of a lock's standing are lost on request, after the
+// change was made.
 type deaf struct {
 	driver.Backend
 	lost atomic.Pointer[context.CancelFunc]
@@ -116,7 +117,8 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 	}
 }
 
-// While its context lives, a change is asked for again until its outcome is known, with readers of the same client in the queue.
+// While its context lives, a change is asked for again until its outcome is known, with readers of
+// the same client in the queue.
 func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)

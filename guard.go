@@ -38,11 +38,11 @@ const guardPatience = time.Second
 // anew. The transaction's snapshot is older than the lock or its token, than a takeover of it, or,
 // on PostgreSQL at REPEATABLE READ and above, than the first Guard of this lock: there, call Guard
 // before anything else in the transaction, or be ready to run it again. It is the same error while
-// Break, or the lock's Owner in another process, waits for guarded transactions to end, and for
-// two seconds after its last try. An error that names an open transaction of the application means that the lock's row
-// is locked, by LockTx or UnlockTx, in another transaction or in this one: call Guard before them.
-// After any error the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has
-// ended it.
+// Break, or the lock's Owner in another process, waits for guarded transactions to end, and for two
+// seconds after its last try. An error that names an open transaction of the application means that
+// the lock's row is locked, by LockTx or UnlockTx, in another transaction or in this one: call
+// Guard before them. After any error the transaction is as usable as before on PostgreSQL; on MySQL
+// a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return guardAll(ctx, tx, l)
 }

@@ -27,7 +27,8 @@ const (
 const (
 	// historyPause is how long events are gathered before they are written.
 	historyPause = 100 * time.Millisecond
-	// maxUnwritten is how many events wait for a database that is away; more are counted and forgotten.
+	// maxUnwritten is how many events wait for a database that is away; more are counted and
+	// forgotten.
 	maxUnwritten = 10_000
 	// eventPage is how many events or names are read at a time.
 	eventPage = 500
@@ -53,8 +54,9 @@ type EventFilter struct {
 	After int64    // only events with a higher ID
 }
 
-// Events reads the history, from the oldest event to the latest, a page at a time: what WithEvents has written, and what Ask,
-// Break and Record have. How long it is kept is an option of the reaper. The iteration ends after the first error.
+// Events reads the history, from the oldest event to the latest, a page at a time: what WithEvents
+// has written, and what Ask, Break and Record have. How long it is kept is an option of the reaper.
+// The iteration ends after the first error.
 func (c *Client[TX]) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
 		for {
@@ -95,9 +97,10 @@ func metadataOf(text string) (kv map[string]string) {
 	return kv
 }
 
-// Record writes an event of the application's own into the history of the name, if the lock is still held, and tells all who
-// watch the name. kind: 1 to 32 ASCII letters; detail: at most 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on
-// a lock without tables.
+// Record writes an event of the application's own into the history of the name, if the lock is
+// still held, and tells all who watch the name. kind: 1 to 32 ASCII letters; detail: at most 1,024
+// bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on a lock
+// without tables.
 func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
 	err := checkKind(kind)
 	if err == nil && detail != "" {

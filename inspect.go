@@ -44,8 +44,8 @@ type Filter struct {
 	Idle   bool          // also names that nobody holds or waits for, as long as the reaper has left them
 }
 
-// Inspect tells who holds a name and who waits for it. A name that nobody ever used is a name that nobody holds.
-// ErrUnsupported on an engine without tables.
+// Inspect tells who holds a name and who waits for it. A name that nobody ever used is a name that
+// nobody holds. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 	if err := checkText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
@@ -57,8 +57,8 @@ func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 	return infos[0], nil
 }
 
-// List tells the same of many names, in the order of their bytes, a page at a time: each as it was when its page was read. The
-// iteration ends after the first error.
+// List tells the same of many names, in the order of their bytes, a page at a time: each as it was
+// when its page was read. The iteration ends after the first error.
 func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for after := ""; ; {
@@ -88,11 +88,12 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 	}
 }
 
-// Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed, or a lock's Record was called,
-// until ctx ends: that is the error of the last. It is woken by Record and Break, and when the holder's time is over; for other
-// changes it looks a few times in each TTL (a client that polls: ten times a second). Of several changes in quick succession it
-// may show the last only. A few times in each TTL it shows the same again, since a wake-up can be lost: who wants to miss no event
-// reads Events each time.
+// Watch yields what Inspect tells of a name, at first as it is, and then whenever it has changed,
+// or a lock's Record was called, until ctx ends: that is the error of the last. It is woken by
+// Record and Break, and when the holder's time is over; for other changes it looks a few times in
+// each TTL (a client that polls: ten times a second). Of several changes in quick succession it may
+// show the last only. A few times in each TTL it shows the same again, since a wake-up can be lost:
+// who wants to miss no event reads Events each time.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		begun := false
@@ -206,15 +207,17 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	return party
 }
 
-// Incarnation is for how long a database has had the data that it has, for who must know that it lost none (package quorum).
+// Incarnation is for how long a database has had the data that it has, for who must know that it
+// lost none (package quorum).
 type Incarnation struct {
 	Age   time.Duration // since it was first asked, or last renewed
 	Floor int64         // a token that none before was above; 0: nobody has said one
 	Fresh bool          // this was the first time
 }
 
-// Incarnation asks the database for its memory, and with renew begins it anew, with a floor. A floor below 0 changes nothing,
-// and has the database look at all its locks: Floor is then at least every token that it knows of. ErrUnsupported without tables.
+// Incarnation asks the database for its memory, and with renew begins it anew, with a floor. A
+// floor below 0 changes nothing, and has the database look at all its locks: Floor is then at least
+// every token that it knows of. ErrUnsupported without tables.
 func (c *Client[TX]) Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error) {
 	var i driver.Incarnation
 	err := c.inquire(ctx, "incarnation", "", func(ctx context.Context) (err error) {

@@ -59,7 +59,8 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 }
 
 func TestAFixedLeaseIsCountedFromTheQuestionWithAMargin(t *testing.T) {
-	// Asked at 100 s, answered at 101 s. The server may have granted it at 100 s, by a clock that is 1 % faster.
+	// Asked at 100 s, answered at 101 s. The server may have granted it at 100 s, by a clock that
+	// is 1 % faster.
 	end := leaseEnd(10*time.Second, 100*time.Second, 101*time.Second)
 	if want := 110*time.Second - 100*time.Millisecond - 2*time.Second; end != want {
 		t.Errorf("it ends at %v, want %v", end, want)

@@ -23,7 +23,8 @@ type life struct {
 	deadlock *deadlock.Detector
 }
 
-// hand tells those who wait here what a statement has given them. Where its answer was lost they look for themselves.
+// hand tells those who wait here what a statement has given them. Where its answer was lost they
+// look for themselves.
 func (l *life) hand(name string, next []driver.Handoff, asked time.Duration, err error) {
 	l.hub.Hand(next, asked)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
@@ -56,7 +57,8 @@ func (c *Client[TX]) living(ctx context.Context) (*life, error) {
 	}
 }
 
-// tryLiving is living that does not wait for a transaction of the application's which has locked the database: ErrBusy.
+// tryLiving is living that does not wait for a transaction of the application's which has locked
+// the database: ErrBusy.
 func (c *Client[TX]) tryLiving(ctx context.Context) (*life, error) {
 	if l := c.present(); l != nil {
 		return l, nil
@@ -158,9 +160,9 @@ func (c *Client[TX]) endLife(l *life) error {
 
 var errMore = errors.New("statements that were cut off go on taking locks for it")
 
-// bury ends a session in the database, and gives back what a statement that was cut off has taken for it all the same,
-// after the client had looked for that: errMore, until there is nothing. What is behind a transaction of the
-// application's goes with the dead.
+// bury ends a session in the database, and gives back what a statement that was cut off has taken
+// for it all the same, after the client had looked for that: errMore, until there is nothing. What
+// is behind a transaction of the application's goes with the dead.
 func (c *Client[TX]) bury(l *life) error {
 	var left []driver.Claim
 	err := c.statement(c.tidying, func(ctx context.Context) (err error) {
@@ -185,9 +187,9 @@ func (c *Client[TX]) bury(l *life) error {
 	return err
 }
 
-// abandon undoes an attempt in the background: gives back what it got, and its place in the queue. With unsure, its
-// statement may still be on its way and run after this has found nothing: so the session's belongings are listed
-// afterwards, and once more with each later reconciliation.
+// abandon undoes an attempt in the background: gives back what it got, and its place in the queue.
+// With unsure, its statement may still be on its way and run after this has found nothing: so the
+// session's belongings are listed afterwards, and once more with each later reconciliation.
 func (c *Client[TX]) abandon(l *life, name, attempt string, unsure bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +229,8 @@ func (c *Client[TX]) undo(l *life, name, attempt string, unsure bool) {
 	})
 }
 
-// undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is none.
+// undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is
+// none.
 func (c *Client[TX]) undone(ctx context.Context, attempt string) bool {
 	c.mu.Lock()
 	done := c.undoing[attempt]
@@ -243,7 +246,8 @@ func (c *Client[TX]) undone(ctx context.Context, attempt string) bool {
 	}
 }
 
-// undoLate undoes a grant whose fixed lease was over when the answer came, so that the next attempt does not meet it.
+// undoLate undoes a grant whose fixed lease was over when the answer came, so that the next attempt
+// does not meet it.
 func (c *Client[TX]) undoLate(ctx context.Context, l *life, r driver.Request, took time.Duration) error {
 	c.abandon(l, r.Name, r.Attempt, false)
 	c.undone(ctx, r.Attempt)
@@ -265,10 +269,10 @@ func (c *Client[TX]) unclaim(attempt string) {
 	delete(c.undoing, attempt)
 }
 
-// reconcile compares what the session has in the database with what the client believes that it has. What no handle
-// claims is given back: a statement that ran after its caller had given up. What a handle claims and the database does
-// not have is lost: taken by the same owner elsewhere, by an operator, or by a failover to a server that never heard
-// of it.
+// reconcile compares what the session has in the database with what the client believes that it
+// has. What no handle claims is given back: a statement that ran after its caller had given up.
+// What a handle claims and the database does not have is lost: taken by the same owner elsewhere,
+// by an operator, or by a failover to a server that never heard of it.
 func (c *Client[TX]) reconcile(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
 	believed := c.holdsOf(s) // before the question: what is granted after it is not in the answer
 	claims, err := list(ctx)
@@ -328,8 +332,8 @@ func (c *Client[TX]) holdsOf(s *session.Session) map[string]*hold {
 	return holds
 }
 
-// verify follows a hint about an attempt that nobody waits with, or about none in particular (""): if it holds a lock,
-// that may be lost, or somebody asks for it.
+// verify follows a hint about an attempt that nobody waits with, or about none in particular (""):
+// if it holds a lock, that may be lost, or somebody asks for it.
 func (c *Client[TX]) verify(attempt string) {
 	c.mu.Lock()
 	life := c.life

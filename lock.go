@@ -14,8 +14,8 @@ import (
 // cleanupTimeout is how long Unlock tries when its context has already ended.
 const cleanupTimeout = 5 * time.Second
 
-// Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to be unlocked once. It
-// is safe for concurrent use.
+// Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
+// be unlocked once. It is safe for concurrent use.
 type Lock[TX any] struct {
 	client *Client[TX]
 	hold   *hold
@@ -25,7 +25,8 @@ type Lock[TX any] struct {
 	outcome  error // what Unlock said
 }
 
-// hold is a name that this client holds, or a share of it, entered once or several times by the same owner.
+// hold is a name that this client holds, or a share of it, entered once or several times by the
+// same owner.
 type hold struct {
 	life      *life
 	name      string
@@ -73,8 +74,8 @@ func (h *hold) held() driver.Held {
 	return driver.Held{Name: h.name, Session: h.life.ID, Token: s.token, Shared: s.shared()}
 }
 
-// under makes a context the hold's own: the same owner enters again under it, and Unlock knows that it ends with the
-// hold.
+// under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
+// it ends with the hold.
 func (h *hold) under(ctx context.Context, client any) context.Context {
 	return context.WithValue(h.owner.in(ctx, client), h, true)
 }
@@ -82,27 +83,30 @@ func (h *hold) under(ctx context.Context, client any) context.Context {
 // Name returns the name of the lock.
 func (l *Lock[TX]) Name() string { return l.hold.name }
 
-// Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with every grant of a name it rises, across crashes, restarts and failovers. Send
-// it along with whatever is done under the lock, and let the receiver refuse what comes with a lower one than it has
-// seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change it; coming back as the
-// same Owner in another process does, and TryUpgrade.
+// Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with
+// every grant of a name it rises, across crashes, restarts and failovers. Send it along with
+// whatever is done under the lock, and let the receiver refuse what comes with a lower one than it
+// has seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change
+// it; coming back as the same Owner in another process does, and TryUpgrade.
 func (l *Lock[TX]) Token() int64 { return l.hold.standing.Load().token }
 
-// Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as long as this process
-// is not stopped for longer than its margin; with cause ErrNotHeld at Unlock; with ErrClosed at Close. It carries the
-// values of the context that Lock was called with, but does not end with it, and it carries the owner: the same name
-// locks again under it at once.
+// Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as
+// long as this process is not stopped for longer than its margin; with cause ErrNotHeld at Unlock;
+// with ErrClosed at Close. It carries the values of the context that Lock was called with, but does
+// not end with it, and it carries the owner: the same name locks again under it at once.
 func (l *Lock[TX]) Context() context.Context { return l.hold.ctx }
 
-// Unlock gives the lock back; if it was entered several times, the last Unlock does. The next waiter holds it when
-// Unlock returns. With a ctx that has already ended it still tries for a few seconds, so that a deferred Unlock needs no
-// context of its own; likewise with one under the lock's own, which ends while Unlock is at work.
+// Unlock gives the lock back; if it was entered several times, the last Unlock does. The next
+// waiter holds it when Unlock returns. With a ctx that has already ended it still tries for a few
+// seconds, so that a deferred Unlock needs no context of its own; likewise with one under the
+// lock's own, which ends while Unlock is at work.
 //
-// ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the same, and the
-// client goes on trying to give it back; Unlock may be called again. Otherwise a second call returns what the first did.
+// ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the
+// same, and the client goes on trying to give it back; Unlock may be called again. Otherwise a
+// second call returns what the first did.
 //
-// After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and returns nil, or
-// releases it, if the transaction was rolled back.
+// After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and
+// returns nil, or releases it, if the transaction was rolled back.
 func (l *Lock[TX]) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlock", l.hold.name, fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
@@ -128,8 +132,9 @@ func (c *Client[TX]) lose(h *hold, reason error) {
 	c.drop(h, h.gone(reason))
 }
 
-// gone is the cause with which a hold ends that was not unlocked: lost, unless the database has it no more after an
-// UnlockTx. That the transaction was rolled back, and the lock taken over then, cannot be told from its commit.
+// gone is the cause with which a hold ends that was not unlocked: lost, unless the database has it
+// no more after an UnlockTx. That the transaction was rolled back, and the lock taken over then,
+// cannot be told from its commit.
 func (h *hold) gone(reason error) error {
 	if h.leaving.possible() && h.life.Alive() && !errors.Is(reason, errLeaseOver) {
 		return fmt.Errorf("%w: released by UnlockTx", ErrNotHeld)
@@ -168,7 +173,8 @@ func (c *Client[TX]) enter(ctx context.Context, r driver.Request, o owner) (*hol
 	return h, true, nil
 }
 
-// toUnlock is the context to unlock with: one of its own for a few seconds where ctx has ended, or is under what is unlocked.
+// toUnlock is the context to unlock with: one of its own for a few seconds where ctx has ended, or
+// is under what is unlocked.
 func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {
 	if ctx.Err() == nil && ctx.Value(under) == nil {
 		return ctx, func() {}
@@ -176,7 +182,8 @@ func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// write records how often a lock was entered, for those who look, and finds out whether it is still held.
+// write records how often a lock was entered, for those who look, and finds out whether it is still
+// held.
 func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
 	for {
 		err := c.statement(ctx, func(ctx context.Context) error { return c.engine.SetHolds(ctx, h.held(), count) })
@@ -246,8 +253,8 @@ func (c *Client[TX]) giveUp(h *hold) error {
 	return nil
 }
 
-// release gives a lock that is off the books to the next. It is safe to repeat: after an attempt whose outcome is
-// not known, not to hold it any more is success. MUST be called with h.mu locked.
+// release gives a lock that is off the books to the next. It is safe to repeat: after an attempt
+// whose outcome is not known, not to hold it any more is success. MUST be called with h.mu locked.
 func (c *Client[TX]) release(ctx context.Context, h *hold) error {
 	if h.native != nil {
 		return c.releaseNative(ctx, h)

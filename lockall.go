@@ -30,20 +30,23 @@ type Locks[TX any] struct {
 	outcome  error
 }
 
-// LockAll waits until it holds all names, or until ctx ends: then it holds none. Whatever the order in which they are given,
-// they are taken in the order of their bytes, so that no two LockAlls wait for each other; names that are given twice are one.
-// Names that are free are taken together, in one transaction (on PostgreSQL in one round trip, for up to 1,000 names). For one
-// that is not, it stands in the queue as anybody else, and holds those before it meanwhile.
+// LockAll waits until it holds all names, or until ctx ends: then it holds none. Whatever the order
+// in which they are given, they are taken in the order of their bytes, so that no two LockAlls wait
+// for each other; names that are given twice are one. Names that are free are taken together, in
+// one transaction (on PostgreSQL in one round trip, for up to 1,000 names). For one that is not, it
+// stands in the queue as anybody else, and holds those before it meanwhile.
 //
-// Options are those of Lock, for all names; For gives one of them others. All are held by the same owner.
+// Options are those of Lock, for all names; For gives one of them others. All are held by the same
+// owner.
 //
-// Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name. ErrUnsupported on locks without tables.
+// Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
+// ErrUnsupported on locks without tables.
 func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }
 
-// TryLockAll takes all names if every one of them is free, and otherwise none: ErrNotAcquired, which names one that is not, at
-// once.
+// TryLockAll takes all names if every one of them is free, and otherwise none: ErrNotAcquired,
+// which names one that is not, at once.
 func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "trylockall", names, options, false)
 }
@@ -83,7 +86,8 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	}
 }
 
-// gather takes all names in their order. Where it fails it gives back what it has, and tells of which name it was.
+// gather takes all names in their order. Where it fails it gives back what it has, and tells of
+// which name it was.
 func (c *Client[TX]) gather(ctx context.Context, requests []driver.Request, o owner, wait bool) (_ *Locks[TX], failed string, err error) {
 	all := &Locks[TX]{client: c}
 	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(o.in(context.WithoutCancel(ctx), c), all, true))
@@ -177,7 +181,8 @@ func (c *Client[TX]) requests(op string, names []string, options []LockOption, w
 	return requests, common.owner, nil
 }
 
-// takeAll takes the names before the first that is not free, or that the owner has already, and returns how many.
+// takeAll takes the names before the first that is not free, or that the owner has already, and
+// returns how many.
 func (c *Client[TX]) takeAll(ctx context.Context, all *Locks[TX], requests []driver.Request, o owner) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxTogether)] {
@@ -241,7 +246,8 @@ func (c *Client[TX]) takeAll(ctx context.Context, all *Locks[TX], requests []dri
 	return taken, c.skip(err)
 }
 
-// skip passes over what Lock deals with name by name: a race that was lost, a database that is away.
+// skip passes over what Lock deals with name by name: a race that was lost, a database that is
+// away.
 func (c *Client[TX]) skip(err error) error {
 	if transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, ErrSchema) {
 		return nil
@@ -270,7 +276,8 @@ func (l *Locks[TX]) Tokens() map[string]int64 {
 // Token returns the fencing token of one name; 0 where it is none of them.
 func (l *Locks[TX]) Token(name string) int64 { return l.Tokens()[name] }
 
-// Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all names lock again at once.
+// Context ends when the first of the locks does, with its cause: see Lock.Context. Under it all
+// names lock again at once.
 func (l *Locks[TX]) Context() context.Context { return l.ctx }
 
 // UnlockTx is Lock.UnlockTx for all of them.
@@ -283,8 +290,8 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return nil
 }
 
-// Unlock gives all of them back: those for which nobody waits in one transaction. It goes on after an error, and returns
-// all; otherwise as Lock.Unlock.
+// Unlock gives all of them back: those for which nobody waits in one transaction. It goes on after
+// an error, and returns all; otherwise as Lock.Unlock.
 func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
@@ -313,8 +320,8 @@ func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	return l.outcome
 }
 
-// releaseAll gives back together those locks for which it knows no reason to do it one by one. Unlock then finds them
-// unlocked, or does the rest.
+// releaseAll gives back together those locks for which it knows no reason to do it one by one.
+// Unlock then finds them unlocked, or does the rest.
 func (c *Client[TX]) releaseAll(ctx context.Context, locks []*Lock[TX]) {
 	if len(locks) < 2 || c.begin() != nil {
 		return

@@ -22,8 +22,9 @@ func (c *Client[TX]) allow(config lockConfig) error {
 	return nil
 }
 
-// acquireNative takes one of the server's own locks. It has no session, no queue table and no token: the keeper knows
-// who is next, and who holds it holds it for as long as the keeper's connection lives. To enter again costs nothing.
+// acquireNative takes one of the server's own locks. It has no session, no queue table and no
+// token: the keeper knows who is next, and who holds it holds it for as long as the keeper's
+// connection lives. To enter again costs nothing.
 func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, shared, wait bool) (*hold, error) {
 	gate := gateKey{name, o}
 	if !c.gates.enter(ctx, gate, wait) {
@@ -79,8 +80,8 @@ func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, sh
 	return h, nil
 }
 
-// releaseNative gives back what is off the books. It may be called again: the keeper gives back once. MUST be called with
-// h.mu locked.
+// releaseNative gives back what is off the books. It may be called again: the keeper gives back
+// once. MUST be called with h.mu locked.
 func (c *Client[TX]) releaseNative(ctx context.Context, h *hold) error {
 	err := h.native.Release(ctx)
 	if errors.Is(err, driver.ErrNotHeld) {

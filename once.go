@@ -32,29 +32,33 @@ type RunOption func(*runConfig)
 
 type runConfig struct{ retry bool }
 
-// RetryFailed lets a slot be run again whose run has failed, or whose process died. Default: a slot is run once, come what
-// may.
+// RetryFailed lets a slot be run again whose run has failed, or whose process died. Default: a slot
+// is run once, come what may.
 func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 
-// OncePer runs fn if nobody has done so in this slot, over all processes: a slot is as long as interval, on the database's
-// clock, and begins where that, in microseconds since 1970, is a multiple of it. Call it from every process as often as you
-// like (a ticker, cron): ran tells whether it was this call. At most one call runs a slot, however short fn is and
-// however far the processes' clocks are apart. Runs of a name do not overlap either: while one goes on, in whatever slot, others
-// are not begun. The first slot after that is run when somebody calls next; those that have gone by are not made up for.
+// OncePer runs fn if nobody has done so in this slot, over all processes: a slot is as long as
+// interval, on the database's clock, and begins where that, in microseconds since 1970, is a
+// multiple of it. Call it from every process as often as you like (a ticker, cron): ran tells
+// whether it was this call. At most one call runs a slot, however short fn is and however far the
+// processes' clocks are apart. Runs of a name do not overlap either: while one goes on, in whatever
+// slot, others are not begun. The first slot after that is run when somebody calls next; those that
+// have gone by are not made up for.
 //
-// When the interval changes, with a deployment say, the slots change with it. A slot of the new interval counts as run if it
-// was run, or if a run under another interval began in it; otherwise the next call runs it. So no slot is run twice, and none
-// is left out in which nothing ran: a shorter interval holds from its next slot on, a longer one from the end of the slot
-// that has the last run, and to change it back and forth runs nothing more. While two intervals are in use at once, each
-// has its slots: the job may run more often than either says.
+// When the interval changes, with a deployment say, the slots change with it. A slot of the new
+// interval counts as run if it was run, or if a run under another interval began in it; otherwise
+// the next call runs it. So no slot is run twice, and none is left out in which nothing ran: a
+// shorter interval holds from its next slot on, a longer one from the end of the slot that has the
+// last run, and to change it back and forth runs nothing more. While two intervals are in use at
+// once, each has its slots: the job may run more often than either says.
 //
-// fn runs under a lock of the name, "once/" before it: its context ends, with cause ErrLost, when that is lost. What it returns
-// becomes the run's outcome, which is kept (Runs) for as long as the reaper's History says. If the process dies, the slot counts
-// as run, unless RetryFailed is given.
+// fn runs under a lock of the name, "once/" before it: its context ends, with cause ErrLost, when
+// that is lost. What it returns becomes the run's outcome, which is kept (Runs) for as long as the
+// reaper's History says. If the process dies, the slot counts as run, unless RetryFailed is given.
 //
-// The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did not run, it is nil if somebody
-// else has run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250 bytes. interval: at
-// least 100 ms. ErrUnsupported without tables.
+// The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did
+// not run, it is nil if somebody else has run the slot or is running, or is about to find out; and
+// otherwise as of TryLock. name: 1 to 250 bytes. interval: at least 100 ms. ErrUnsupported without
+// tables.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {
 	fail := func(err error) (bool, error) { return false, &LockError{"onceper", name, err} }
 	var config runConfig
@@ -113,7 +117,8 @@ func (c *Client[TX]) confirm(ctx context.Context, l *Lock[TX]) error {
 	return c.write(ctx, l.hold, 1)
 }
 
-// beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it may be the next slot's turn.
+// beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
+// may be the next slot's turn.
 func (c *Client[TX]) beginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, ours bool, err error) {
 	for tries := 1; ; tries++ {
 		err = c.statement(ctx, func(ctx context.Context) error {
@@ -134,7 +139,8 @@ func (c *Client[TX]) beginRun(ctx context.Context, r driver.Run, interval time.D
 	}
 }
 
-// disclaim ends a run that may have been claimed without its caller's knowing, so that RetryFailed may try the slot again.
+// disclaim ends a run that may have been claimed without its caller's knowing, so that RetryFailed
+// may try the slot again.
 func (c *Client[TX]) disclaim(ctx context.Context, run driver.Run, why error) {
 	if residueOf(why) != unsure {
 		return
@@ -152,8 +158,8 @@ func (c *Client[TX]) disclaim(ctx context.Context, run driver.Run, why error) {
 	}
 }
 
-// lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to look whether the slot has
-// been run is waited for: by then it may be the next slot.
+// lockRun takes the lock of a job; nil where a run of it goes on. Somebody who has the lock only to
+// look whether the slot has been run is waited for: by then it may be the next slot.
 func (c *Client[TX]) lockRun(ctx context.Context, name string) (*Lock[TX], error) {
 	ctx = context.WithValue(ctx, ownerKey{c}, nil) // a job that asks for itself is somebody else, and finds itself running
 	for tries := 1; ; tries++ {
@@ -213,8 +219,9 @@ func (c *Client[TX]) endRun(ctx context.Context, run driver.Run) error {
 	}
 }
 
-// Runs lists the runs of a job, the latest first. After a change of the interval a run gives its place in the list to a later
-// one whose slot has the same number. The iteration ends after the first error.
+// Runs lists the runs of a job, the latest first. After a change of the interval a run gives its
+// place in the list to a later one whose slot has the same number. The iteration ends after the
+// first error.
 func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		for before := (time.Time{}); ; {

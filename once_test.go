@@ -27,7 +27,8 @@ func (h *halting) BeginRun(ctx context.Context, r driver.Run, interval time.Dura
 	return h.Backend.BeginRun(ctx, r, interval, retry)
 }
 
-// Who was stopped between the lock and the slot, and comes back when another is running, does not run beside him.
+// Who was stopped between the lock and the slot, and comes back when another is running, does not
+// run beside him.
 func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)

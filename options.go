@@ -38,40 +38,44 @@ type config struct {
 	events    bool
 }
 
-// WithTTL sets how long the client's locks outlive its last sign of life: 1 s to 24 h. A crashed holder is succeeded
-// within this time and one second; a live one must reach the database once in it. A heartbeat is sent every fifth of
-// it, so that four may fail. Default: 15 s, which survives a failover of 10 s.
+// WithTTL sets how long the client's locks outlive its last sign of life: 1 s to 24 h. A crashed
+// holder is succeeded within this time and one second; a live one must reach the database once in
+// it. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which survives a
+// failover of 10 s.
 func WithTTL(ttl time.Duration) Option { return func(c *config) { c.ttl = ttl } }
 
 // WithHost sets the host that the client's locks show. Default: os.Hostname.
 func WithHost(host string) Option { return func(c *config) { c.host = host } }
 
-// WithApp sets the name of the application that the client's session shows. Default: the program's file name.
+// WithApp sets the name of the application that the client's session shows. Default: the program's
+// file name.
 func WithApp(app string) Option { return func(c *config) { c.app = app } }
 
-// WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats, takeovers. What it
-// does not survive it returns as errors. Default: slog.Default.
+// WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats,
+// takeovers. What it does not survive it returns as errors. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
-// WithReaper configures the reaper that the client runs from its first lock on. Default: the defaults of package
-// reaper.
+// WithReaper configures the reaper that the client runs from its first lock on. Default: the
+// defaults of package reaper.
 func WithReaper(options ...reaper.Option) Option {
 	return func(c *config) { c.reap, c.reaper = true, options }
 }
 
-// WithoutReaper leaves expiring and purging to other clients, or to a reaper.Run of its own. Waiters of this client
-// still notice by themselves when a holder dies. Default: the client runs a reaper.
+// WithoutReaper leaves expiring and purging to other clients, or to a reaper.Run of its own.
+// Waiters of this client still notice by themselves when a holder dies. Default: the client runs a
+// reaper.
 func WithoutReaper() Option { return func(c *config) { c.reap = false } }
 
-// WithDeadlockCheck sets how long somebody waits before looking whether those who wait for each other wait in a circle:
-// at least 10 ms, or 0 for never. He looks again when twice as much time has gone by, and so on. One statement looks for all
-// of the client who are due. Default: 1 s.
+// WithDeadlockCheck sets how long somebody waits before looking whether those who wait for each
+// other wait in a circle: at least 10 ms, or 0 for never. He looks again when twice as much time
+// has gone by, and so on. One statement looks for all of the client who are due. Default: 1 s.
 func WithDeadlockCheck(after time.Duration) Option { return func(c *config) { c.deadlock = after } }
 
-// WithEvents records what happens to the client's locks, to be read by Events: granted, released, lost, and expired where
-// the client took a lock from a holder whose time was over. It is written in the background, in batches, within a
-// second; a crash loses what was not written yet, and an outage of the database all but 10,000 events, of which the log
-// tells: at its beginning, at growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
+// WithEvents records what happens to the client's locks, to be read by Events: granted, released,
+// lost, and expired where the client took a lock from a holder whose time was over. It is written
+// in the background, in batches, within a second; a crash loses what was not written yet, and an
+// outage of the database all but 10,000 events, of which the log tells: at its beginning, at
+// growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
 func WithEvents() Option { return func(c *config) { c.events = true } }
 
 func newConfig(options []Option) (config, error) {
@@ -124,54 +128,60 @@ type lockConfig struct {
 // shared reports whether others may have the name as well.
 func (c *lockConfig) shared() bool { return c.units > 0 }
 
-// Owner gives the lock an owner that outlives the process. The same owner enters its own lock again at once, even
-// from a new process while the old one's lock still stands: with a new token, so that the old incarnation is fenced,
-// and told as soon as it can be. Two live clients with the same owner take the lock from each other: choose the
-// pair so that it is unique, and stays the same across a restart (a pod's stable name and a partition, say).
-// Both parts: 1 to 255 bytes of UTF-8. Default: the client's host, and a thread of its own for each call that is not
-// made under another lock's context.
+// Owner gives the lock an owner that outlives the process. The same owner enters its own lock again
+// at once, even from a new process while the old one's lock still stands: with a new token, so that
+// the old incarnation is fenced, and told as soon as it can be. Two live clients with the same
+// owner take the lock from each other: choose the pair so that it is unique, and stays the same
+// across a restart (a pod's stable name and a partition, say). Both parts: 1 to 255 bytes of UTF-8.
+// Default: the client's host, and a thread of its own for each call that is not made under another
+// lock's context.
 func Owner(host, thread string) LockOption {
 	return func(c *lockConfig) { c.owner = &owner{host: host, thread: thread, explicit: true} }
 }
 
-// Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do not prolong it. It
-// still ends with the session if that ends first. At least 100 ms. Default: as long as the client lives.
+// Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
+// not prolong it. It still ends with the session if that ends first. At least 100 ms. Default: as
+// long as the client lives.
 func Lease(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.lease, c.leased = d, true }
 }
 
-// Metadata is kept with the lock while it is held, for people and programs that look at who holds it: valid UTF-8, at most
-// 4096 bytes as JSON. Default: none.
+// Metadata is kept with the lock while it is held, for people and programs that look at who holds
+// it: valid UTF-8, at most 4096 bytes as JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
 	return func(c *lockConfig) { c.metadata = kv }
 }
 
-// MinHold keeps everybody else from the name until d has passed since the grant, however early it is unlocked: for what
-// must not be done again too early (ShedLock calls it lockAtLeastFor). A name that rests is free, and TryLock says
-// ErrNotAcquired. Break ends it. Not with Shared and Permits. More than 0, at most 366 days. Default: none.
+// MinHold keeps everybody else from the name until d has passed since the grant, however early it
+// is unlocked: for what must not be done again too early (ShedLock calls it lockAtLeastFor). A name
+// that rests is free, and TryLock says ErrNotAcquired. Break ends it. Not with Shared and Permits.
+// More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.minHold, c.rests = d, true }
 }
 
-// Shared makes a reader of the caller: any number of readers have the name at once, and nobody has it alone meanwhile.
-// Readers and writers (without Shared) stand in one queue, first come first served: a writer who waits holds
-// back the readers behind him, and readers who stand next to each other get in together. Every reader has a token of his own.
+// Shared makes a reader of the caller: any number of readers have the name at once, and nobody has
+// it alone meanwhile. Readers and writers (without Shared) stand in one queue, first come first
+// served: a writer who waits holds back the readers behind him, and readers who stand next to each
+// other get in together. Every reader has a token of his own.
 //
-// An owner who has the name alone may enter it shared; one who has it shared cannot wait for it alone, which would be
-// to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share does not come back to it after a restart: it ends with the session.
-// With mysql.Named: ErrUnsupported. Default: exclusive.
+// An owner who has the name alone may enter it shared; one who has it shared cannot wait for it
+// alone, which would be to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share
+// does not come back to it after a restart: it ends with the session. With mysql.Named:
+// ErrUnsupported. Default: exclusive.
 func Shared() LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.shares = 1, driver.Readers, c.shares+1 }
 }
 
-// Permits takes n of the name's units: a semaphore. First come first served, so that a large request at the head of the queue
-// is not overtaken by small ones behind it. Units come back with Unlock, in any order, or when the holder's session ends.
-// A permit is not entered again: under a permit's context, too, Permits takes more units (ErrDeadlock, at once, where there
-// are not so many beside the caller's own). Without Permits, Lock takes all.
+// Permits takes n of the name's units: a semaphore. First come first served, so that a large
+// request at the head of the queue is not overtaken by small ones behind it. Units come back with
+// Unlock, in any order, or when the holder's session ends. A permit is not entered again: under a
+// permit's context, too, Permits takes more units (ErrDeadlock, at once, where there are not so
+// many beside the caller's own). Without Permits, Lock takes all.
 //
-// How many units there are is said by whoever comes first while the name is idle, and stays so until it is idle again,
-// which is when nobody has it or waits for it. Who comes with another number meanwhile gets ErrCapacity, at once.
-// 1 <= n <= of < 2^31 - 1. In tables only.
+// How many units there are is said by whoever comes first while the name is idle, and stays so
+// until it is idle again, which is when nobody has it or waits for it. Who comes with another
+// number meanwhile gets ErrCapacity, at once. 1 <= n <= of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }
 }
@@ -186,8 +196,9 @@ func For(name string, options ...LockOption) LockOption {
 	}
 }
 
-// Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the order of their bytes,
-// whatever the order given, so that two transactions that want the same ones cannot wait for each other. Default: none.
+// Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the
+// order of their bytes, whatever the order given, so that two transactions that want the same ones
+// cannot wait for each other. Default: none.
 func Also(names ...string) LockOption {
 	return func(c *lockConfig) { c.also = append(c.also, names...) }
 }

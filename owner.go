@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// owner is who enters a lock. Go has no thread to tell goroutines apart by, so an owner travels in the context: who
-// is called under a lock's context is the same owner.
+// owner is who enters a lock. Go has no thread to tell goroutines apart by, so an owner travels in
+// the context: who is called under a lock's context is the same owner.
 type owner struct {
 	host, thread string
 	explicit     bool  // named by Owner: it outlives the process
@@ -31,8 +31,9 @@ func ownerOf(ctx context.Context, client any, host string, chosen *owner) owner 
 	return owner{host: host, thread: fmt.Sprintf("%d/%d", os.Getpid(), threads.Add(1))}
 }
 
-// errandOf is the owner in ctx, on an errand: to the database it is the same owner, so that a ring of those that wait for
-// each other is seen; to the client it has no other lease, and nobody enters the one that it gets.
+// errandOf is the owner in ctx, on an errand: to the database it is the same owner, so that a ring
+// of those that wait for each other is seen; to the client it has no other lease, and nobody enters
+// the one that it gets.
 func errandOf(ctx context.Context, client any, host string) owner {
 	o := ownerOf(ctx, client, host, nil)
 	o.explicit, o.errand = false, threads.Add(1)
@@ -43,7 +44,8 @@ func (o owner) in(ctx context.Context, client any) context.Context {
 	return context.WithValue(ctx, ownerKey{client}, o)
 }
 
-// gates let one goroutine at a time enter a name as the same owner, so that the second finds what the first got.
+// gates let one goroutine at a time enter a name as the same owner, so that the second finds what
+// the first got.
 type gates struct {
 	mu   sync.Mutex // protects busy
 	busy map[gateKey]chan struct{}
@@ -54,7 +56,8 @@ type gateKey struct {
 	owner
 }
 
-// enter waits until nobody else is at the gate; it returns false when ctx ends first, or at once if wait is false.
+// enter waits until nobody else is at the gate; it returns false when ctx ends first, or at once if
+// wait is false.
 func (g *gates) enter(ctx context.Context, k gateKey, wait bool) bool {
 	for {
 		g.mu.Lock()

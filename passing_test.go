@@ -20,7 +20,8 @@ func (s *scripted) LockTx(_ context.Context, tx *sql.Tx, _ string, may driver.Pa
 	return s.lockTx(tx, may)
 }
 
-// A transaction that passed a lease to wait for the row cannot turn back on MySQL when a ticket has come meanwhile.
+// A transaction that passed a lease to wait for the row cannot turn back on MySQL when a ticket has
+// come meanwhile.
 func TestALeaseThatMayBePassedStaysSo(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
 	engine := sqlite.New(db)

@@ -14,12 +14,14 @@ import (
 // maxReason is how many bytes of a reason are kept.
 const maxReason = 1024
 
-// Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock when it suits. A reason
-// that was not received gives way to a later one, and the same reason again is no news.
+// Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock
+// when it suits. A reason that was not received gives way to a later one, and the same reason again
+// is no news.
 //
-// From the first call on the client listens for that, on the connection on which it hears of grants. Without it, a client that
-// does not happen to wait for anything learns with its next heartbeat (one that has more than 64 locks: within a TTL), also of
-// Break; and so it does on MySQL and MariaDB where the wake-up falls together with that of a grant.
+// From the first call on the client listens for that, on the connection on which it hears of
+// grants. Without it, a client that does not happen to wait for anything learns with its next
+// heartbeat (one that has more than 64 locks: within a TTL), also of Break; and so it does on MySQL
+// and MariaDB where the wake-up falls together with that of a grant.
 func (l *Lock[TX]) Asked() <-chan string {
 	if l.hold.native == nil {
 		l.hold.life.hub.Attend()
@@ -40,8 +42,9 @@ func (h *hold) ask(reason string) {
 	h.asked <- reason
 }
 
-// Ask tells everybody who holds the name that somebody wants it, and why: they receive the reason from Lock.Asked, pushed where the
-// engine can. It takes nothing away. It is recorded in the history. reason: 1 to 1,024 bytes of UTF-8.
+// Ask tells everybody who holds the name that somebody wants it, and why: they receive the reason
+// from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
+// history. reason: 1 to 1,024 bytes of UTF-8.
 //
 // ErrNotHeld where nobody holds the name. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
@@ -57,14 +60,16 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	})
 }
 
-// Break takes the name away from everybody who holds it, ends what MinHold keeps of it, also where nobody holds it, hands it
-// on, and returns how many it was taken from. It is a theft in
-// good order: the next holder has a higher token, so that what the old one still sends is refused where tokens are checked; a
-// transaction that the old holder guards is waited for, until ctx ends; the old holder is told, and its context ends with
-// ErrLost; it is recorded in the history, with the reason. What the old holder does without looking at its context or token
-// may overlap with the next holder's work: try Ask first. reason: 1 to 1,024 bytes of UTF-8.
+// Break takes the name away from everybody who holds it, ends what MinHold keeps of it, also where
+// nobody holds it, hands it on, and returns how many it was taken from. It is a theft in good
+// order: the next holder has a higher token, so that what the old one still sends is refused where
+// tokens are checked; a transaction that the old holder guards is waited for, until ctx ends; the
+// old holder is told, and its context ends with ErrLost; it is recorded in the history, with the
+// reason. What the old holder does without looking at its context or token may overlap with the
+// next holder's work: try Ask first. reason: 1 to 1,024 bytes of UTF-8.
 //
-// ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrUnsupported on an engine without tables.
+// ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrUnsupported on
+// an engine without tables.
 func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error) {
 	if err := checkReason(name, reason); err != nil {
 		return 0, &LockError{"break", name, err}

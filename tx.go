@@ -11,17 +11,19 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// UnlockTx releases the lock together with a transaction of the application's on the same database: that it is free, or
-// the next waiter's, becomes visible if and only if the transaction commits. After a rollback the lock is held as before.
+// UnlockTx releases the lock together with a transaction of the application's on the same database:
+// that it is free, or the next waiter's, becomes visible if and only if the transaction commits.
+// After a rollback the lock is held as before.
 //
-// From the commit on others may have the lock: do nothing under it between UnlockTx and the commit but what belongs to
-// the transaction. Context stays live until Unlock is called, or until the client has learned of the commit (within a
-// TTL), so that a transaction that was begun under it can end. Unlock after the transaction is good manners, and on MySQL
-// and MariaDB, where nothing else tells of the commit, it is what wakes the next waiter at once; otherwise that one
-// notices within a third of its TTL.
+// From the commit on others may have the lock: do nothing under it between UnlockTx and the commit
+// but what belongs to the transaction. Context stays live until Unlock is called, or until the
+// client has learned of the commit (within a TTL), so that a transaction that was begun under it
+// can end. Unlock after the transaction is good manners, and on MySQL and MariaDB, where nothing
+// else tells of the commit, it is what wakes the next waiter at once; otherwise that one notices
+// within a third of its TTL.
 //
-// ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the lock was entered
-// several times: only the last entry can be given back so.
+// ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
+// lock was entered several times: only the last entry can be given back so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return l.inside(ctx, "unlocktx", tx, func() error {
 		h := l.hold
@@ -43,7 +45,8 @@ func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	})
 }
 
-// inside runs a step of a lock in the caller's transaction, unless the lock is known not to be held.
+// inside runs a step of a lock in the caller's transaction, unless the lock is known not to be
+// held.
 func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() error) error {
 	fail := func(err error) error { return &LockError{op, l.hold.name, err} }
 	if err := checkTx(ctx, tx); err != nil {
@@ -80,7 +83,8 @@ func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() err
 	return fail(err)
 }
 
-// rely keeps what the lock is as it is, until done is called: that it is held as something else by now would look like a loss.
+// rely keeps what the lock is as it is, until done is called: that it is held as something else by
+// now would look like a loss.
 func (l *Lock[TX]) rely(ctx context.Context) (done func(), err error) {
 	h := l.hold
 	for {
@@ -97,7 +101,8 @@ func (l *Lock[TX]) rely(ctx context.Context) (done func(), err error) {
 	}
 }
 
-// aside is the reserved connection of the session that has the lock: of no other, since that would not be a loss.
+// aside is the reserved connection of the session that has the lock: of no other, since that would
+// not be a loss.
 func (l *Lock[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return l.client.statement(ctx, func(ctx context.Context) error { return l.hold.life.Aside(ctx, do) })
 }
@@ -112,43 +117,51 @@ func checkTx(ctx context.Context, tx any) error {
 	return nil
 }
 
-// LockTx takes the lock inside a transaction of the application's on the same database, and holds it until that ends,
-// whichever way, or until it is rolled back to a savepoint from before: there is nothing to unlock. A name is one lock however it is taken: LockTx excludes LockTx and Lock, and
-// Lock excludes LockTx. It needs no heartbeat and no token: the transaction that writes is the one that holds.
+// LockTx takes the lock inside a transaction of the application's on the same database, and holds
+// it until that ends, whichever way, or until it is rolled back to a savepoint from before: there
+// is nothing to unlock. A name is one lock however it is taken: LockTx excludes LockTx and Lock,
+// and Lock excludes LockTx. It needs no heartbeat and no token: the transaction that writes is the
+// one that holds.
 //
-// It waits until ctx ends, for other transactions in the order that the database has (over database/sql on PostgreSQL, in
-// turns of a little more than deadlock_timeout), and for a lease in its queue, like any Lock; for that it needs a connection of the pool for a moment, and the lease that it is then granted stands
-// behind the transaction until that ends. The connection of the transaction is of course busy all the while.
+// It waits until ctx ends, for other transactions in the order that the database has (over
+// database/sql on PostgreSQL, in turns of a little more than deadlock_timeout), and for a lease in
+// its queue, like any Lock; for that it needs a connection of the pool for a moment, and the lease
+// that it is then granted stands behind the transaction until that ends. The connection of the
+// transaction is of course busy all the while.
 //
-// ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names; Shared, with
-// postgres.Advisory. Names that were locked before the one that failed stay locked with the transaction. Errors of the
-// database for a serialization failure or a deadlock mean that the transaction has to be run again. On PostgreSQL at
-// REPEATABLE READ and above that is so whenever somebody had the lock as a lease, or made its row, after the transaction's
-// snapshot: there, call LockTx first and be ready to run the transaction again.
+// ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names;
+// Shared, with postgres.Advisory. Names that were locked before the one that failed stay locked
+// with the transaction. Errors of the database for a serialization failure or a deadlock mean that
+// the transaction has to be run again. On PostgreSQL at REPEATABLE READ and above that is so
+// whenever somebody had the lock as a lease, or made its row, after the transaction's snapshot:
+// there, call LockTx first and be ready to run the transaction again.
 //
-// A transaction that comes after a queued lease does not pass it: it queues behind. Transactions that waited for the row
-// before the lease was queued may still come first.
+// A transaction that comes after a queued lease does not pass it: it queues behind. Transactions
+// that waited for the row before the lease was queued may still come first.
 //
-// Deadlocks: a ring of waiters in which every edge is a lease is found by WithDeadlockCheck, if ctx is under the Context of
-// what its owner holds: the waiter that joined last gets ErrDeadlock, and its transaction stays usable. A ring in which
-// every edge is a row that a transaction has locked is found by the database, which ends one transaction (an error that
-// means to run it again). A ring of both kinds is found by neither: whoever wants a lease on a row that a transaction has
-// locked asks again and again, and waits in no place that the server or dblock could see. Only a context that ends breaks
-// such a ring, or the end of a transaction (PostgreSQL: transaction_timeout, idle_in_transaction_session_timeout). Name
-// all locks in one call, and give ctx a deadline.
+// Deadlocks: a ring of waiters in which every edge is a lease is found by WithDeadlockCheck, if ctx
+// is under the Context of what its owner holds: the waiter that joined last gets ErrDeadlock, and
+// its transaction stays usable. A ring in which every edge is a row that a transaction has locked
+// is found by the database, which ends one transaction (an error that means to run it again). A
+// ring of both kinds is found by neither: whoever wants a lease on a row that a transaction has
+// locked asks again and again, and waits in no place that the server or dblock could see. Only a
+// context that ends breaks such a ring, or the end of a transaction (PostgreSQL:
+// transaction_timeout, idle_in_transaction_session_timeout). Name all locks in one call, and give
+// ctx a deadline.
 //
-// On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody takes the lease in
-// the very moment between LockTx looking and locking, it says so, and the transaction must be rolled back. On SQLite the
-// transaction locks the whole database from LockTx on: call it first, in a transaction that has neither read nor
-// written, and it waits its turn like anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first
-// name) nobody can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx looking and
-// locking, or the pool has no second connection to look with, it says so, as on MySQL.
+// On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody
+// takes the lease in the very moment between LockTx looking and locking, it says so, and the
+// transaction must be rolled back. On SQLite the transaction locks the whole database from LockTx
+// on: call it first, in a transaction that has neither read nor written, and it waits its turn like
+// anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first name) nobody
+// can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx
+// looking and locking, or the pool has no second connection to look with, it says so, as on MySQL.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
 	return c.acquireTx(ctx, "locktx", tx, name, options, true)
 }
 
-// TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with who holds the lock, and the
-// transaction as it was; on SQLite it may have locked the database.
+// TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with who holds the
+// lock, and the transaction as it was; on SQLite it may have locked the database.
 func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
 	return c.acquireTx(ctx, "trylocktx", tx, name, options, false)
 }
@@ -218,7 +231,8 @@ func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, share
 	return nil
 }
 
-// lockTx locks the name's row if no lease stands in the way; else it waits its turn for a lease of its own.
+// lockTx locks the name's row if no lease stands in the way; else it waits its turn for a lease of
+// its own.
 func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) error {
 	for {
 		state, locked, err := c.lockRow(ctx, tx, name, "", wait)
@@ -245,7 +259,8 @@ func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) 
 	}
 }
 
-// lockRow locks the name's row. turn is the attempt of the lease that was granted for it, "" for none.
+// lockRow locks the name's row. turn is the attempt of the lease that was granted for it, "" for
+// none.
 func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait bool) (driver.State, bool, error) {
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -274,7 +289,8 @@ func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait
 	return state, false, err
 }
 
-// aside is the reserved connection of the session that is alive now; of the next one, if that session ends meanwhile.
+// aside is the reserved connection of the session that is alive now; of the next one, if that
+// session ends meanwhile.
 func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	for {
 		var l *life
@@ -290,8 +306,8 @@ func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up 
 	}
 }
 
-// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own lease is no obstacle. A share
-// of its own would be one for ever.
+// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own
+// lease is no obstacle. A share of its own would be one for ever.
 func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error) {
 	o, ok := ctx.Value(ownerKey{c}).(owner)
 	c.mu.Lock()
@@ -308,10 +324,12 @@ func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error)
 	return h.attempt, nil
 }
 
-// passing tells one LockTx which leases its transaction may pass: the one that the owner in its context has, the one that
-// was granted for it, and those that stand behind this transaction already. A lease that stands behind another transaction
-// of this client may be passed only while nobody waits for the name: a transaction that comes later than a ticket must not
-// go before it. The transaction that passed such a lease to wait for the row was there before any ticket that it meets then.
+// passing tells one LockTx which leases its transaction may pass: the one that the owner in its
+// context has, the one that was granted for it, and those that stand behind this transaction
+// already. A lease that stands behind another transaction of this client may be passed only while
+// nobody waits for the name: a transaction that comes later than a ticket must not go before it.
+// The transaction that passed such a lease to wait for the row was there before any ticket that it
+// meets then.
 func (c *Client[TX]) passing(mine, turn string) driver.Pass {
 	var passed string
 	return func(attempt string, waiters int, tx any) bool {
@@ -335,7 +353,8 @@ func (c *Client[TX]) mayPass(attempt, turn string, waiters int, tx any) bool {
 	return lent && (waiters == 0 || before == tx)
 }
 
-// lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits for it.
+// lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits
+// for it.
 func (c *Client[TX]) lend(h *hold) {
 	c.mu.Lock()
 	c.lent[h.attempt] = nil // until its transaction has the row
@@ -343,9 +362,10 @@ func (c *Client[TX]) lend(h *hold) {
 	c.drop(h, fmt.Errorf("%w: it stands behind a transaction", ErrNotHeld))
 }
 
-// standBehind gives a lease back once the transaction that has locked its row has ended. Nobody tells: the row is asked
-// for, with growing pauses, until it is free. If the client is closed or its session dies first, the lease ends
-// with the session, and whoever takes it over meets the same row lock.
+// standBehind gives a lease back once the transaction that has locked its row has ended. Nobody
+// tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
+// its session dies first, the lease ends with the session, and whoever takes it over meets the same
+// row lock.
 func (c *Client[TX]) standBehind(h *hold) {
 	c.calls.Go(func() {
 		defer c.unclaim(h.attempt)
@@ -365,8 +385,8 @@ func (c *Client[TX]) standBehind(h *hold) {
 	})
 }
 
-// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is a hint like any
-// wake-up: a waiter that hears nothing does it itself.
+// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is
+// a hint like any wake-up: a waiter that hears nothing does it itself.
 func (c *Client[TX]) promote(ctx context.Context, h *hold) {
 	_, err := c.reclaim(ctx, h.life, h.name, driver.Holder{})
 	if err != nil && !transient(err) {

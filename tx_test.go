@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// dying is an engine that works in the caller's transactions as MySQL's does, with a look beside them, and on request
-// is told during that look that its session is dead.
+// dying is an engine that works in the caller's transactions as MySQL's does, with a look beside
+// them, and on request is told during that look that its session is dead.
 type dying struct {
 	driver.Backend
 	driver.Transactions[*sql.Tx]

@@ -19,7 +19,8 @@ const (
 	bareUnlock = "SELECT pg_advisory_unlock($1)"
 )
 
-// BenchmarkAdvisory is postgres.Advisory against the same functions called on connections that are held for nothing else.
+// BenchmarkAdvisory is postgres.Advisory against the same functions called on connections that are
+// held for nothing else.
 func BenchmarkAdvisory(b *testing.B) {
 	for _, k := range kinds {
 		if k.engine != migrate.Postgres || os.Getenv(k.env) == "" {
@@ -63,7 +64,8 @@ func barePair(ctx context.Context, conn *pgx.Conn, key int64) error {
 	return err
 }
 
-// advisoryPair is Lock and Unlock of a free name by one goroutine, in turns with the bare functions.
+// advisoryPair is Lock and Unlock of a free name by one goroutine, in turns with the bare
+// functions.
 func advisoryPair(b *testing.B, d database) {
 	c, conn, ctx := d.mustOpen(b, 2, nil).mustAdvisory(b), d.mustConnect(b), b.Context()
 	subject := func(i int) error { return pair(ctx, c, fmt.Sprintf("name/%d", i%rows)) }
@@ -84,7 +86,8 @@ func advisoryPair(b *testing.B, d database) {
 	b.ReportMetric(micros(quantile(theirs, 0.5)), "p50-reference-µs")
 }
 
-// advisoryHeld is 1,000 locks taken by 64 goroutines and held at once: how fast, and on how many connections.
+// advisoryHeld is 1,000 locks taken by 64 goroutines and held at once: how fast, and on how many
+// connections.
 func advisoryHeld(b *testing.B, d database) {
 	const names, hands = 1000, 64
 	a := d.mustOpen(b, 2, nil)
@@ -126,8 +129,8 @@ func advisoryHeld(b *testing.B, d database) {
 	b.ReportMetric(float64(names*n)/took.Seconds(), "locks/s")
 }
 
-// advisoryHandoff is 8 clients that want one name and lock again at once; then 8 connections that do the same with the
-// bare functions.
+// advisoryHandoff is 8 clients that want one name and lock again at once; then 8 connections that
+// do the same with the bare functions.
 func advisoryHandoff(b *testing.B, d database) {
 	clients, conns := make([]client, processes), make([]*pgx.Conn, processes)
 	for i := range clients {
@@ -165,8 +168,8 @@ func advisoryHandoff(b *testing.B, d database) {
 	b.ReportMetric(total*total/(processes*squares), "jain")
 }
 
-// relay has 8 hands take the same lock in turn, and returns how long each hand-off took from one to another: from the call of
-// unlock to the return of lock.
+// relay has 8 hands take the same lock in turn, and returns how long each hand-off took from one to
+// another: from the call of unlock to the return of lock.
 func relay(b *testing.B, counts []int, lock func(ctx context.Context, hand int) (unlock func() error, err error)) (times []time.Duration) {
 	var all sync.WaitGroup
 	end := time.Now().Add(round)

@@ -17,8 +17,8 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// app is an application with its pool: of pgx on PostgreSQL, of database/sql elsewhere. What dblock is compared with
-// runs on the same pool.
+// app is an application with its pool: of pgx on PostgreSQL, of database/sql elsewhere. What dblock
+// is compared with runs on the same pool.
 type app struct {
 	database
 	pgx    *pgxpool.Pool
@@ -73,8 +73,8 @@ func (a *app) close() {
 	_ = a.db.Close()
 }
 
-// commit is the reference: one row updated by its primary key, in a prepared statement that is a transaction of its
-// own. Nothing that commits can be cheaper.
+// commit is the reference: one row updated by its primary key, in a prepared statement that is a
+// transaction of its own. Nothing that commits can be cheaper.
 func (a *app) commit(ctx context.Context, id int) error {
 	if a.pgx != nil {
 		_, err := a.pgx.Exec(ctx, "UPDATE bench_rows SET n = n + 1 WHERE id = $1", id)

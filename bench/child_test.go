@@ -28,7 +28,8 @@ func TestMain(m *testing.M) {
 	os.Exit(0)
 }
 
-// child is another process, which is told what to do on its standard input, and answers on its standard output.
+// child is another process, which is told what to do on its standard input, and answers on its
+// standard output.
 type child struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser

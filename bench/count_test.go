@@ -13,9 +13,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// counter counts the statements that a pool's connections send, and those which dblock opens with the pool's
-// configuration, by the name that sqlc gave them. On PostgreSQL it is a tracer of pgx; elsewhere the pool's driver is
-// wrapped. What the drivers send on their own account, to prepare or to reset, is not counted.
+// counter counts the statements that a pool's connections send, and those which dblock opens with
+// the pool's configuration, by the name that sqlc gave them. On PostgreSQL it is a tracer of pgx;
+// elsewhere the pool's driver is wrapped. What the drivers send on their own account, to prepare or
+// to reset, is not counted.
 type counter struct {
 	mu     sync.Mutex // protects byName
 	byName map[string]int
@@ -35,7 +36,8 @@ func (c *counter) saw(text string) {
 	c.byName[name]++
 }
 
-// reset forgets what was counted, and returns it: in all, without the heartbeats themselves, and in words.
+// reset forgets what was counted, and returns it: in all, without the heartbeats themselves, and in
+// words.
 func (c *counter) reset() (all, beyondHeartbeat int, words string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,8 +87,8 @@ func (c counted) Connect(context.Context) (driver.Conn, error) {
 	return &countedConn{conn, c.count}, nil
 }
 
-// countedConn forwards everything that database/sql asks a connection for. What the connection below cannot do is
-// answered as if this one could not either.
+// countedConn forwards everything that database/sql asks a connection for. What the connection
+// below cannot do is answered as if this one could not either.
 type countedConn struct {
 	driver.Conn
 	count *counter

@@ -18,8 +18,9 @@ const (
 	crashTTL = 2 * time.Second
 )
 
-// BenchmarkCrash is the time from the SIGKILL of a holder, a process of its own, to the grant of a waiter in another
-// process: 10 holders with a TTL of 2 s, killed one after the other at different moments between two heartbeats.
+// BenchmarkCrash is the time from the SIGKILL of a holder, a process of its own, to the grant of a
+// waiter in another process: 10 holders with a TTL of 2 s, killed one after the other at different
+// moments between two heartbeats.
 func BenchmarkCrash(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		d := k.create(b)

@@ -52,7 +52,8 @@ func (k kind) create(b testing.TB) database {
 	b.Helper()
 	d := database{kind: k, name: "bench_" + strings.ToLower(rand.Text()[:12])}
 	if k.env == "" {
-		// FULL, as the servers run with fsync: every commit of the reference reaches the disk, and ours too.
+		// FULL, as the servers run with fsync: every commit of the reference reaches the disk, and
+		// ours too.
 		d.dsn = "file:" + filepath.Join(b.TempDir(), "bench.db") +
 			"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 	} else {
@@ -95,8 +96,8 @@ func (k kind) admin(b testing.TB) *sql.DB {
 	return db
 }
 
-// reference makes the table of which a single row is updated, with the room for updates in place that dblock's tables
-// have as well.
+// reference makes the table of which a single row is updated, with the room for updates in place
+// that dblock's tables have as well.
 func reference(db *sql.DB, k kind) error {
 	table := "CREATE TABLE bench_rows (id integer NOT NULL PRIMARY KEY, n bigint NOT NULL)"
 	if k.engine == migrate.Postgres {

@@ -16,8 +16,9 @@ const (
 	benchRing   = 20 // holders who wait for each other in a circle
 )
 
-// BenchmarkDeadlock is the statement by which a waiter learns who waits for whom, among 10,000 waiters in the queues of 1,000
-// names: one that waits for a ring of 20 names, whose holders stand in each other's queues.
+// BenchmarkDeadlock is the statement by which a waiter learns who waits for whom, among 10,000
+// waiters in the queues of 1,000 names: one that waits for a ring of 20 names, whose holders stand
+// in each other's queues.
 func BenchmarkDeadlock(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		a := k.create(b).mustOpen(b, 2, nil)

@@ -1,6 +1,7 @@
-// Package bench measures dblock: each benchmark runs beside its reference, in turns within the same run, so that what
-// else the machine does hits both. The ratios are what carries over to another machine; the rest are figures.
+// Package bench measures dblock: each benchmark runs beside its reference, in turns within the same
+// run, so that what else the machine does hits both. The ratios are what carries over to another
+// machine; the rest are figures.
 //
-// There is nothing in it but benchmarks. Script run starts durable servers where it finds how to, or takes DSNs from the
-// environment, runs everything once and prints the table of README.md.
+// There is nothing in it but benchmarks. Script run starts durable servers where it finds how to,
+// or takes DSNs from the environment, runs everything once and prints the table of README.md.
 package bench

@@ -28,9 +28,10 @@ type grant struct {
 	granted, unlocked time.Duration // when Lock returned, when Unlock was called
 }
 
-// BenchmarkHandoff is one name wanted by 8 processes, which are greedy (lock again at once) or polite (work for
-// 5 ms, then pause for up to 20 ms), against one goroutine that commits a single row again and again, in turns. A
-// hand-off is the time from the call of Unlock in one process to the return of Lock in the next.
+// BenchmarkHandoff is one name wanted by 8 processes, which are greedy (lock again at once) or
+// polite (work for 5 ms, then pause for up to 20 ms), against one goroutine that commits a single
+// row again and again, in turns. A hand-off is the time from the call of Unlock in one process to
+// the return of Lock in the next.
 func BenchmarkHandoff(b *testing.B) {
 	for _, manner := range []string{"greedy", "polite"} {
 		b.Run(manner, func(b *testing.B) {
@@ -90,7 +91,8 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 	b.ReportMetric(total*total/(processes*squares), "jain")
 }
 
-// contend lets all processes contend until a time, and returns the grants in the order of their tokens.
+// contend lets all processes contend until a time, and returns the grants in the order of their
+// tokens.
 func contend(b *testing.B, children []*child, manner string, until time.Duration) (grants []grant) {
 	for _, c := range children {
 		if _, err := fmt.Fprintln(c.in, manner, int64(until)); err != nil {

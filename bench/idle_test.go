@@ -13,13 +13,15 @@ import (
 
 const (
 	waiters = 200
-	// window is how long the statements are counted: one TTL of 15 s, so that whatever has a rhythm shows.
+	// window is how long the statements are counted: one TTL of 15 s, so that whatever has a rhythm
+	// shows.
 	window = 15 * time.Second
 )
 
-// BenchmarkIdle counts what one holder and 200 idle waiters cost: statements a second and connections, per client.
-// The connections are those that stay when the pool has closed its idle ones, less that of the heartbeat.
-// All four cases are counted at the same time, each in a database of its own.
+// BenchmarkIdle counts what one holder and 200 idle waiters cost: statements a second and
+// connections, per client. The connections are those that stay when the pool has closed its idle
+// ones, less that of the heartbeat. All four cases are counted at the same time, each in a database
+// of its own.
 func BenchmarkIdle(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		var cases []*idle

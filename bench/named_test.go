@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// BenchmarkNamed is mysql.Named against GET_LOCK and RELEASE_LOCK on connections that are held for nothing else.
+// BenchmarkNamed is mysql.Named against GET_LOCK and RELEASE_LOCK on connections that are held for
+// nothing else.
 func BenchmarkNamed(b *testing.B) {
 	for _, k := range kinds {
 		if k.engine != migrate.MySQL || os.Getenv(k.env) == "" {
@@ -88,7 +89,8 @@ func namedPair(b *testing.B, d database) {
 	b.ReportMetric(micros(quantile(theirs, 0.5)), "p50-reference-µs")
 }
 
-// namedHeld is 1,000 locks taken by 64 goroutines and held at once: how fast, and on how many connections.
+// namedHeld is 1,000 locks taken by 64 goroutines and held at once: how fast, and on how many
+// connections.
 func namedHeld(b *testing.B, d database) {
 	const names, hands = 1000, 64
 	a := d.mustOpen(b, 3, nil)
@@ -130,8 +132,8 @@ func namedHeld(b *testing.B, d database) {
 	b.ReportMetric(float64(names*n)/took.Seconds(), "locks/s")
 }
 
-// namedHandoff is 8 clients that want one name and lock again at once; then 8 connections that do the same with the bare
-// functions.
+// namedHandoff is 8 clients that want one name and lock again at once; then 8 connections that do
+// the same with the bare functions.
 func namedHandoff(b *testing.B, d database) {
 	clients, conns := make([]client, processes), make([]*sql.Conn, processes)
 	for i := range clients {

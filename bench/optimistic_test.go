@@ -20,9 +20,10 @@ var contention = []int{1, 2, 4, 8, 16, 32, 64}
 // thoughts are how long each works between reading and writing.
 var thoughts = []time.Duration{0, 5 * time.Millisecond}
 
-// BenchmarkOptimistic is one row that n goroutines read, work on, and write back, each in one transaction: by version,
-// with Retry, against the same under a lock, in turns of half a second. Afterwards it prints the table of package
-// optimistic's comment: the ratio of the rates, and how often each transaction was tried.
+// BenchmarkOptimistic is one row that n goroutines read, work on, and write back, each in one
+// transaction: by version, with Retry, against the same under a lock, in turns of half a second.
+// Afterwards it prints the table of package optimistic's comment: the ratio of the rates, and how
+// often each transaction was tried.
 func BenchmarkOptimistic(b *testing.B) {
 	table := make(map[string]string)
 	var columns []string

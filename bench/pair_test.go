@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// BenchmarkPair is Lock and Unlock of a free name by one goroutine, against two commits of a single row on the same
-// pool, in turns.
+// BenchmarkPair is Lock and Unlock of a free name by one goroutine, against two commits of a single
+// row on the same pool, in turns.
 func BenchmarkPair(b *testing.B) {
 	for _, names := range []int{1, rows} {
 		b.Run(fmt.Sprintf("names=%d", names), func(b *testing.B) {
@@ -78,7 +78,8 @@ func quantile(d []time.Duration, q float64) time.Duration {
 func micros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// during calls f again and again until the time is over, and returns how many times that was a second.
+// during calls f again and again until the time is over, and returns how many times that was a
+// second.
 func during(ctx context.Context, d time.Duration, f func(i int) error) (float64, error) {
 	start := time.Now()
 	n := 0

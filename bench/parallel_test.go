@@ -12,13 +12,14 @@ import (
 const (
 	goroutines = 64
 	poolSize   = 16
-	// each goroutine has its own names and its own rows: nobody waits for another but for the database.
+	// each goroutine has its own names and its own rows: nobody waits for another but for the
+	// database.
 	namesEach = rows / goroutines
 	turn      = 500 * time.Millisecond
 )
 
-// BenchmarkParallel is pairs per second of 64 goroutines on many names, against two commits of a single row by as
-// many goroutines on the same pool, in turns of half a second.
+// BenchmarkParallel is pairs per second of 64 goroutines on many names, against two commits of a
+// single row by as many goroutines on the same pool, in turns of half a second.
 func BenchmarkParallel(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		a := k.create(b).mustOpen(b, poolSize, nil)

@@ -12,8 +12,9 @@ import (
 // held2ms is what is done under a lock.
 const held2ms = 2 * time.Millisecond
 
-// BenchmarkSharing is 64 goroutines of one client who want the same name, as readers or for one of 8 permits, and work for 2 ms
-// under it, against the same with the name as a mutex, in turns of half a second.
+// BenchmarkSharing is 64 goroutines of one client who want the same name, as readers or for one of
+// 8 permits, and work for 2 ms under it, against the same with the name as a mutex, in turns of
+// half a second.
 func BenchmarkSharing(b *testing.B) {
 	for name, option := range map[string]dblock.LockOption{"readers": dblock.Shared(), "permits": dblock.Permits(1, 8)} {
 		b.Run(name, func(b *testing.B) {
@@ -47,7 +48,8 @@ func work2ms(ctx context.Context, c client, name string, options ...dblock.LockO
 	return l.Unlock(ctx)
 }
 
-// BenchmarkLockAll is LockAll of ten free names and its Unlock, against ten Locks and ten Unlocks, in turns.
+// BenchmarkLockAll is LockAll of ten free names and its Unlock, against ten Locks and ten Unlocks,
+// in turns.
 func BenchmarkLockAll(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		c := k.create(b).mustOpen(b, 4, nil).mustClient(b)

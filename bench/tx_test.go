@@ -18,9 +18,10 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// BenchmarkLockTx is a transaction that locks a name and updates a row, against one that locks the row itself with
-// SELECT … FOR UPDATE, in turns. BenchmarkGuard is one that is guarded and updates a row, against one that only updates.
-// On SQLite nothing locks a row: there the reference of LockTx begins with a write, which locks the database.
+// BenchmarkLockTx is a transaction that locks a name and updates a row, against one that locks the
+// row itself with SELECT … FOR UPDATE, in turns. BenchmarkGuard is one that is guarded and updates
+// a row, against one that only updates. On SQLite nothing locks a row: there the reference of
+// LockTx begins with a write, which locks the database.
 func BenchmarkLockTx(b *testing.B) {
 	each(b, func(b *testing.B, k kind) { benchmarkTx(b, k, true) })
 }
@@ -54,7 +55,8 @@ func execTx(ctx context.Context, tx *sql.Tx, statement string) error {
 
 func commitTx(_ context.Context, tx *sql.Tx) error { return tx.Commit() }
 
-// runTx measures transactions of one kind. Statements have no parameters, so that each is one round trip everywhere.
+// runTx measures transactions of one kind. Statements have no parameters, so that each is one round
+// trip everywhere.
 func runTx[TX any](b *testing.B, engine driver.Engine[TX], lock, locksRows bool, begin func(context.Context) (TX, error), exec func(context.Context, TX, string) error, commit func(context.Context, TX) error) {
 	ctx := b.Context()
 	client, err := dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler)))

@@ -19,9 +19,10 @@ const (
 	upkeepWindow = 6 * beat
 )
 
-// BenchmarkUpkeep counts the rows that a client writes to keep 2,000 locks: by triggers, so that nothing that is written
-// escapes. On MySQL and MariaDB the server counts, whatever is written on it, since a trigger there takes from a statement the
-// LAST_INSERT_ID by which a heartbeat knows that it found its row.
+// BenchmarkUpkeep counts the rows that a client writes to keep 2,000 locks: by triggers, so that
+// nothing that is written escapes. On MySQL and MariaDB the server counts, whatever is written on
+// it, since a trigger there takes from a statement the LAST_INSERT_ID by which a heartbeat knows
+// that it found its row.
 func BenchmarkUpkeep(b *testing.B) {
 	each(b, func(b *testing.B, k kind) {
 		d := k.create(b)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in one function, by
-// code and never by message, and keeps the vendor's error beside the kind (Fail).
+// The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in
+// one function, by code and never by message, and keeps the vendor's error beside the kind (Fail).
 var (
 	ErrSchema      = errors.New("dblock's tables are missing or of another version")
 	ErrReadOnly    = errors.New("the database is read-only")
@@ -19,7 +19,8 @@ var (
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
-	// ErrReplaced stands beside a kind. What a session holds counts no more, and others may have it already.
+	// ErrReplaced stands beside a kind. What a session holds counts no more, and others may have it
+	// already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 

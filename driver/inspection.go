@@ -7,14 +7,16 @@ import (
 
 // Inspection is what people and programs see of the locks.
 type Inspection interface {
-	// Describe tells all about names, in the order of their bytes; a name without a row is left out.
+	// Describe tells all about names, in the order of their bytes; a name without a row is left
+	// out.
 	Describe(ctx context.Context, names []string) ([]Detail, error)
 
 	// Names lists up to limit names in the order of their bytes, after one, that match the filter.
 	Names(ctx context.Context, f Filter, after string, limit int) ([]string, error)
 
-	// Watch registers that a session wants to hear of changes of a name, under an id of its own, for which its listener then
-	// hears a hint whenever Stir or Announce is called. It ends with the session, or with Unwatch.
+	// Watch registers that a session wants to hear of changes of a name, under an id of its own,
+	// for which its listener then hears a hint whenever Stir or Announce is called. It ends with
+	// the session, or with Unwatch.
 	Watch(ctx context.Context, session, name, watch string) error
 	Unwatch(ctx context.Context, name, watch string) error
 

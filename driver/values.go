@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Readers is the capacity of a name that is read and written: a reader takes one unit of it, a writer all.
+// Readers is the capacity of a name that is read and written: a reader takes one unit of it, a
+// writer all.
 const Readers = math.MaxInt32
 
 // Session is one live client. Everything it holds dies with it.
@@ -17,8 +18,8 @@ type Session struct {
 	TTL  time.Duration
 }
 
-// Request is one attempt to get a lock. An attempt is sent once and never again: whatever happens to the statement,
-// its outcome can be found out by Attempt.
+// Request is one attempt to get a lock. An attempt is sent once and never again: whatever happens
+// to the statement, its outcome can be found out by Attempt.
 type Request struct {
 	Name     string
 	Session  string
@@ -64,8 +65,9 @@ type Handoff struct {
 	Grant   Grant
 }
 
-// Hint is what a listener heard. Grant is there, with its token, where the hint comes from the committed grant itself
-// and nothing in it has to be counted from the moment when the statement ran; otherwise it must be looked up.
+// Hint is what a listener heard. Grant is there, with its token, where the hint comes from the
+// committed grant itself and nothing in it has to be counted from the moment when the statement
+// ran; otherwise it must be looked up.
 type Hint struct {
 	Attempt string // "" where the hint does not tell
 	Grant   Grant
@@ -104,8 +106,8 @@ type Holder struct {
 	Left    time.Duration // how long it can go on without a sign of life: until session or fixed lease end; ≤ 0: over
 }
 
-// WithFixedLease is the holder of a fixed lease of which so much is left. It ends with that or with its session, whichever
-// is first.
+// WithFixedLease is the holder of a fixed lease of which so much is left. It ends with that or with
+// its session, whichever is first.
 func (h Holder) WithFixedLease(left time.Duration) Holder {
 	h.Left = min(h.Left, left)
 	h.Grant.Lease = left

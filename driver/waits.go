@@ -2,7 +2,8 @@ package driver
 
 import "time"
 
-// Wait is a row of who waits for whom: an owner's place in the queue of a name, or what an owner holds of it.
+// Wait is a row of who waits for whom: an owner's place in the queue of a name, or what an owner
+// holds of it.
 type Wait struct {
 	Name     string
 	Session  string

@@ -13,7 +13,8 @@ import (
 const (
 	// again is after about what time a candidate comes back whom the database refused.
 	again = 200 * time.Millisecond
-	// refusal is within what a database refuses that accepts no writes. A Lock that took longer was in the queue.
+	// refusal is within what a database refuses that accepts no writes. A Lock that took longer was
+	// in the queue.
 	refusal = time.Second
 )
 
@@ -22,24 +23,29 @@ type Option func(*config)
 
 type config struct{ metadata map[string]string }
 
-// Metadata is what a candidate carries, for those who observe: its address, say. At most 4096 bytes as JSON. Default:
-// nothing.
+// Metadata is what a candidate carries, for those who observe: its address, say. At most 4096 bytes
+// as JSON. Default: nothing.
 func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata = kv } }
 
-// Campaign stands for election until ctx ends: it waits for its turn, runs fn as the leader, waits for fn to return, hands
-// the lock to the next candidate, and stands again, at the end of the queue.
+// Campaign stands for election until ctx ends: it waits for its turn, runs fn as the leader, waits
+// for fn to return, hands the lock to the next candidate, and stands again, at the end of the
+// queue.
 //
-// The context of fn ends with the term: with cause dblock.ErrLost when the lock is lost, before anybody else can lead, with
-// ErrResigned after Resign, and with ctx. It has the values of ctx, and under it the name of the election locks again at once,
-// as under dblock.Lock.Context. fn should return soon after that; what it returns then counts only if ctx has ended.
-// To return earlier is to resign: with nil the candidate stands again, with an error the campaign is over.
+// The context of fn ends with the term: with cause dblock.ErrLost when the lock is lost, before
+// anybody else can lead, with ErrResigned after Resign, and with ctx. It has the values of ctx, and
+// under it the name of the election locks again at once, as under dblock.Lock.Context. fn should
+// return soon after that; what it returns then counts only if ctx has ended. To return earlier is
+// to resign: with nil the candidate stands again, with an error the campaign is over.
 //
-// Campaign returns nil when ctx has ended, all is handed on, and fn said no more than that its context had ended. Otherwise
-// it returns fn's error; or why it cannot stand, which it says at once where that is so from the start: ErrSchema,
-// ErrUnavailable, ErrReadOnly, ErrUnsupported on an engine without tables, ErrInvalidName, ErrInvalidOption; ErrClosed. Later it
-// waits for a database that is away, or that accepts no writes. A panic of fn passes through it, after the lock was handed on.
+// Campaign returns nil when ctx has ended, all is handed on, and fn said no more than that its
+// context had ended. Otherwise it returns fn's error; or why it cannot stand, which it says at once
+// where that is so from the start: ErrSchema, ErrUnavailable, ErrReadOnly, ErrUnsupported on an
+// engine without tables, ErrInvalidName, ErrInvalidOption; ErrClosed. Later it waits for a database
+// that is away, or that accepts no writes. A panic of fn passes through it, after the lock was
+// handed on.
 //
-// A client may campaign under several names, and several times under one: each campaign is a candidate of its own.
+// A client may campaign under several names, and several times under one: each campaign is a
+// candidate of its own.
 func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term[TX]) error, options ...Option) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
 	stood := false // the database has taken it for a candidate: what is amiss later passes

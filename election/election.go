@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// The errors of this package, to be found with errors.Is. The others that it returns are those of package dblock.
+// The errors of this package, to be found with errors.Is. The others that it returns are those of
+// package dblock.
 var (
 	// ErrResigned is the cause with which a leader's context ends after Resign.
 	ErrResigned = errors.New("resigned")
@@ -24,8 +25,8 @@ const (
 	resigned = "resigned"
 )
 
-// Elections are those in which one client takes part, under any number of names. TX is the type of the application's own
-// transactions, as the client has it. It is safe for concurrent use.
+// Elections are those in which one client takes part, under any number of names. TX is the type of
+// the application's own transactions, as the client has it. It is safe for concurrent use.
 type Elections[TX any] struct {
 	client *dblock.Client[TX]
 
@@ -33,18 +34,20 @@ type Elections[TX any] struct {
 	terms map[string]*Term[TX]
 }
 
-// New makes them of a client with locks in tables. It does no I/O and starts nothing. End all campaigns before the client is
-// closed: Close hands their locks on without waiting for their functions.
+// New makes them of a client with locks in tables. It does no I/O and starts nothing. End all
+// campaigns before the client is closed: Close hands their locks on without waiting for their
+// functions.
 func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
 	return &Elections[TX]{client: client, terms: map[string]*Term[TX]{}}
 }
 
-// Resign ends the term of which this is the leader: the context of its function ends with cause ErrResigned, the function
-// returns, the next candidate leads, and this one goes to the end of the queue; where nobody else is in it, it is elected
-// again. Resign waits until the lock was handed on or ctx ends; called under the leader's own context it does not wait.
+// Resign ends the term of which this is the leader: the context of its function ends with cause
+// ErrResigned, the function returns, the next candidate leads, and this one goes to the end of the
+// queue; where nobody else is in it, it is elected again. Resign waits until the lock was handed on
+// or ctx ends; called under the leader's own context it does not wait.
 //
-// ErrNotLeader where this one does not lead, or not any more. Another error: the lock could not be given back yet, which
-// the client goes on trying.
+// ErrNotLeader where this one does not lead, or not any more. Another error: the lock could not be
+// given back yet, which the client goes on trying.
 func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
 	fail := func(err error) error { return &dblock.LockError{Op: "resign", Name: name, Err: err} }
 	if ctx == nil {

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// firstKnock and lastKnock bound the pause before the history is read again for the term of a holder who is not in it.
+	// firstKnock and lastKnock bound the pause before the history is read again for the term of a
+	// holder who is not in it.
 	firstKnock, lastKnock = 20 * time.Millisecond, time.Second
 )
 
@@ -28,14 +29,15 @@ type Leader struct {
 // errEnough: whoever observes wants no more.
 var errEnough = errors.New("enough")
 
-// Observe yields who leads, at first as it is, and then every change, in order, until ctx ends: that is the error of the
-// last. The zero Leader: nobody leads. Between two leaders it may come or not, depending on how long there was none and on when
-// it was looked at; all observers see the same leaders.
+// Observe yields who leads, at first as it is, and then every change, in order, until ctx ends:
+// that is the error of the last. The zero Leader: nobody leads. Between two leaders it may come or
+// not, depending on how long there was none and on when it was looked at; all observers see the
+// same leaders.
 //
-// A new leader and a resignation are told of when they are recorded, where the engine can (see dblock.Client.Watch), a crash
-// when the lock ends. Outages of the database are survived, and what happened meanwhile is yielded afterwards; only what the
-// observation cannot begin with is an error at once: ErrSchema, ErrUnavailable, ErrUnsupported on an engine without
-// tables, ErrInvalidName.
+// A new leader and a resignation are told of when they are recorded, where the engine can (see
+// dblock.Client.Watch), a crash when the lock ends. Outages of the database are survived, and what
+// happened meanwhile is yielded afterwards; only what the observation cannot begin with is an error
+// at once: ErrSchema, ErrUnavailable, ErrUnsupported on an engine without tables, ErrInvalidName.
 func (e *Elections[TX]) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {
@@ -114,8 +116,8 @@ func (o *observer[TX]) run(ctx context.Context) error {
 	}
 }
 
-// settle tells what has happened until the lock was as in info, or since. Of the history it cannot be told whether the
-// latest term goes on, of the lock not what was before.
+// settle tells what has happened until the lock was as in info, or since. Of the history it cannot
+// be told whether the latest term goes on, of the lock not what was before.
 func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 	if err := o.insist(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
@@ -144,7 +146,8 @@ func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 	return nil
 }
 
-// read goes through what is new in the history. A statement that was repeated may have written an event twice.
+// read goes through what is new in the history. A statement that was repeated may have written an
+// event twice.
 func (o *observer[TX]) read(ctx context.Context) error {
 	events := o.client.Events(ctx, dblock.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after})
 	for e, err := range events {

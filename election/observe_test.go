@@ -114,7 +114,8 @@ func TestTheFirstValueIsThePresentState(t *testing.T) {
 	})
 }
 
-// A leader who leads for longer than the history is kept. If its election were deleted, who begins to observe then would see nobody.
+// A leader who leads for longer than the history is kept. If its election were deleted, who begins
+// to observe then would see nobody.
 func TestATermThatOutlivesTheHistoryIsSeen(t *testing.T) {
 	one(t, func(w world) {
 		p, observer := w.party(), w.party()
@@ -197,7 +198,8 @@ func TestAnObservationSurvivesADatabaseThatIsAway(t *testing.T) {
 	})
 }
 
-// After a failover that lost the latest commits, events may have numbers again that were read before.
+// After a failover that lost the latest commits, events may have numbers again that were read
+// before.
 func TestEventsThatAreCountedAnewAreFound(t *testing.T) {
 	one(t, func(w world) {
 		p, observer := w.party(), w.party()

@@ -22,21 +22,24 @@ type Term[TX any] struct {
 // Name returns the name of the election.
 func (t *Term[TX]) Name() string { return t.lock.Name() }
 
-// Token returns the fencing token of the term, which is higher than those of all terms before. See dblock.Lock.Token.
+// Token returns the fencing token of the term, which is higher than those of all terms before. See
+// dblock.Lock.Token.
 func (t *Term[TX]) Token() int64 { return t.lock.Token() }
 
-// Guard makes sure, inside a transaction of the application's, that what it writes is written by the leader. See
-// dblock.Lock.Guard.
+// Guard makes sure, inside a transaction of the application's, that what it writes is written by
+// the leader. See dblock.Lock.Guard.
 func (t *Term[TX]) Guard(ctx context.Context, tx TX) error { return t.lock.Guard(ctx, tx) }
 
-// Until is when the term ends if the leader does not reach the database any more. See dblock.Lock.Until.
+// Until is when the term ends if the leader does not reach the database any more. See
+// dblock.Lock.Until.
 func (t *Term[TX]) Until() time.Time { return t.lock.Until() }
 
-// Asked receives the reason whenever somebody calls dblock.Client.Ask for the name: resign when it suits.
+// Asked receives the reason whenever somebody calls dblock.Client.Ask for the name: resign when it
+// suits.
 func (t *Term[TX]) Asked() <-chan string { return t.lock.Asked() }
 
-// Resign ends the term, from wherever it is called, and does not wait: the context of the leader's function ends with cause
-// ErrResigned. What follows is as with Elections.Resign.
+// Resign ends the term, from wherever it is called, and does not wait: the context of the leader's
+// function ends with cause ErrResigned. What follows is as with Elections.Resign.
 func (t *Term[TX]) Resign() { t.end(ErrResigned) }
 
 // handOn gives the lock to the next, once the leader's function has returned.
@@ -61,8 +64,8 @@ func (t *Term[TX]) announceEnd(ctx context.Context, client *dblock.Client[TX]) {
 	}
 }
 
-// tenure is the context of a leader. It ends as the lock's does, in the same instant and not a goroutine later; it has the
-// lock's values, and those of the context of the campaign.
+// tenure is the context of a leader. It ends as the lock's does, in the same instant and not a
+// goroutine later; it has the lock's values, and those of the context of the campaign.
 type tenure[TX any] struct {
 	context.Context
 	campaign context.Context

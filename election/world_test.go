@@ -22,7 +22,8 @@ const name = "indexer"
 
 // Limits that a slow machine has more of.
 var (
-	// longTTL is for tests in which no lease ends. A client looks on its own account after a third of it.
+	// longTTL is for tests in which no lease ends. A client looks on its own account after a third
+	// of it.
 	longTTL = dbtest.Scale(30 * time.Second)
 	// soon is within what something must happen that was pushed: less than a third of longTTL.
 	soon     = dbtest.Scale(8 * time.Second)
@@ -101,7 +102,8 @@ type candidate struct {
 	result chan error // what Campaign returned
 }
 
-// run campaigns with a function that returns nil as soon as its context ends. With hold it waits to be told.
+// run campaigns with a function that returns nil as soon as its context ends. With hold it waits to
+// be told.
 func (p party) run(t testing.TB, hold bool, options ...election.Option) candidate {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := candidate{t: t, terms: make(chan term, 100), stop: cancel, result: make(chan error, 1)}

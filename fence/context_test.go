@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// kinds runs f once for each kind of transaction, at one level: what it is about is not a matter of levels.
+// kinds runs f once for each kind of transaction, at one level: what it is about is not a matter of
+// levels.
 func kinds(t *testing.T, f func(t *testing.T, w txtest.World)) {
 	t.Helper()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {

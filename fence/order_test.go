@@ -159,8 +159,8 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	})
 }
 
-// Each Check writes, so that above READ COMMITTED PostgreSQL tells the next holder that its snapshot is from before what
-// the last one wrote.
+// Each Check writes, so that above READ COMMITTED PostgreSQL tells the next holder that its
+// snapshot is from before what the last one wrote.
 func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
@@ -195,8 +195,8 @@ func TestARefusedTransactionIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Several transactions bring the same new resource, of which the first is rolled back. A locking read of a row that is
-// not there would let two of them lock the same gap.
+// Several transactions bring the same new resource, of which the first is rolled back. A locking
+// read of a row that is not there would let two of them lock the same gap.
 func TestManyBringTheSameResource(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
@@ -240,8 +240,8 @@ func make32(b byte) []byte {
 	return name
 }
 
-// Two at once, neither of which has found a row: where each began with a locking read, both would lock the gap, and the
-// inserts would be a deadlock.
+// Two at once, neither of which has found a row: where each began with a locking read, both would
+// lock the gap, and the inserts would be a deadlock.
 func TestTwoBringANewResourceAtOnceWithoutADeadlock(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {

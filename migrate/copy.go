@@ -16,12 +16,14 @@ import (
 // timestamp is goose's form of a version that is a time.
 const timestamp = "20060102150405"
 
-// Copy writes the engine's migrations of some sets into dir, the folder of an application's own goose migrations, as
-// 20260102150405_00001_dblock.sql and so on, and returns the files that it wrote. Default: Locks. They get the time now, a second
-// apart, or whatever is later than everything that dir has: goose refuses a version below one that it has run.
+// Copy writes the engine's migrations of some sets into dir, the folder of an application's own
+// goose migrations, as 20260102150405_00001_dblock.sql and so on, and returns the files that it
+// wrote. Default: Locks. They get the time now, a second apart, or whatever is later than
+// everything that dir has: goose refuses a version below one that it has run.
 //
-// What was copied before, by the name behind the time, is left as it is and is not copied again, so that a newer
-// build adds only what is new. No file is ever overwritten. On an error the files returned with it are there.
+// What was copied before, by the name behind the time, is left as it is and is not copied again, so
+// that a newer build adds only what is new. No file is ever overwritten. On an error the files
+// returned with it are there.
 func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
 	var all []source
 	for _, set := range orLocks(sets) {
@@ -70,7 +72,8 @@ type source struct {
 	name  string
 }
 
-// history reads what dir has: the time of its last migration, and which names stand behind a version.
+// history reads what dir has: the time of its last migration, and which names stand behind a
+// version.
 func history(dir string) (last time.Time, names map[string]bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

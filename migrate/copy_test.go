@@ -42,7 +42,8 @@ func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 		}
 		states(t, db, pool, false) // not ours
 
-		// Up beside it: on MySQL, where each statement may run twice, it adopts the tables; elsewhere it says what is so.
+		// Up beside it: on MySQL, where each statement may run twice, it adopts the tables;
+		// elsewhere it says what is so.
 		if err := migrate.Up(t.Context(), pool, db.Engine); (err == nil) != (db.Engine == migrate.MySQL) {
 			t.Error(err)
 		} else if err != nil && !strings.Contains(err.Error(), "go on with the history that made them") {

@@ -23,16 +23,18 @@ type dialect interface {
 	// store keeps the versions in a table; tableExists asks for it.
 	store(table string) (database.Store, error)
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
-	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an error conn holds
-	// neither.
+	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
+	// error conn holds neither.
 	begin(ctx context.Context, conn *sql.Conn) error
-	// end commits or rolls back, and lets the lock go in any case. Only what was to be committed can fail.
+	// end commits or rolls back, and lets the lock go in any case. Only what was to be committed
+	// can fail.
 	end(ctx context.Context, conn *sql.Conn, commit bool) error
 }
 
 var dialects = map[string]dialect{Postgres: postgres{}, MySQL: mysql{}, SQLite: sqlite{}}
 
-// lockID is the advisory lock of a run, "dblock_m" in ASCII: not goose's, which the application's own migrations use.
+// lockID is the advisory lock of a run, "dblock_m" in ASCII: not goose's, which the application's
+// own migrations use.
 const lockID int64 = 0x64626c6f636b5f6d
 
 type postgres struct{}
@@ -85,8 +87,9 @@ func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store databa
 	return gooseTableExists(ctx, db, store)
 }
 
-// lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at most; databases that
-// agree in the first 49 wait for each other. No hash: MySQL 9.7 has no MD5 any more.
+// lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at
+// most; databases that agree in the first 49 wait for each other. No hash: MySQL 9.7 has no MD5 any
+// more.
 const lockName = "LEFT(CONCAT('dblock:migrate:', DATABASE()), 64)"
 
 func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
@@ -139,8 +142,9 @@ func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
 	return errors.Join(err, execute(ctx, conn, fmt.Sprintf("PRAGMA busy_timeout = %d", patience)))
 }
 
-// end rolls back where COMMIT failed: with a reader in its way (SQLITE_BUSY, in rollback-journal mode) the transaction
-// stays open, and the run is tried again from the start. ROLLBACK fails only where SQLite has rolled back by itself.
+// end rolls back where COMMIT failed: with a reader in its way (SQLITE_BUSY, in rollback-journal
+// mode) the transaction stays open, and the run is tried again from the start. ROLLBACK fails only
+// where SQLite has rolled back by itself.
 func (sqlite) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
 	if err != nil && commit {
@@ -172,8 +176,9 @@ func execute(ctx context.Context, conn *sql.Conn, statement string) error {
 	return err
 }
 
-// discard keeps a connection from going back to the caller's pool with a lock or an open transaction: the pool finds
-// it closed. Answering driver.ErrBadConn to Raw would do it too, but then goose's own Close of it fails.
+// discard keeps a connection from going back to the caller's pool with a lock or an open
+// transaction: the pool finds it closed. Answering driver.ErrBadConn to Raw would do it too, but
+// then goose's own Close of it fails.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(c any) error {
 		if c, ok := c.(driver.Conn); ok {
@@ -191,8 +196,8 @@ func gooseTableExists(ctx context.Context, db database.DBTxConn, store database.
 	return s.TableExists(ctx, db)
 }
 
-// busy tells SQLITE_BUSY and SQLITE_LOCKED by their code, or where the driver keeps that in a field (mattn's) by
-// SQLite's own words for it.
+// busy tells SQLITE_BUSY and SQLITE_LOCKED by their code, or where the driver keeps that in a field
+// (mattn's) by SQLite's own words for it.
 func busy(err error) bool {
 	if err == nil {
 		return false

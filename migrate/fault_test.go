@@ -18,8 +18,9 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// Up and Down are cut before each of their statements in turn, by an error and by the end of their context, and then
-// called again. PostgreSQL and SQLite must have nothing of the version that was cut.
+// Up and Down are cut before each of their statements in turn, by an error and by the end of their
+// context, and then called again. PostgreSQL and SQLite must have nothing of the version that was
+// cut.
 func TestARunThatWasCutAnywhereCanBeRunAgain(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		for _, set := range []migrate.Set{migrate.Locks, migrate.Fences} {
@@ -86,7 +87,8 @@ func empty(t *testing.T, db dbtest.Database, pool *sql.DB, set migrate.Set) {
 	ok(t, err)
 }
 
-// cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never got that far.
+// cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never
+// got that far.
 func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error, set migrate.Set, whole []string) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -166,8 +168,8 @@ func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driv
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// ResetSession and IsValid are what tells the pool that a connection was closed: without them it would be lent out again,
-// to the next version's run.
+// ResetSession and IsValid are what tells the pool that a connection was closed: without them it
+// would be lent out again, to the next version's run.
 func (c *faultyConn) ResetSession(ctx context.Context) error {
 	if r, ok := c.Conn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)

@@ -16,8 +16,9 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// A later version may add a column of any name to any table: here every table gets the columns of all the others. A
-// statement of this build that names a column without its table would not know which is meant.
+// A later version may add a column of any name to any table: here every table gets the columns of
+// all the others. A statement of this build that names a column without its table would not know
+// which is meant.
 func TestStatementsOfThisBuildKnowTheirColumnsAmongThoseOfLaterOnes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)

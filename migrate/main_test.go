@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// childVariable makes the test binary a process that migrates and ends, or one that holds the lock until its standard
-// input ends.
+// childVariable makes the test binary a process that migrates and ends, or one that holds the lock
+// until its standard input ends.
 const childVariable = "DBLOCK_MIGRATE_TEST_CHILD"
 
 func TestMain(m *testing.M) {

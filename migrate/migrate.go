@@ -39,10 +39,12 @@ const Table = "dblock_migrations"
 // pause is the longest time between two looks at a lock that another process holds.
 const pause = 100 * time.Millisecond
 
-// lowest is the first version whose tables say which builds can use them; those before it were never released.
+// lowest is the first version whose tables say which builds can use them; those before it were
+// never released.
 const lowest = 3
 
-// Migration is one version of the tables that this build has, or that the database has and this build does not know.
+// Migration is one version of the tables that this build has, or that the database has and this
+// build does not know.
 type Migration struct {
 	Set     Set
 	Version int64
@@ -50,11 +52,12 @@ type Migration struct {
 	Applied bool
 }
 
-// Up brings the tables of some sets to the version of this build, one set after the other. Default: Locks. It may run in
-// any number of processes at once: one does the work, the others wait for it until ctx ends. On an error the versions
-// before the one named are there; on PostgreSQL and SQLite nothing of that one is, and on every engine Up may simply be
-// called again. Tables that a newer build has migrated are left as they are: nil where this build can work with them, and
-// otherwise dblock.ErrSchema, saying what to do.
+// Up brings the tables of some sets to the version of this build, one set after the other. Default:
+// Locks. It may run in any number of processes at once: one does the work, the others wait for it
+// until ctx ends. On an error the versions before the one named are there; on PostgreSQL and SQLite
+// nothing of that one is, and on every engine Up may simply be called again. Tables that a newer
+// build has migrated are left as they are: nil where this build can work with them, and otherwise
+// dblock.ErrSchema, saying what to do.
 func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -99,9 +102,10 @@ func (m *migrator) check(ctx context.Context) error {
 	return schema.Check()
 }
 
-// Down removes everything that Up made of some sets, except the empty version table. Default: Locks, and with them goes
-// every lock that anybody holds. Without its fence a resource takes any token again, and without its version a name
-// begins at 0: do that only when nobody is left who has an old one.
+// Down removes everything that Up made of some sets, except the empty version table. Default:
+// Locks, and with them goes every lock that anybody holds. Without its fence a resource takes any
+// token again, and without its version a name begins at 0: do that only when nobody is left who has
+// an old one.
 func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -115,10 +119,12 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	return nil
 }
 
-// DownTo takes the tables of the locks back to an older version, which must be 3 or later and no later than this build's: for
-// going back to a build that cannot work with the present ones (docs/upgrading.md). Call it from the newer build, and only
-// when no client of any build is running: what the newer versions added is deleted. Tables that are at that version or
-// below it are left as they are. On an error the versions above the one named are gone, and DownTo may be called again.
+// DownTo takes the tables of the locks back to an older version, which must be 3 or later and no
+// later than this build's: for going back to a build that cannot work with the present ones
+// (docs/upgrading.md). Call it from the newer build, and only when no client of any build is
+// running: what the newer versions added is deleted. Tables that are at that version or below it
+// are left as they are. On an error the versions above the one named are gone, and DownTo may be
+// called again.
 func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
 	ms, err := newMigrators(db, engine, nil)
 	if err != nil {
@@ -150,8 +156,8 @@ func (m *migrator) down(ctx context.Context, to int64) error {
 	return nil
 }
 
-// Status tells which migrations the histories of some sets have, set by set, lowest version first. Default: Locks. It
-// only reads, and takes no lock.
+// Status tells which migrations the histories of some sets have, set by set, lowest version first.
+// Default: Locks. It only reads, and takes no lock.
 func Status(ctx context.Context, db *sql.DB, engine string, sets ...Set) ([]Migration, error) {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -202,8 +208,9 @@ func orLocks(sets []Set) []Set {
 	return sets
 }
 
-// provider is a goose.Provider for one run. It MUST NOT be closed, that would close the caller's pool, nor used
-// again: it remembers that the version table is there even where the transaction that made it was rolled back.
+// provider is a goose.Provider for one run. It MUST NOT be closed, that would close the caller's
+// pool, nor used again: it remembers that the version table is there even where the transaction
+// that made it was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
 	files, err := migrations.FS(m.engine, m.set)
 	if err != nil {
@@ -224,8 +231,8 @@ func (m *migrator) provider() (*goose.Provider, error) {
 	)
 }
 
-// apply runs one version up or down, unless that was done meanwhile. It is ApplyVersion and not Provider.Up, which
-// makes the version table before it locks.
+// apply runs one version up or down, unless that was done meanwhile. It is ApplyVersion and not
+// Provider.Up, which makes the version table before it locks.
 func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 	return wait(ctx, func() error {
 		p, err := m.provider()
@@ -243,8 +250,8 @@ func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 	})
 }
 
-// statuses reads the history without the version table's help: a database that has none has no versions, and a
-// standby cannot be given one.
+// statuses reads the history without the version table's help: a database that has none has no
+// versions, and a standby cannot be given one.
 func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 	p, err := m.provider()
 	if err != nil {
@@ -301,16 +308,17 @@ func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
 	return applied, nil
 }
 
-// tablesVersion reads the version that a set's tables have, and fails where they are not there. A set without a table for
-// that has version 1 only.
+// tablesVersion reads the version that a set's tables have, and fails where they are not there. A
+// set without a table for that has version 1 only.
 var tablesVersion = map[Set]string{
 	Locks:    "SELECT max(version) FROM dblock_schema",
 	Fences:   "SELECT 1 + count(*) FROM dblock_fences WHERE resource = ''",
 	Versions: "SELECT 1 + count(*) FROM dblock_versions WHERE name = ''",
 }
 
-// foreign explains a version that could not be applied because another history had brought the tables. It reads the
-// tables' version first and our history second: what Up made cannot be in the first only.
+// foreign explains a version that could not be applied because another history had brought the
+// tables. It reads the tables' version first and our history second: what Up made cannot be in the
+// first only.
 func (m *migrator) foreign(ctx context.Context, version int64) error {
 	var there int64
 	if err := m.db.QueryRowContext(ctx, tablesVersion[m.set]).Scan(&there); err != nil || there < version {

@@ -261,8 +261,8 @@ func hold(t *testing.T, db dbtest.Database) (release func()) {
 	}
 }
 
-// complete fails unless the tables and the histories of some sets, of the locks where none is named, are at this
-// build's version.
+// complete fails unless the tables and the histories of some sets, of the locks where none is
+// named, are at this build's version.
 func complete(t *testing.T, db dbtest.Database, pool *sql.DB, sets ...migrate.Set) {
 	t.Helper()
 	if len(sets) == 0 {

@@ -24,7 +24,8 @@ var (
 	addition = regexp.MustCompile(`(?i)\bADD\s+(?:COLUMN\s+)?(\w+)\s+([^,;']*)`)
 )
 
-// faults are what keeps a migration from being one that older builds can live with, unless it says that they cannot.
+// faults are what keeps a migration from being one that older builds can live with, unless it says
+// that they cannot.
 func faults(version int, text string) (faults []string) {
 	up, _, _ := strings.Cut(text, "-- +goose Down")
 	up = strings.Join(strings.Fields(comment.ReplaceAllString(up, "")), " ")
@@ -53,7 +54,8 @@ func faults(version int, text string) (faults []string) {
 	return faults
 }
 
-// Tables serve at least two releases at once: a migration that an older build could not live with says so.
+// Tables serve at least two releases at once: a migration that an older build could not live with
+// says so.
 func TestMigrationsOnlyAdd(t *testing.T) {
 	for _, engine := range engines {
 		files, err := migrations.FS(engine)
@@ -114,8 +116,9 @@ var (
 	natural    = regexp.MustCompile(`(?i)\bNATURAL\s+(LEFT\s+|INNER\s+)?JOIN\b`)
 )
 
-// A column that a later migration adds must mean nothing to the statements of this build. In queries/ a star may stand: sqlc
-// writes the columns in its place. In gen/, which is what runs, and in views none may.
+// A column that a later migration adds must mean nothing to the statements of this build. In
+// queries/ a star may stand: sqlc writes the columns in its place. In gen/, which is what runs, and
+// in views none may.
 func TestStatementsNameTheirColumns(t *testing.T) {
 	var texts []string
 	for _, folder := range []string{"../gen", "."} {

@@ -1,5 +1,6 @@
-// Package migrations holds dblock's tables as goose SQL migrations, in sets of which each stands alone, one folder per
-// engine, embedded in the binary. Package migrate runs them; an application that runs goose itself takes them from FS.
+// Package migrations holds dblock's tables as goose SQL migrations, in sets of which each stands
+// alone, one folder per engine, embedded in the binary. Package migrate runs them; an application
+// that runs goose itself takes them from FS.
 package migrations
 
 import (
@@ -13,8 +14,8 @@ import (
 // Version is the version of the locks' tables that this build of dblock brings.
 const Version = driver.SchemaVersion
 
-// Set is a set of tables with a history of its own. None needs another: a database in which only fence.Check runs has
-// Fences and nothing else.
+// Set is a set of tables with a history of its own. None needs another: a database in which only
+// fence.Check runs has Fences and nothing else.
 type Set string
 
 // The sets.
@@ -38,9 +39,10 @@ func (s Set) Table() string {
 //go:embed postgres/*.sql mysql/*.sql sqlite/*.sql fences/*/*.sql versions/*/*.sql
 var files embed.FS
 
-// FS returns the migrations of an engine, "postgres", "mysql" (MariaDB too) or "sqlite", as goose reads them: files
-// at the root of the file system, of one set. Default: Locks. Keep them under a version table of their own
-// (goose.WithTableName(set.Table())): two histories in one table silently skip each other's first version.
+// FS returns the migrations of an engine, "postgres", "mysql" (MariaDB too) or "sqlite", as goose
+// reads them: files at the root of the file system, of one set. Default: Locks. Keep them under a
+// version table of their own (goose.WithTableName(set.Table())): two histories in one table
+// silently skip each other's first version.
 func FS(engine string, set ...Set) (fs.FS, error) {
 	if len(set) > 1 {
 		return nil, fmt.Errorf("dblock: FS of %d sets: a history has one; call it for each", len(set))

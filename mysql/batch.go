@@ -10,8 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// TakeAll locks all rows in one statement. Where one is missing, or somebody has it locked, it begins again and goes from
-// name to name, so that it never has a row and waits for one before it: two that did would wait for each other.
+// TakeAll locks all rows in one statement. Where one is missing, or somebody has it locked, it
+// begins again and goes from name to name, so that it never has a row and waits for one before it:
+// two that did would wait for each other.
 func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []driver.Grant, err error) {
 	if len(rs) == 0 {
 		return nil, nil

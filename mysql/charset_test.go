@@ -23,8 +23,8 @@ func (s server) with(t *testing.T, params string) func(*sqldriver.Config) {
 	return func(c *sqldriver.Config) { *c = *config }
 }
 
-// A name that one pool has taken is not free for another, whatever character sets their connections have. A pool whose
-// connections convert what is sent is refused.
+// A name that one pool has taken is not free for another, whatever character sets their connections
+// have. A pool whose connections convert what is sent is refused.
 func TestNoCharacterSetMakesTwoLocksOfOne(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		usual := s.actor(t)

@@ -12,7 +12,8 @@ import (
 // most is how many connections a crew has at most, whatever the pool allows.
 const most = 8
 
-// newCrew makes the crew of an engine. Its connections come out of the application's pool, of which it takes a quarter.
+// newCrew makes the crew of an engine. Its connections come out of the application's pool, of which
+// it takes a quarter.
 func newCrew(e *engine) *crew.Crew[upkeep] {
 	return crew.New(crew.Config[upkeep]{
 		Most: func() int {

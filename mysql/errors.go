@@ -12,8 +12,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// interpret turns an error of the driver into a kind of package driver, by number. What has none never came from the
-// server: a connection that broke or could not be made.
+// interpret turns an error of the driver into a kind of package driver, by number. What has none
+// never came from the server: a connection that broke or could not be made.
 func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -72,7 +72,8 @@ const (
 	duringCommit    = 1180 // with InnoDB's own number in its text
 )
 
-// lockDeadlock is that number where a transaction of another node came first, in a group with several primaries.
+// lockDeadlock is that number where a transaction of another node came first, in a group with
+// several primaries.
 const lockDeadlock = "error 149 "
 
 func kindOf(n uint16) error {

@@ -9,10 +9,11 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// facts is what has to be known of a server before something is locked in a transaction of the application's.
+// facts is what has to be known of a server before something is locked in a transaction of the
+// application's.
 type facts struct {
-	// undoes: a lock wait that times out takes the whole transaction back, and not its statement alone
-	// (innodb_rollback_on_timeout).
+	// undoes: a lock wait that times out takes the whole transaction back, and not its statement
+	// alone (innodb_rollback_on_timeout).
 	undoes bool
 	// writers is what the server is where several nodes write; "" where it is not.
 	writers string
@@ -20,10 +21,12 @@ type facts struct {
 	undoesNowait bool
 }
 
-// writersOf are the variables by which severalWriters tells. A session's own wsrep_on says nothing about the server.
+// writersOf are the variables by which severalWriters tells. A session's own wsrep_on says nothing
+// about the server.
 var writersOf = []string{"wsrep_on", "group_replication_group_name", "group_replication_single_primary_mode"}
 
-// severalWriters says what a server is that is one of several nodes which all write; "" where it is not.
+// severalWriters says what a server is that is one of several nodes which all write; "" where it is
+// not.
 func severalWriters(variables map[string]string) string {
 	switch {
 	case isOn(variables["wsrep_on"]):
@@ -47,8 +50,9 @@ func factsOf(ctx context.Context, on *sql.Conn) (*facts, error) {
 	return f, nil
 }
 
-// oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless all clients use one. What
-// is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are not.
+// oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless
+// all clients use one. What is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are
+// not.
 func (t transactions) oneWriter(ctx context.Context, what string, aside driver.Aside) error {
 	e := t.engine
 	if e.singleWriter {

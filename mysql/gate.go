@@ -11,10 +11,11 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// gate is what a listener waits at on MariaDB: a named lock that a second connection holds. SLEEP is no good there. A
-// thread that wakes from it asks, with a mutex in hand that all sleepers of the server share, for another that whoever
-// kills it holds while trying for the first: two KILLs at the same time, or one while somebody else falls asleep, stop
-// both sides and every other sleeper for two seconds (seen on 10.11). A wait for a named lock has a mutex of its own.
+// gate is what a listener waits at on MariaDB: a named lock that a second connection holds. SLEEP
+// is no good there. A thread that wakes from it asks, with a mutex in hand that all sleepers of the
+// server share, for another that whoever kills it holds while trying for the first: two KILLs at
+// the same time, or one while somebody else falls asleep, stop both sides and every other sleeper
+// for two seconds (seen on 10.11). A wait for a named lock has a mutex of its own.
 type gate struct {
 	name string
 	conn *sql.Conn
@@ -53,8 +54,8 @@ func (g *gate) shut(ctx context.Context) error {
 	return nil
 }
 
-// check tells an interrupted wait, 2, from a gate that was found open, 1: its connection is gone, and the listener has
-// nothing more to wait at.
+// check tells an interrupted wait, 2, from a gate that was found open, 1: its connection is gone,
+// and the listener has nothing more to wait at.
 func (g *gate) check(outcome int64, err error) (interrupted int64, _ error) {
 	if err == nil && outcome == 1 {
 		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection beside the listener's was lost"))

@@ -42,8 +42,8 @@ func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32)
 	}}, err
 }
 
-// share writes the row of a name that nobody has as a whole, and gives those with these tickets their units, and their tokens
-// in next.
+// share writes the row of a name that nobody has as a whole, and gives those with these tickets
+// their units, and their tokens in next.
 func (h hand) share(ctx context.Context, tickets []int64, next []driver.Handoff, row mysqldb.LockRowRow) error {
 	if len(tickets) == 0 {
 		return h.q.FreeLock(ctx, mysqldb.FreeLockParams{

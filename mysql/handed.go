@@ -14,8 +14,8 @@ type grant struct {
 	shared bool
 }
 
-// news are the grants by others that wake was not called with. It reports cut where it was hit by what was to end a sleep:
-// not every wake-up is for a grant.
+// news are the grants by others that wake was not called with. It reports cut where it was hit by
+// what was to end a sleep: not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
 	rows, err := l.handed(ctx)
 	for wasKilled(err) {
@@ -46,8 +46,8 @@ func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
 	return l.q.Handed(ctx, mysqldb.HandedParams{Session: l.session})
 }
 
-// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks that were handed over
-// and are held for long. It reports cut as news does.
+// acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks
+// that were handed over and are held for long. It reports cut as news does.
 func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	if len(l.known) <= maxKnown {
 		return false, nil

@@ -79,8 +79,8 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit
 	return names, interpret(err)
 }
 
-// above is the first name, in the order of bytes, that comes after all that begin with a prefix. None where every name that
-// comes after it begins with it.
+// above is the first name, in the order of bytes, that comes after all that begin with a prefix.
+// None where every name that comes after it begins with it.
 func above(prefix string) (name string, there bool) {
 	bytes := []byte(prefix)
 	for i := len(bytes) - 1; i >= 0; i-- {
@@ -99,7 +99,8 @@ func number01(b bool) int64 {
 	return 0
 }
 
-// Watch is a transaction for its level of isolation: at the application's, the session's row could be locked.
+// Watch is a transaction for its level of isolation: at the application's, the session's row could
+// be locked.
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		return nil, q.AddWatcher(ctx, mysqldb.AddWatcherParams{Name: name, Watch: watch, Session: session})

@@ -132,7 +132,8 @@ func TestNamesAreListedPageByPage(t *testing.T) {
 	})
 }
 
-// Columns are written twice: for the servers in the text of a prepared statement, for sqlc in a comment.
+// Columns are written twice: for the servers in the text of a prepared statement, for sqlc in a
+// comment.
 func TestSqlcReadsTheColumnsThatTheServersGet(t *testing.T) {
 	dir, err := migrations.FS("mysql")
 	must(t, err)

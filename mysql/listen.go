@@ -16,27 +16,33 @@ import (
 )
 
 const (
-	// longestNap is how long one statement of a listener sleeps, unless the DSN has a shorter readTimeout. Longer would be
-	// fewer statements, but it is also how late a wake-up comes where none got through.
+	// longestNap is how long one statement of a listener sleeps, unless the DSN has a shorter
+	// readTimeout. Longer would be fewer statements, but it is also how late a wake-up comes where
+	// none got through.
 	longestNap = 4 * time.Second
 	// proofTimeout is how long a listener waits for its own first KILL.
 	proofTimeout = 2 * time.Second
-	// killInterval is the pause between two KILLs of the own listener: one that falls between two statements is lost.
+	// killInterval is the pause between two KILLs of the own listener: one that falls between two
+	// statements is lost.
 	killInterval = 20 * time.Millisecond
-	// replyTimeout is what a listener's statement may take beside its sleep before the connection counts as broken.
+	// replyTimeout is what a listener's statement may take beside its sleep before the connection
+	// counts as broken.
 	replyTimeout = 5 * time.Second
-	// maxKnown is how many grants a listener keeps in mind before it marks them as known in the tables.
+	// maxKnown is how many grants a listener keeps in mind before it marks them as known in the
+	// tables.
 	maxKnown = 64
 )
 
 var plainID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
-// wakeUp ends the sleep of the sessions' listeners. It is a hint, and errors are none of the caller's: a listener that was
-// not reached finds a grant itself before it sleeps again. It outlives ctx, as the grant that it tells of does.
+// wakeUp ends the sleep of the sessions' listeners. It is a hint, and errors are none of the
+// caller's: a listener that was not reached finds a grant itself before it sleeps again. It
+// outlives ctx, as the grant that it tells of does.
 //
-// The connection is looked up and interrupted in one statement, so that no id grows stale on the way here. In the
-// server a moment lies between the two, which is safe: ids are not used twice while it is up, and a listener's
-// connection never goes back to its pool, so that what an id has named as a listener it never names as anything else.
+// The connection is looked up and interrupted in one statement, so that no id grows stale on the
+// way here. In the server a moment lies between the two, which is safe: ids are not used twice
+// while it is up, and a listener's connection never goes back to its pool, so that what an id has
+// named as a listener it never names as anything else.
 func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 	woken := make(map[string]bool, len(sessions))
 	for _, session := range sessions {
@@ -61,8 +67,8 @@ func kill(ctx context.Context, on interface {
 	return err
 }
 
-// Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the session's named lock, until whoever grants a lock to the
-// session interrupts it.
+// Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the
+// session's named lock, until whoever grants a lock to the session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 4 {
 		return driver.Fail(driver.ErrUnsupported, errors.New("wake-ups need a pool that allows 4 connections"))
@@ -116,8 +122,8 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	}
 }
 
-// napWithin is how long a statement may sleep on a connection whose reads time out: two thirds of that, so that
-// the answer has the rest. 0: they do not, or it is not known.
+// napWithin is how long a statement may sleep on a connection whose reads time out: two thirds of
+// that, so that the answer has the rest. 0: they do not, or it is not known.
 func napWithin(readTimeout time.Duration) time.Duration {
 	if readTimeout == 0 {
 		return longestNap
@@ -125,8 +131,8 @@ func napWithin(readTimeout time.Duration) time.Duration {
 	return min(longestNap, readTimeout*2/3)
 }
 
-// listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was meant for the
-// sleep, and is run again.
+// listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was
+// meant for the sleep, and is run again.
 type listener struct {
 	engine   *engine
 	conn     *sql.Conn
@@ -138,8 +144,8 @@ type listener struct {
 	known    map[string]grant // by attempt: what wake was called with
 }
 
-// open takes the named lock and proves that a KILL from the pool gets through: it does not where the user lacks the
-// privilege, or where a proxy spreads the pool over several servers.
+// open takes the named lock and proves that a KILL from the pool gets through: it does not where
+// the user lacks the privilege, or where a proxy spreads the pool over several servers.
 func (l *listener) open(ctx context.Context) error {
 	cluster, err := variable(ctx, l.conn, "wsrep_on", "wsrep_on")
 	if err != nil {
@@ -189,7 +195,8 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 	return locked.Bool, err
 }
 
-// await sleeps until there is a grant that wake was not called with. It reports true where the sleep was cut short.
+// await sleeps until there is a grant that wake was not called with. It reports true where the
+// sleep was cut short.
 func (l *listener) await(ctx context.Context) (cut bool, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
 	return l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) {
@@ -203,8 +210,9 @@ func (l *listener) await(ctx context.Context) (cut bool, err error) {
 	})
 }
 
-// sleep runs a statement that sleeps. The driver answers the end of a context by closing the connection, on whose other
-// end the server would sleep on and keep the named lock: so the statement is interrupted instead.
+// sleep runs a statement that sleeps. The driver answers the end of a context by closing the
+// connection, on whose other end the server would sleep on and keep the named lock: so the
+// statement is interrupted instead.
 func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (interrupted int64, err error)) (cut bool, err error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -229,8 +237,9 @@ func (l *listener) sleep(ctx context.Context, length time.Duration, statement fu
 	return interrupted != 0, unanswered(ctx, err)
 }
 
-// interruptUntil interrupts the listener's statement again and again, until it has ended or the server refuses, which is
-// ErrUnsupported. It returns nil where the last KILL was carried out, whatever it hit.
+// interruptUntil interrupts the listener's statement again and again, until it has ended or the
+// server refuses, which is ErrUnsupported. It returns nil where the last KILL was carried out,
+// whatever it hit.
 func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()

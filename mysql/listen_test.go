@@ -143,7 +143,8 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 	})
 }
 
-// On MariaDB, listeners that slept stopped each other and their granters for two seconds here: see gate.
+// On MariaDB, listeners that slept stopped each other and their granters for two seconds here: see
+// gate.
 func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 	const listeners, granters, rounds = 4, 4, 100
 	each(t, func(t *testing.T, s server) {
@@ -269,7 +270,8 @@ func (e *ear) hearBoth(t *testing.T, attempt string) {
 	}
 }
 
-// Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the search.
+// Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the
+// search.
 func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		waiter := s.listen(t, s.open(t, nil))

@@ -13,9 +13,10 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// Take looks first, for a row that is missing, or locked, or not free: an update would wait for a locked one, and find
-// nothing else. In the moment in between somebody else's transaction may still lock the row; then the update does wait
-// for it. Units are more than the lock's row, and a transaction.
+// Take looks first, for a row that is missing, or locked, or not free: an update would wait for a
+// locked one, and find nothing else. In the moment in between somebody else's transaction may still
+// lock the row; then the update does wait for it. Units are more than the lock's row, and a
+// transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
 	if r.Units > 0 {
 		err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) (_ []string, err error) {
@@ -68,13 +69,14 @@ func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
-// free reports whether a name has room for a request, and nobody waits for it. Whether it rests is for the statement that
-// takes it: only there is a time.
+// free reports whether a name has room for a request, and nobody waits for it. Whether it rests is
+// for the statement that takes it: only there is a time.
 func free(row mysqldb.LockRowRow, r driver.Request) bool {
 	return row.Waiters == 0 && row.SessionID == "" && room(row.SharedUnits, row.Capacity, int32(r.Units), int32(r.Of))
 }
 
-// room reports whether a name that nobody has as a whole has room for a request: units 0 is the whole.
+// room reports whether a name that nobody has as a whole has room for a request: units 0 is the
+// whole.
 func room(used, capacity, units, of int32) bool {
 	if units == 0 || used == 0 {
 		return used == 0 && units <= of
@@ -115,8 +117,8 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 	return grant, outcome, nil
 }
 
-// capacityWith is a name's capacity when a request joins its queue. Where nobody shares the name or waits for it, the row has
-// what was left by the last who did.
+// capacityWith is a name's capacity when a request joins its queue. Where nobody shares the name or
+// waits for it, the row has what was left by the last who did.
 func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
 	capacity := row.Capacity
 	if row.SharedUnits == 0 && row.Waiters == 0 {
@@ -194,9 +196,9 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (raised 
 	return raised, nil
 }
 
-// lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked it asks for again
-// and again, for as long as a transaction of dblock's own may take: ErrBusy. Without wait it does so just long enough for
-// most of them.
+// lockRow locks a name's row. Without one it locks nothing, at READ COMMITTED. A row that is locked
+// it asks for again and again, for as long as a transaction of dblock's own may take: ErrBusy.
+// Without wait it does so just long enough for most of them.
 func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, wait bool) (mysqldb.LockRowRow, bool, error) {
 	patience := e.patience
 	if !wait {
@@ -243,8 +245,8 @@ func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead,
 	return dead, there, err
 }
 
-// granted is found for a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout: only the statement tells
-// them apart.
+// granted is found for a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout:
+// only the statement tells them apart.
 func granted(err error) (bool, error) {
 	if n := number(err); n == lockNoWait || n == lockWaitTimeout {
 		return false, driver.Fail(driver.ErrBusy, err)

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// keepRow is for how long a purge leaves a row alone that LockTx has made or touched; enough is what must be left of
-	// that when LockTx goes on to lock the row, in the next statement but one.
+	// keepRow is for how long a purge leaves a row alone that LockTx has made or touched; enough is
+	// what must be left of that when LockTx goes on to lock the row, in the next statement but one.
 	keepRow = 10 * time.Minute
 	enough  = time.Minute
 )
@@ -24,9 +24,10 @@ var (
 	errRests  = driver.Fail(driver.ErrRetry, errors.New("another had the lock in the same moment, and nobody gets it yet for the sake of MinHold: roll back"))
 )
 
-// LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be given back. The row is
-// made there too, and kept from a purge: in the transaction, at REPEATABLE READ and above, to look for a row that is
-// missing locks the gap where it would be, and everybody who makes a row there waits for the transaction.
+// LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be
+// given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
+// READ and above, to look for a row that is missing locks the gap where it would be, and everybody
+// who makes a row there waits for the transaction.
 func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
@@ -63,8 +64,8 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	return driver.State{}, true, nil
 }
 
-// open reports whether a name is free for LockTx, and if so has made sure that its row is there and stays. Otherwise it
-// returns the state.
+// open reports whether a name is free for LockTx, and if so has made sure that its row is there and
+// stays. Otherwise it returns the state.
 func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, aside driver.Aside) (state driver.State, open bool, err error) {
 	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
@@ -73,8 +74,9 @@ func (t transactions) open(ctx context.Context, name string, free func(session, 
 	return state, open, err
 }
 
-// open comes back to a row that is locked while it ought to be kept from a purge: for as long as a purge takes. Whatever
-// has it locked for longer is the application's, and what that has locked nobody purges.
+// open comes back to a row that is locked while it ought to be kept from a purge: for as long as a
+// purge takes. Whatever has it locked for longer is the application's, and what that has locked
+// nobody purges.
 func (e *engine) open(ctx context.Context, up upkeep, name string, free func(session, attempt string, used, waiters int32) bool) (driver.State, bool, error) {
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -110,8 +112,8 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 	}
 }
 
-// makeRow makes a name's row. Somebody may make it and lock it in the same moment: that is waited for, for no longer than
-// a second at a time.
+// makeRow makes a name's row. Somebody may make it and lock it in the same moment: that is waited
+// for, for no longer than a second at a time.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
 	if _, err := u.conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
 		return err
@@ -123,8 +125,9 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 	return err
 }
 
-// lock locks a name's row in the caller's transaction. It reports false where the row is missing, and is ErrBusy where
-// the row is locked and must not be waited for. It runs after aside has run: the facts are known.
+// lock locks a name's row in the caller's transaction. It reports false where the row is missing,
+// and is ErrBusy where the row is locked and must not be waited for. It runs after aside has run:
+// the facts are known.
 func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, aside driver.Aside) (mysqldb.LockRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()

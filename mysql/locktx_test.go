@@ -57,7 +57,8 @@ func (s server) idle(t *testing.T, name string) {
 	s.exec(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES (?, '', '', 1, 1, '')", name)
 }
 
-// Whoever makes a row or a share beside a name must not wait for a transaction that has to do with the name.
+// Whoever makes a row or a share beside a name must not wait for a transaction that has to do with
+// the name.
 func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 	const name = "m"
 	steps := map[string]func(t *testing.T, s server, a application, tx *sql.Tx){
@@ -261,7 +262,8 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 	})
 }
 
-// Servers that take the whole transaction back for a lock wait that times out, and MariaDB for NOWAIT too.
+// Servers that take the whole transaction back for a lock wait that times out, and MariaDB for
+// NOWAIT too.
 func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// listSizes are the lengths of list that are sent, filled up with the last element: each length is a statement of its own
-// to the server.
+// listSizes are the lengths of list that are sent, filled up with the last element: each length is
+// a statement of its own to the server.
 var listSizes = []int{1, 8, 64, maxList}
 
 const maxList = 512
@@ -24,7 +24,8 @@ func (e *engine) Look(ctx context.Context, session string, names []string) (stat
 	return states, interpret(err)
 }
 
-// look asks again for names that the short statement does not tell all of: they are as the second one says.
+// look asks again for names that the short statement does not tell all of: they are as the second
+// one says.
 func look(ctx context.Context, q *mysqldb.Queries, session string, names []string) ([]driver.State, error) {
 	states := make([]driver.State, 0, len(names))
 	var shared []string
@@ -78,8 +79,9 @@ func pad[T any](list []T) []T {
 	return padded
 }
 
-// read runs statements that only read and of which each sees one snapshot. Where the application reads uncommitted data, a
-// grant that is taken back would be seen: then it is a transaction, which costs three round trips more.
+// read runs statements that only read and of which each sees one snapshot. Where the application
+// reads uncommitted data, a grant that is taken back would be seen: then it is a transaction, which
+// costs three round trips more.
 func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) error {
 	if e.reads.Load() == unknown {
 		if err := e.learn(ctx, e.db); err != nil {
@@ -92,7 +94,8 @@ func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) 
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, work(q) })
 }
 
-// learn asks a connection for the application's isolation level. MySQL and MariaDB call it differently.
+// learn asks a connection for the application's isolation level. MySQL and MariaDB call it
+// differently.
 func (e *engine) learn(ctx context.Context, on interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }) error {

@@ -1,15 +1,16 @@
 // Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
 //
-// To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the name has none; to release
-// it when nobody waits is another. Everything else is a transaction at READ COMMITTED, whatever the application's default, that first locks the
-// name's row and decides in later statements. It is several round trips: a process stopped in the middle of one keeps
-// that name's row locked for a TTL, after which the server ends its connection. So is all that is shared: no statement writes
-// the lock's row and a share's.
+// To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the
+// name has none; to release it when nobody waits is another. Everything else is a transaction at
+// READ COMMITTED, whatever the application's default, that first locks the name's row and decides
+// in later statements. It is several round trips: a process stopped in the middle of one keeps that
+// name's row locked for a TTL, after which the server ends its connection. So is all that is
+// shared: no statement writes the lock's row and a share's.
 //
-// Whoever grants a lock to another session ends the sleep of that session's listener, with KILL QUERY on the connection
-// that holds the session's named lock. Processes that wait for each other's locks must therefore share a database
-// user, or have the privilege to kill (CONNECTION_ADMIN); otherwise a waiter notices its grant only when its listener
-// next looks, within seconds.
+// Whoever grants a lock to another session ends the sleep of that session's listener, with KILL
+// QUERY on the connection that holds the session's named lock. Processes that wait for each other's
+// locks must therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN);
+// otherwise a waiter notices its grant only when its listener next looks, within seconds.
 //
 // Named needs no tables: it keeps locks in the server's own named locks, GET_LOCK.
 package mysql
@@ -27,20 +28,22 @@ import (
 	"github.com/dblock-go/dblock/internal/crew"
 )
 
-// New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The pool stays the
-// application's: dblock never closes it. Each client reserves one of its connections for heartbeats, one for its
-// transactions, and, once somebody has waited, one to listen for wake-ups (on MariaDB two). For its transactions, which
-// hand over, queue and share, it takes up to a quarter of the pool, 8 at most, and gives back after half a TTL what it
-// does not use. These connections have a wait_timeout of one TTL, so that the row of a name does not stay locked where
+// New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The
+// pool stays the application's: dblock never closes it. Each client reserves one of its connections
+// for heartbeats, one for its transactions, and, once somebody has waited, one to listen for
+// wake-ups (on MariaDB two). For its transactions, which hand over, queue and share, it takes up to
+// a quarter of the pool, 8 at most, and gives back after half a TTL what it does not use. These
+// connections have a wait_timeout of one TTL, so that the row of a name does not stay locked where
 // the process is stopped in the middle of a transaction.
 //
-// The pool must allow 3 connections: for heartbeats, for transactions, and for everything else. With 3 a client
-// polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A transaction of the application's has a
-// connection of its own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time. A smaller pool
-// is ErrConfig. Run migrate.Up or the files of package migrations first.
+// The pool must allow 3 connections: for heartbeats, for transactions, and for everything else.
+// With 3 a client polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A
+// transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx
+// allow one more for each that is open at a time. A smaller pool is ErrConfig. Run migrate.Up or
+// the files of package migrations first.
 //
-// In a Galera cluster and in a group with several primaries leases work with any number of writing nodes. LockTx,
-// TryLockTx and Guard are ErrConfig there without SingleWriter.
+// In a Galera cluster and in a group with several primaries leases work with any number of writing
+// nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	e := &engine{db: db, prepared: preparedOn(db), patience: patience}
 	for _, option := range options {
@@ -53,17 +56,20 @@ func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 // Option is a setting of New.
 type Option func(*engine)
 
-// SingleWriter says that all clients of these locks use the same node of a Galera cluster (wsrep_on=ON), or of a group with
-// several primaries (group_replication_single_primary_mode=OFF), at any time. LockTx, TryLockTx and Guard rely on row locks,
-// which hold on one node only: without SingleWriter they are ErrConfig on such a server. dblock cannot check what
-// SingleWriter says: where it is not true, two transactions on two nodes have the same lock at once. A fail-over to another
-// node ends the transactions that were open. Galera also ends a transaction whose wait in LockTx is over with its context:
-// then the error is one of a deadlock. On any other server it changes nothing. Default: not said.
+// SingleWriter says that all clients of these locks use the same node of a Galera cluster
+// (wsrep_on=ON), or of a group with several primaries (group_replication_single_primary_mode=OFF),
+// at any time. LockTx, TryLockTx and Guard rely on row locks, which hold on one node only: without
+// SingleWriter they are ErrConfig on such a server. dblock cannot check what SingleWriter says:
+// where it is not true, two transactions on two nodes have the same lock at once. A fail-over to
+// another node ends the transactions that were open. Galera also ends a transaction whose wait in
+// LockTx is over with its context: then the error is one of a deadlock. On any other server it
+// changes nothing. Default: not said.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 const (
-	// patience is how long a statement of ours comes back to a row that is locked: time enough for any transaction of
-	// dblock's own to pass. What takes longer is the application's, and nobody keeps a connection to wait for that.
+	// patience is how long a statement of ours comes back to a row that is locked: time enough for
+	// any transaction of dblock's own to pass. What takes longer is the application's, and nobody
+	// keeps a connection to wait for that.
 	patience = 100 * time.Millisecond
 	// firstPause and longestPause bound the wait between two tries to lock a row.
 	firstPause   = 500 * time.Microsecond
@@ -103,11 +109,13 @@ func (e *engine) Validate() error {
 	return nil
 }
 
-// queries run one by one on any connection, each its own transaction at the application's isolation level.
+// queries run one by one on any connection, each its own transaction at the application's isolation
+// level.
 func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 
-// transact runs work as one transaction at READ COMMITTED and commits it. The listeners of the sessions that work then
-// names in wake are woken, on the same connection: the pool may have no other.
+// transact runs work as one transaction at READ COMMITTED and commits it. The listeners of the
+// sessions that work then names in wake are woken, on the same connection: the pool may have no
+// other.
 func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	if e.crew.Attended() {
 		return e.transactApart(ctx, work)
@@ -135,16 +143,19 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 	return interpret(err)
 }
 
-// transactApart runs work on a connection of the crew. Between two statements the process may be stopped, and its
-// transaction would keep the name's row locked: there the server ends it after a TTL of silence.
+// transactApart runs work on a connection of the crew. Between two statements the process may be
+// stopped, and its transaction would keep the name's row locked: there the server ends it after a
+// TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transact(ctx, work) }))
 }
 
-// errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be discarded.
+// errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be
+// discarded.
 var errUnanswered = errors.New("the end of the transaction was not answered")
 
-// finish ends a transaction, and waits for that no longer than ctx allows: database/sql takes no context there.
+// finish ends a transaction, and waits for that no longer than ctx allows: database/sql takes no
+// context there.
 func finish(ctx context.Context, end func() error) error {
 	ended := make(chan error, 1)
 	go func() { ended <- end() }() // until the server answers, or the network gives up
@@ -156,7 +167,8 @@ func finish(ctx context.Context, end func() error) error {
 	}
 }
 
-// transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it back.
+// transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it
+// back.
 func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *mysqldb.Queries) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

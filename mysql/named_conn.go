@@ -14,7 +14,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// wanted is what has to be known of a server. Which of these variables there are depends on its kind.
+// wanted is what has to be known of a server. Which of these variables there are depends on its
+// kind.
 var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, writersOf...)
 
 var (
@@ -46,7 +47,8 @@ type namedConn struct {
 
 func (c namedConn) Server() string { return c.server }
 
-// open takes a connection out of the pool and sets it up. The server closes it when it has been idle for that long.
+// open takes a connection out of the pool and sets it up. The server closes it when it has been
+// idle for that long.
 func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
@@ -69,7 +71,8 @@ func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 		return err
 	}
 	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"], variables["server_uid"])
-	// Neither the server's patience with idle connections nor the application's limit on its statements is for these.
+	// Neither the server's patience with idle connections nor the application's limit on its
+	// statements is for these.
 	set := fmt.Sprintf("SET SESSION wait_timeout = %d", idle/time.Second)
 	for _, name := range []string{"max_execution_time", "max_statement_time"} {
 		if _, there := variables[name]; there {
@@ -91,8 +94,8 @@ type traits struct {
 	readTimeout time.Duration // 0: none, or not known
 }
 
-// traitsOf reads the driver's private fields. Where they are not what they were, or the driver is another's wrapper, it
-// knows nothing: then statements do what looking would have done.
+// traitsOf reads the driver's private fields. Where they are not what they were, or the driver is
+// another's wrapper, it knows nothing: then statements do what looking would have done.
 func traitsOf(raw any) (t traits) {
 	v := reflect.ValueOf(raw)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Type().Elem().PkgPath() != "github.com/go-sql-driver/mysql" {
@@ -115,7 +118,8 @@ func traitsOf(raw any) (t traits) {
 	return t
 }
 
-// peek looks at the socket: nothing is to be read on a connection in order on which no statement runs.
+// peek looks at the socket: nothing is to be read on a connection in order on which no statement
+// runs.
 func (c namedConn) peek(ctx context.Context) (err error) {
 	if failed := c.Raw(func(raw any) error {
 		err = raw.(sqldriver.SessionResetter).ResetSession(ctx)

@@ -23,7 +23,8 @@ const (
 	together = 200
 )
 
-// namedPin is a pinned.Pin. The locks' goroutine uses it, and waiters that have to be interrupted: whoever has the turn.
+// namedPin is a pinned.Pin. The locks' goroutine uses it, and waiters that have to be interrupted:
+// whoever has the turn.
 type namedPin struct {
 	namedConn
 	owner *namedServer
@@ -49,7 +50,8 @@ func (s *namedServer) Pin(ctx context.Context) (pinned.Pin[string], error) {
 	return p, nil
 }
 
-// prove takes a lock and finds it again with the next statement, which is where a proxy shows that spreads them.
+// prove takes a lock and finds it again with the next statement, which is where a proxy shows that
+// spreads them.
 func (c namedConn) prove(ctx context.Context) (id int64, err error) {
 	probe := "'" + plainPrefix + strings.ToLower(rand.Text()) + queueSuffix + "'" // no lock's and no queue's that anybody could want
 	var got, ours, gave sql.NullInt64
@@ -120,8 +122,8 @@ func (p *namedPin) ask(ctx context.Context) error {
 	return err
 }
 
-// Run makes each operation a column of a statement; columns are evaluated from left to right. A queue is looked at
-// without joining it. Keys need no quoting.
+// Run makes each operation a column of a statement; columns are evaluated from left to right. A
+// queue is looked at without joining it. Keys need no quoting.
 func (p *namedPin) Run(ctx context.Context, ops []*pinned.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
@@ -172,8 +174,8 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 	return nil
 }
 
-// interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the pinned connection, since the pool
-// may be exhausted, and over the pool where there is none.
+// interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the
+// pinned connection, since the pool may be exhausted, and over the pool where there is none.
 func (s *namedServer) interrupt(ctx context.Context, waiter tag) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {

@@ -39,8 +39,8 @@ func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Broken by handing the server's deadlock to the caller: whoever it is that uses these names in his own way, the next
-// attempt may work.
+// Broken by handing the server's deadlock to the caller: whoever it is that uses these names in his
+// own way, the next attempt may work.
 func TestADeadlockAmongNamedLocksIsWaitedOut(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		for _, number := range []uint16{3058, 1213} {
@@ -154,7 +154,8 @@ func TestNamedLocksEndWithThePrimary(t *testing.T) {
 	})
 }
 
-// Broken by leaving the application's limits on these connections, and by a wait as long as its readTimeout.
+// Broken by leaving the application's limits on these connections, and by a wait as long as its
+// readTimeout.
 func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		limits := func(c *sqldriver.Config) {

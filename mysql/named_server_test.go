@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// A server of the test's own is demoted, promoted, stopped, and killed. To make one of MySQL's takes too long here.
+// A server of the test's own is demoted, promoted, stopped, and killed. To make one of MySQL's
+// takes too long here.
 func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	dbtest.Empty(t, dbtest.KindMariaDB) // or a machine without binaries would be found to have no server at all
 	own := dbtest.OwnMariaDB(t)

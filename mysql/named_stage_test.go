@@ -19,8 +19,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// stage is a server on which named locks are played with. They are the whole server's, which others use: names are the
-// test's own.
+// stage is a server on which named locks are played with. They are the whole server's, which others
+// use: names are the test's own.
 type stage struct {
 	server
 	t      *testing.T

@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// A process is stopped when its waiter has become the first of the queue: what it would send next stays with it. Broken by a
-// server that bears with an idle waiter for as long as with any connection.
+// A process is stopped when its waiter has become the first of the queue: what it would send next
+// stays with it. Broken by a server that bears with an idle waiter for as long as with any
+// connection.
 func TestAStoppedProcessLosesItsPlaceInTheNamedQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var short atomic.Int32

@@ -18,7 +18,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// What a name is called on the server is for ever: whoever runs the next version shares locks with this one.
+// What a name is called on the server is for ever: whoever runs the next version shares locks with
+// this one.
 func TestNamedKeysAreForEver(t *testing.T) {
 	for name, key := range map[string]string{
 		"invoice/42":             "dblock/invoice/42",
@@ -55,7 +56,8 @@ func TestNamedValidates(t *testing.T) {
 	}
 }
 
-// Broken by taking the lock without a look at the queue, or by a queue that the waiter leaves before the lock was taken.
+// Broken by taking the lock without a look at the queue, or by a queue that the waiter leaves
+// before the lock was taken.
 func TestNamedLocksAreServedInOrder(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		one, two, three := s.client(nil), s.client(nil), s.client(nil)
@@ -141,7 +143,8 @@ func TestNamedLocksExclude(t *testing.T) {
 	})
 }
 
-// Broken by handing names to GET_LOCK as they are: to MySQL 'A' is 'a', and 65 characters are too many.
+// Broken by handing names to GET_LOCK as they are: to MySQL 'A' is 'a', and 65 characters are too
+// many.
 func TestNamesOfNamedLocksAreBytes(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		k, other := s.client(nil), s.client(nil)
@@ -198,8 +201,8 @@ func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 	})
 }
 
-// Broken by leaving it to the driver, which closes the connection: the server goes on waiting. With the pool exhausted
-// the connection that has the locks must do it.
+// Broken by leaving it to the driver, which closes the connection: the server goes on waiting. With
+// the pool exhausted the connection that has the locks must do it.
 func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		one := s.client(nil)
@@ -231,8 +234,9 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 	})
 }
 
-// The servers see to it themselves where the connection broke. Broken by bearing with an idle waiter for as long as with
-// the connection that has the locks: on one that went silent without an end, nothing else would.
+// The servers see to it themselves where the connection broke. Broken by bearing with an idle
+// waiter for as long as with the connection that has the locks: on one that went silent without an
+// end, nothing else would.
 func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var set atomic.Int32

@@ -13,14 +13,17 @@ import (
 )
 
 const (
-	// forever is a year. No timeout is ever negative: to MySQL that is for ever, and to MariaDB an error without words.
+	// forever is a year. No timeout is ever negative: to MySQL that is for ever, and to MariaDB an
+	// error without words.
 	forever = 365 * 24 * time.Hour
-	// abandoned is how long the server bears with an idle waiter: one whose process is stopped while it is the first of a
-	// queue must not stay the first. It is longer than package pinned keeps one that nobody needs.
+	// abandoned is how long the server bears with an idle waiter: one whose process is stopped
+	// while it is the first of a queue must not stay the first. It is longer than package pinned
+	// keeps one that nobody needs.
 	abandoned = 10 * time.Second
 	// userLockDeadlock is MySQL's deadlock among named locks; MariaDB's is that of rows.
 	userLockDeadlock = 3058
-	// deadlockPause is the pause, on average, before a waiter that was a deadlock's victim queues again.
+	// deadlockPause is the pause, on average, before a waiter that was a deadlock's victim queues
+	// again.
 	deadlockPause = 50 * time.Millisecond
 )
 
@@ -62,8 +65,9 @@ func (s *namedServer) Waiter(ctx context.Context) (pinned.Waiter[string], error)
 	return w, nil
 }
 
-// Wait takes the queue, and then the lock for no longer than the statement: it wants to see it free. Both are one
-// statement, so that a connection whose client has gone does not stay the first for longer than it takes to answer.
+// Wait takes the queue, and then the lock for no longer than the statement: it wants to see it
+// free. Both are one statement, so that a connection whose client has gone does not stay the first
+// for longer than it takes to answer.
 func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 	for {
 		seconds := int64(w.nap / time.Second)
@@ -79,7 +83,8 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case n == userLockDeadlock || n != 0 && errors.Is(interpret(err), driver.ErrRetry):
-			// None of ours waits while it holds what another waits for; somebody's own use of these names does.
+			// None of ours waits while it holds what another waits for; somebody's own use of these
+			// names does.
 			if err := w.startAgain(ctx, key); err != nil {
 				return err
 			}
@@ -93,8 +98,9 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 	}
 }
 
-// ask runs a statement that may wait, and interrupts it in the server when ctx ends. The driver alone would close the
-// connection, on whose other end the server would wait on for up to a second, in the way of others.
+// ask runs a statement that may wait, and interrupts it in the server when ctx ends. The driver
+// alone would close the connection, on whose other end the server would wait on for up to a second,
+// in the way of others.
 func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, err error) {
 	if err := ctx.Err(); err != nil {
 		return outcome, err
@@ -115,8 +121,8 @@ func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt
 	return outcome, err
 }
 
-// interruptUntil interrupts the statement again and again, since a KILL that comes before it is lost, until it has ended
-// or there is no time left.
+// interruptUntil interrupts the statement again and again, since a KILL that comes before it is
+// lost, until it has ended or there is no time left.
 func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 	defer cancel()
@@ -160,6 +166,6 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends the connection. A statement that still runs on it ends too: the server looks once a second whether whoever
-// waits for a named lock is still there.
+// Close ends the connection. A statement that still runs on it ends too: the server looks once a
+// second whether whoever waits for a named lock is still there.
 func (w *namedWaiter) Close() { discard(w.Conn) }

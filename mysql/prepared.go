@@ -9,8 +9,9 @@ import (
 	"sync"
 )
 
-// prepared runs statements that it prepares once. Without that, a statement with parameters is two round trips on a
-// pool that does not interpolate them, and nothing tells whether it does. The texts are the generated ones, some forty.
+// prepared runs statements that it prepares once. Without that, a statement with parameters is two
+// round trips on a pool that does not interpolate them, and nothing tells whether it does. The
+// texts are the generated ones, some forty.
 type prepared struct {
 	on interface {
 		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
@@ -19,8 +20,8 @@ type prepared struct {
 	*statements
 }
 
-// statements is apart from prepared so that it outlives it: nobody closes an engine, and what it has prepared on the
-// application's pool goes when the last reference to it does.
+// statements is apart from prepared so that it outlives it: nobody closes an engine, and what it
+// has prepared on the application's pool goes when the last reference to it does.
 type statements struct {
 	turn   chan struct{} // held by the one that prepares
 	mu     sync.Mutex    // of all below
@@ -51,8 +52,9 @@ func (s *statements) close() {
 	}
 }
 
-// prepare prepares each text once: of many goroutines that want it, the others wait for the first. Who waits holds no
-// connection, and nobody closes a statement here: Close waits for the connections on which it is in use.
+// prepare prepares each text once: of many goroutines that want it, the others wait for the first.
+// Who waits holds no connection, and nobody closes a statement here: Close waits for the
+// connections on which it is in use.
 func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
@@ -83,7 +85,8 @@ func (s *statements) ready(text string) *sql.Stmt {
 	return s.byText[text]
 }
 
-// inTx returns the statement for use in a transaction, or nil where it is not prepared yet; then it is wanted.
+// inTx returns the statement for use in a transaction, or nil where it is not prepared yet; then it
+// is wanted.
 func (p *prepared) inTx(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt {
 	p.mu.Lock()
 	stmt := p.byText[text]
@@ -97,8 +100,8 @@ func (p *prepared) inTx(ctx context.Context, tx *sql.Tx, text string) *sql.Stmt 
 	return tx.StmtContext(ctx, stmt)
 }
 
-// catchUp prepares what transactions have wanted. MUST be called without holding a connection of the pool: preparing
-// takes one, and where every connection waits for another nobody goes on.
+// catchUp prepares what transactions have wanted. MUST be called without holding a connection of
+// the pool: preparing takes one, and where every connection waits for another nobody goes on.
 func (p *prepared) catchUp(ctx context.Context) error {
 	p.mu.Lock()
 	texts := slices.Collect(maps.Keys(p.wanted))

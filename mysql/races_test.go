@@ -50,7 +50,8 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 	})
 }
 
-// What an insert has waited for may have been another row of the name, with a grant that came and went.
+// What an insert has waited for may have been another row of the name, with a grant that came and
+// went.
 func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, units := range []int{0, 1} {
@@ -133,7 +134,8 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b, c := s.actor(t), s.actor(t), s.actor(t)
 		held := a.take(t, "n")
-		// The first in line has its ticket and has not committed: the second must not get one before.
+		// The first in line has its ticket and has not committed: the second must not get one
+		// before.
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
 		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
 			_, outcome, err := c.Enqueue(ctx, c.request("n"))
@@ -316,7 +318,8 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 	})
 }
 
-// Rows are locked for a round trip each: a page of them at once, for so long that TryLock of an idle name finds it busy.
+// Rows are locked for a round trip each: a page of them at once, for so long that TryLock of an
+// idle name finds it busy.
 func TestAPurgeLocksFewNamesAtATime(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))
@@ -389,7 +392,8 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 	})
 }
 
-// At REPEATABLE READ each of two would lock the gap where the row is missing, and wait for the other to fill it.
+// At REPEATABLE READ each of two would lock the gap where the row is missing, and wait for the
+// other to fill it.
 func TestTwoThatBuryTheSameSessionDoNotDeadlock(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		actors := []actor{s.actor(t), s.actor(t), s.actor(t)}
@@ -408,7 +412,8 @@ func TestTwoThatBuryTheSameSessionDoNotDeadlock(t *testing.T) {
 	})
 }
 
-// Where the row was, LockTx at REPEATABLE READ locks the gap: it must not make the row again, beside the transaction.
+// Where the row was, LockTx at REPEATABLE READ locks the gap: it must not make the row again,
+// beside the transaction.
 func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		proxy := dbtest.NewProxy(t, s.Addr(t))

@@ -265,7 +265,8 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 	})
 }
 
-// Without the row's lock, the one that read the run as alive and then as failed claims it after another has.
+// Without the row's lock, the one that read the run as alive and then as failed claims it after
+// another has.
 func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		const interval = 24 * time.Hour * 365 * 60

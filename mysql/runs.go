@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A row whose slot ends at
-// another time is that of another interval's slot with the same number.
+// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A
+// row whose slot ends at another time is that of another interval's slot with the same number.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, claimed bool, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		now, err := q.Clock(ctx)
@@ -80,7 +80,8 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	return run, claimed, nil
 }
 
-// failed reports whether a run may be tried again: it said so, or its session is over before it said anything.
+// failed reports whether a run may be tried again: it said so, or its session is over before it
+// said anything.
 func failed(row mysqldb.FindRunRow) bool {
 	return row.Failed || !row.EndedAt.Valid && row.Alive == 0
 }

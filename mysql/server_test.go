@@ -29,7 +29,8 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 // patience is how long a test waits for what must happen.
 var patience = dbtest.Scale(15 * time.Second)
 
-// awake is shorter than a listener's sleep: a wake-up that only comes because the sleep is over is a failure.
+// awake is shorter than a listener's sleep: a wake-up that only comes because the sleep is over is
+// a failure.
 const awake = 3500 * time.Millisecond
 
 const ttl = time.Minute
@@ -147,8 +148,8 @@ func (a actor) look(t *testing.T, name string) driver.State {
 	return states[0]
 }
 
-// blocked waits until the actor has found a row locked, or its statement waits for one. The tables of information_schema are no good for that:
-// they do not change while somebody reads them often.
+// blocked waits until the actor has found a row locked, or its statement waits for one. The tables
+// of information_schema are no good for that: they do not change while somebody reads them often.
 func (s server) blocked(t *testing.T, a actor) {
 	t.Helper()
 	thread := fmt.Sprintf("thread id %d,", a.conn)
@@ -224,8 +225,8 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
-// stopAt stops the nth request with a text on its way to the server: reached is closed then, and goOn lets it go. It takes
-// the place of the one before.
+// stopAt stops the nth request with a text on its way to the server: reached is closed then, and
+// goOn lets it go. It takes the place of the one before.
 func stopAt(t *testing.T, p *dbtest.Proxy, text string, nth int32) (reached <-chan struct{}, goOn func()) {
 	stopped, gone := make(chan struct{}), make(chan struct{})
 	goOn = sync.OnceFunc(func() { close(gone) })

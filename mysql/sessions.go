@@ -22,7 +22,8 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
 }
 
-// OpenSession examines a connection first: what would make a grant worth nothing is refused before there is one.
+// OpenSession examines a connection first: what would make a grant worth nothing is refused before
+// there is one.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := examine(ctx, e.db); err != nil {
 		return interpret(err)
@@ -54,8 +55,8 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 	})
 }
 
-// forget deletes a dead session to which nothing refers, and what it watches. Each row by its key: a range would be locked at
-// the application's level of isolation.
+// forget deletes a dead session to which nothing refers, and what it watches. Each row by its key:
+// a range would be locked at the application's level of isolation.
 func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, error) {
 	watched, err := q.WatchedBy(ctx, session)
 	if err != nil {
@@ -84,7 +85,8 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 			return nil, err
 		}
 		if !there {
-			// Not before LockSession, which does not wait: an upsert waits behind whoever ends the session.
+			// Not before LockSession, which does not wait: an upsert waits behind whoever ends the
+			// session.
 			if err := q.BurySession(ctx, session); err != nil {
 				return nil, err
 			}
@@ -163,8 +165,8 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	return states[:min(limit, len(states))], interpret(err)
 }
 
-// purged is how many rows one transaction deletes, each a round trip for which all of them are locked: TryLock comes back
-// to a locked row for no longer than that.
+// purged is how many rows one transaction deletes, each a round trip for which all of them are
+// locked: TryLock comes back to a locked row for no longer than that.
 const purged = 8
 
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {

@@ -15,9 +15,9 @@ import (
 const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode," +
 	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary')"
 
-// examine refuses a pool with settings under which no lock can be kept. They are the pool's: from its DSN,
-// from init_connect, or the server's. What the application sets on a single connection that it has
-// borrowed is not seen here.
+// examine refuses a pool with settings under which no lock can be kept. They are the pool's: from
+// its DSN, from init_connect, or the server's. What the application sets on a single connection
+// that it has borrowed is not seen here.
 func examine(ctx context.Context, on interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }) error {
@@ -44,8 +44,8 @@ func examine(ctx context.Context, on interface {
 	return nil
 }
 
-// plainJSON writes a JSON text in ASCII, which every character set has: what people put into metadata should
-// not depend on the DSN.
+// plainJSON writes a JSON text in ASCII, which every character set has: what people put into
+// metadata should not depend on the DSN.
 func plainJSON(text string) string {
 	if !strings.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return text

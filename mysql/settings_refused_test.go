@@ -13,7 +13,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// Settings with which no lock could be kept are refused before there is one, in words that name them.
+// Settings with which no lock could be kept are refused before there is one, in words that name
+// them.
 func TestSettingsThatAreRefused(t *testing.T) {
 	for _, refused := range []struct{ kind, variable, value string }{
 		{"", "autocommit", "0"},
@@ -58,8 +59,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 }
 
-// Metadata arrives as it was given, whatever the connection's character set. A name may have any text. What else cannot be
-// carried is refused in words.
+// Metadata arrives as it was given, whatever the connection's character set. A name may have any
+// text. What else cannot be carried is refused in words.
 func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for _, params := range []string{

@@ -21,7 +21,8 @@ func lend(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	})
 }
 
-// part is what one holder has of a name whose row is locked. What it says holds until the transaction ends.
+// part is what one holder has of a name whose row is locked. What it says holds until the
+// transaction ends.
 type part struct {
 	name      string
 	session   string
@@ -45,8 +46,8 @@ func findPart(ctx context.Context, q *mysqldb.Queries, name string, row mysqldb.
 	return part{name, session, share.Attempt, token, share.Units, share.ExpiresAt}, there && share.SessionID == session, err
 }
 
-// drop takes it off its holder, and off the row as it will be written. It reports false where the share was not there: then
-// nothing must be taken off.
+// drop takes it off its holder, and off the row as it will be written. It reports false where the
+// share was not there: then nothing must be taken off.
 func (p part) drop(ctx context.Context, q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, error) {
 	if p.units == 0 {
 		row.SessionID = ""
@@ -75,7 +76,8 @@ func (e *engine) setShareHolds(ctx context.Context, h driver.Held, holds int) er
 	})
 }
 
-// Downgrade copies the holder into a share and then hands on, as a release does that leaves one unit in use.
+// Downgrade copies the holder into a share and then hands on, as a release does that leaves one
+// unit in use.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	shared := false
 	next, left, err := e.vacate(ctx, h.Name, h.Session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {

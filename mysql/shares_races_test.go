@@ -353,7 +353,8 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 	})
 }
 
-// A KILL that fell between two statements of the listener is lost: then the next sleep must not begin.
+// A KILL that fell between two statements of the listener is lost: then the next sleep must not
+// begin.
 func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)

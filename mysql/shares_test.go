@@ -396,7 +396,8 @@ func TestTheDeadGiveTheirUnitsBack(t *testing.T) {
 			t.Fatal("reclaimed twice", err)
 		}
 		is(t, errorOf(a.Release(t.Context(), held, true)), driver.ErrNotHeld)
-		// The dead one at the head of the queue goes, and who is behind it fits as soon as there is room.
+		// The dead one at the head of the queue goes, and who is behind it fits as soon as there is
+		// room.
 		if _, taken, err := c.Reclaim(t.Context(), c.session, "n", c.look(t, "n").Head); err != nil || taken {
 			t.Fatal("the living lost its place", err)
 		}

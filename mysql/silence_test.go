@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// A process that is stopped between two statements is, for the server, a connection that says nothing.
+// A process that is stopped between two statements is, for the server, a connection that says
+// nothing.
 func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)

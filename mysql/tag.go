@@ -14,8 +14,9 @@ import (
 // killPause is the pause between two KILLs of a statement: one that comes before it is lost.
 const killPause = 50 * time.Millisecond
 
-// tag names a connection for as long as the connection lives: it is a named lock that the connection holds. The id of a
-// connection is no such name, since a server that restarts begins its ids anew, and servers beside each other use the same.
+// tag names a connection for as long as the connection lives: it is a named lock that the
+// connection holds. The id of a connection is no such name, since a server that restarts begins its
+// ids anew, and servers beside each other use the same.
 type tag string
 
 func newTag() tag { return tag(rand.Text()) }
@@ -37,7 +38,8 @@ func (t tag) tie(ctx context.Context, on querier) error {
 	return nil
 }
 
-// untie takes the tag away again. A KILL that came late may hit this statement, which then is repeated.
+// untie takes the tag away again. A KILL that came late may hit this statement, which then is
+// repeated.
 func (t tag) untie(ctx context.Context, on querier) error {
 	for {
 		var gave sql.NullInt64
@@ -47,11 +49,13 @@ func (t tag) untie(ctx context.Context, on querier) error {
 	}
 }
 
-// interruptible runs a statement of the caller's transaction that may wait for long, and has the server end it when ctx
-// does: the driver would end the connection, and the transaction with it. quiet outlives ctx. An error that is not of the
-// interruption comes as it is: it may have ended the transaction.
+// interruptible runs a statement of the caller's transaction that may wait for long, and has the
+// server end it when ctx does: the driver would end the connection, and the transaction with it.
+// quiet outlives ctx. An error that is not of the interruption comes as it is: it may have ended
+// the transaction.
 //
-// No KILL is sent any more when it returns, and one that the network has kept finds no connection: the tag is gone.
+// No KILL is sent any more when it returns, and one that the network has kept finds no connection:
+// the tag is gone.
 func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, statement func() error) error {
 	t := newTag()
 	if err := t.tie(quiet, tx); err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Broken by a KILL of a connection's id, or of that on the same server: after a restart ids begin anew.
+// Broken by a KILL of a connection's id, or of that on the same server: after a restart ids begin
+// anew.
 func TestAnInterruptionThatComesAfterARestartHitsNoStranger(t *testing.T) {
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {

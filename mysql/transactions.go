@@ -10,17 +10,18 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// transactions is what happens inside the caller's transactions. What has to be fresh at every isolation level, and
-// must not lock the lock's row, is read on a connection of the engine's own beside.
+// transactions is what happens inside the caller's transactions. What has to be fresh at every
+// isolation level, and must not lock the lock's row, is read on a connection of the engine's own
+// beside.
 type transactions struct{ engine *engine }
 
 func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 	return mysqldb.New(preparedTx{t.engine.prepared, tx})
 }
 
-// ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range, which locks the
-// neighbours' queues as well at the usual isolation level. It looks beside the transaction first, as LockTx does: a row that is
-// held is there.
+// ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range,
+// which locks the neighbours' queues as well at the usual isolation level. It looks beside the
+// transaction first, as LockTx does: a row that is held is there.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		_, err := lookGuard(ctx, up.(upkeep).q, h)
@@ -45,8 +46,9 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	return interpret(err)
 }
 
-// releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside the transaction, whose
-// snapshot may be old; to read or delete there what is missing would lock the gap.
+// releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
+// the transaction, whose snapshot may be old; to read or delete there what is missing would lock
+// the gap.
 func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, aside driver.Aside) error {
 	var share mysqldb.FindShareRow
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {

@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// turns lets the goroutines of one engine go to a name's row one after the other. They would else find it locked by each
-// other, and come back to it at random: with eight readers of one name most of the time, and some in vain. It is a
-// courtesy, not a lock: who has waited as long as for a locked row goes on regardless, so that nobody is held up by one
-// whose connection hangs.
+// turns lets the goroutines of one engine go to a name's row one after the other. They would else
+// find it locked by each other, and come back to it at random: with eight readers of one name most
+// of the time, and some in vain. It is a courtesy, not a lock: who has waited as long as for a
+// locked row goes on regardless, so that nobody is held up by one whose connection hangs.
 type turns struct {
 	mu   sync.Mutex // of list
 	list map[string]*turn
@@ -22,7 +22,8 @@ type turn struct {
 	users int           // who have it or wait for it; protected by turns.mu
 }
 
-// await returns when it is the caller's turn, or it has waited for long enough, or ctx has ended. The caller must call done.
+// await returns when it is the caller's turn, or it has waited for long enough, or ctx has ended.
+// The caller must call done.
 func (t *turns) await(ctx context.Context, name string, patience time.Duration) (done func()) {
 	t.mu.Lock()
 	if t.list == nil {

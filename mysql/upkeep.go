@@ -17,11 +17,12 @@ import (
 // closeTimeout bounds what is done for tidiness after a context has ended.
 const closeTimeout = time.Second
 
-// idleTimeout is for how long the server lets a reserved connection stand that is used now and then.
+// idleTimeout is for how long the server lets a reserved connection stand that is used now and
+// then.
 const idleTimeout = time.Hour
 
-// reserve takes a connection out of the application's pool, for good: it is set up our way, so discard must end it. The
-// server ends it when nothing was sent for as long as idle says.
+// reserve takes a connection out of the application's pool, for good: it is set up our way, so
+// discard must end it. The server ends it when nothing was sent for as long as idle says.
 func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, error) {
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
@@ -66,8 +67,9 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// discard closes a reserved connection, so that the pool does not lend it out. It does not wait long for the network:
-// all that it sends is a goodbye, and the end of a transaction that was not answered is waited for in the background.
+// discard closes a reserved connection, so that the pool does not lend it out. It does not wait
+// long for the network: all that it sends is a goodbye, and the end of a transaction that was not
+// answered is waited for in the background.
 func discard(conn *sql.Conn) {
 	done := make(chan struct{})
 	go func() {
@@ -131,7 +133,8 @@ func (u upkeep) Close() error {
 	return nil
 }
 
-// transact runs work as one transaction, and then wakes those that it names, as engine.transact does.
+// transact runs work as one transaction, and then wakes those that it names, as engine.transact
+// does.
 func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
 		return interpret(err)

@@ -57,7 +57,8 @@ func TestARingOfMixedKindsIsSeenFromEveryPlaceInIt(t *testing.T) {
 			b.wait(t, by(b.request("z"), "4")),
 			a.wait(t, by(a.request("v"), "5")),
 		}
-		// Others: who waits behind, another thread of a session, one whose name differs by a space, a name apart.
+		// Others: who waits behind, another thread of a session, one whose name differs by a space,
+		// a name apart.
 		outside := c.wait(t, by(c.reader("v"), "outside"))
 		a.wait(t, by(a.request("w"), "1 "))
 		a.wait(t, by(a.request("w"), "3 "))
@@ -119,7 +120,8 @@ func TestANeedIsTheLargestBeforeIt(t *testing.T) {
 	})
 }
 
-// A chain is as long as its names, and each is a step of the recursion: the servers end it at a thousand.
+// A chain is as long as its names, and each is a step of the recursion: the servers end it at a
+// thousand.
 func TestALongRingIsFoundWhole(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		const ring = 20

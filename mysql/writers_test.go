@@ -75,8 +75,9 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 	})
 }
 
-// DBLOCK_TEST_WRITERS="DSN DSN DSN": the nodes of a Galera cluster, or of a group with several primaries, that all write.
-// DBLOCK_TEST_GRANTS is how many leases each client takes, 100 where it is not set.
+// DBLOCK_TEST_WRITERS="DSN DSN DSN": the nodes of a Galera cluster, or of a group with several
+// primaries, that all write. DBLOCK_TEST_GRANTS is how many leases each client takes, 100 where it
+// is not set.
 func TestOnSeveralWriters(t *testing.T) {
 	nodes := strings.Fields(os.Getenv("DBLOCK_TEST_WRITERS"))
 	if len(nodes) == 0 {

@@ -1,6 +1,6 @@
-// Package optimistic is version rows, for those who do not want to lock: read a version, do the work, and bump the
-// version in the transaction that writes. If somebody else did so in between, Bump says ErrConflict, and the work was
-// in vain.
+// Package optimistic is version rows, for those who do not want to lock: read a version, do the
+// work, and bump the version in the transaction that writes. If somebody else did so in between,
+// Bump says ErrConflict, and the work was in vain.
 //
 //	err := optimistic.Retry(ctx, func(ctx context.Context) error {
 //		tx, err := db.BeginTx(ctx, nil)
@@ -17,29 +17,33 @@
 //		return tx.Commit()
 //	})
 //
-// Nobody waits for anybody while the work is done, nobody has to be alive, nothing expires, and no client is needed.
-// The version may be read in one transaction and bumped in another, days later: it is a number that can be sent along
-// with a form.
+// Nobody waits for anybody while the work is done, nobody has to be alive, nothing expires, and no
+// client is needed. The version may be read in one transaction and bumped in another, days later:
+// it is a number that can be sent along with a form.
 //
 // # What is promised
 //
-// Of all transactions that bump from one version exactly one can commit. Between the Bump of a transaction and its end
-// others that bump the same name wait for it. That holds at every isolation level; above READ COMMITTED a conflict may
-// also show as the engine's serialisation error (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry takes
-// for what it is. Everybody who writes the data must bump.
+// Of all transactions that bump from one version exactly one can commit. Between the Bump of a
+// transaction and its end others that bump the same name wait for it. That holds at every isolation
+// level; above READ COMMITTED a conflict may also show as the engine's serialisation error
+// (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry takes for what it is.
+// Everybody who writes the data must bump.
 //
-// Read the version first and the data afterwards, or both from one snapshot: data that is older than its version would
-// pass. For the same reason not at READ UNCOMMITTED of MySQL and MariaDB, where a version is read before what it stands
-// for (seen: 2 of 30 updates lost). To bump before writing, and both at the end, makes the time short in which others wait.
+// Read the version first and the data afterwards, or both from one snapshot: data that is older
+// than its version would pass. For the same reason not at READ UNCOMMITTED of MySQL and MariaDB,
+// where a version is read before what it stands for (seen: 2 of 30 updates lost). To bump before
+// writing, and both at the end, makes the time short in which others wait.
 //
 // # When it beats a lock
 //
-// Where conflicts are rare, and the work can be thrown away. A lock costs two commits beside the work's own, and
-// whoever waits does so in order; a version costs two statements in the work's own transaction, and whoever loses has
-// done the work for nothing, with no order, so that under load somebody may lose again and again.
+// Where conflicts are rare, and the work can be thrown away. A lock costs two commits beside the
+// work's own, and whoever waits does so in order; a version costs two statements in the work's own
+// transaction, and whoever loses has done the work for nothing, with no order, so that under load
+// somebody may lose again and again.
 //
-// Measured: transactions per second, by version ÷ by lock, of n goroutines that all want one name, with nothing to do
-// and with 5 ms of work between reading and writing; in brackets how often each was tried.
+// Measured: transactions per second, by version ÷ by lock, of n goroutines that all want one name,
+// with nothing to do and with 5 ms of work between reading and writing; in brackets how often each
+// was tried.
 //
 //	no work          SQLite     PostgreSQL          MySQL        MariaDB
 //	1            2.47 (1.0)     0.88 (1.0)     1.00 (1.0)     0.84 (1.0)
@@ -59,21 +63,24 @@
 //	32           1.02 (3.4)     0.60 (3.9)     0.64 (4.4)     0.55 (4.1)
 //	64           0.91 (5.0)     0.48 (5.7)     0.56 (6.6)     0.52 (6.6)
 //
-// Printed by go test -run '^$' -bench Optimistic -benchtime 1x in bench/: one run, on two cores for clients and servers
-// together. A single cell is rough, the run of them is not. Alone at a name both cost the same, within a fifth; except on
-// SQLite, where the lock's own writes want the file's one write lock too. From two on PostgreSQL, and from four to
-// sixteen on MySQL and MariaDB, the lock is faster, and there each does its work once and in its turn.
+// Printed by go test -run '^$' -bench Optimistic -benchtime 1x in bench/: one run, on two cores for
+// clients and servers together. A single cell is rough, the run of them is not. Alone at a name
+// both cost the same, within a fifth; except on SQLite, where the lock's own writes want the file's
+// one write lock too. From two on PostgreSQL, and from four to sixteen on MySQL and MariaDB, the
+// lock is faster, and there each does its work once and in its turn.
 //
 // # Errors
 //
-// The transaction stays as it was before Read or Bump and can go on, except where the engine itself ends it: a deadlock
-// on MySQL and MariaDB (1213), which they also find where the first Bump of a name is rolled back while several others
-// wait for it. Waiting for another transaction ends with the context, as in package fence.
+// The transaction stays as it was before Read or Bump and can go on, except where the engine itself
+// ends it: a deadlock on MySQL and MariaDB (1213), which they also find where the first Bump of a
+// name is rolled back while several others wait for it. Waiting for another transaction ends with
+// the context, as in package fence.
 //
 // # Tables
 //
-// migrate.Up(ctx, db, engine, migrate.Versions) makes dblock_versions, with a history of its own. One row per name stays
-// for ever. To delete it is to begin at 0 again: do that only when nobody is left who may come with an old version.
+// migrate.Up(ctx, db, engine, migrate.Versions) makes dblock_versions, with a history of its own.
+// One row per name stays for ever. To delete it is to begin at 0 again: do that only when nobody is
+// left who may come with an old version.
 package optimistic
 
 import (
@@ -114,8 +121,9 @@ func (e *ConflictError) Error() string {
 // Unwrap makes errors.Is find ErrConflict.
 func (e *ConflictError) Unwrap() error { return ErrConflict }
 
-// Read returns the version of a name, 0 where it was never bumped. tx is a pgx.Tx, or a *sql.Tx on PostgreSQL, MySQL,
-// MariaDB or SQLite. A name is 1 to 255 bytes of UTF-8, compared byte for byte. It locks nothing.
+// Read returns the version of a name, 0 where it was never bumped. tx is a pgx.Tx, or a *sql.Tx on
+// PostgreSQL, MySQL, MariaDB or SQLite. A name is 1 to 255 bytes of UTF-8, compared byte for byte.
+// It locks nothing.
 func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 	t, err := accept(ctx, tx, name)
 	if err == nil {
@@ -138,9 +146,9 @@ func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 	return version, nil
 }
 
-// Bump counts the name's version up by one, if tx commits, and returns ErrConflict unless the version is still the one
-// that Read returned. It waits for transactions that have bumped the same name, until ctx ends. After an error tx has
-// written nothing.
+// Bump counts the name's version up by one, if tx commits, and returns ErrConflict unless the
+// version is still the one that Read returned. It waits for transactions that have bumped the same
+// name, until ctx ends. After an error tx has written nothing.
 func Bump(ctx context.Context, tx any, name string, version int64) error {
 	err := bump(ctx, tx, name, version)
 	var conflict *ConflictError

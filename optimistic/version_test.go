@@ -158,7 +158,8 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	})
 }
 
-// Six goroutines count one row up by reading and writing it, the worst that there is for versions; nothing is lost.
+// Six goroutines count one row up by reading and writing it, the worst that there is for versions;
+// nothing is lost.
 func TestNoUpdateIsLost(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {

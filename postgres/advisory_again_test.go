@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Broken by sending the unlocking again: by then it is somebody else's lock, on the same connection.
+// Broken by sending the unlocking again: by then it is somebody else's lock, on the same
+// connection.
 func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
 	a, b := Advisory(pool).Native.Open(slog.Default(), time.Minute), Advisory(pool).Native.Open(slog.Default(), time.Minute)

@@ -17,14 +17,17 @@ import (
 )
 
 const (
-	// A process that is stopped while it is the first of a queue must not stay the first. So a place in a queue is kept in a
-	// transaction, whose session the server ends when it is idle for so long; a waiter that goes on needs it for a round trip.
-	// Without a transaction it would take idle_session_timeout, which PostgreSQL 13 does not have.
+	// A process that is stopped while it is the first of a queue must not stay the first. So a
+	// place in a queue is kept in a transaction, whose session the server ends when it is idle for
+	// so long; a waiter that goes on needs it for a round trip. Without a transaction it would take
+	// idle_session_timeout, which PostgreSQL 13 does not have.
 	waiterTimeout = "SET idle_in_transaction_session_timeout = '10s';"
-	// Most systems can tell the server that a client has gone while its statement waits; on others setting this fails.
+	// Most systems can tell the server that a client has gone while its statement waits; on others
+	// setting this fails.
 	waiterCheck = `SELECT set_config(name, '1s', false) FROM pg_catalog.pg_settings WHERE name = 'client_connection_check_interval'`
 
-	// The queue is looked at by taking a share of it, so that those who only look do not see each other.
+	// The queue is looked at by taking a share of it, so that those who only look do not see each
+	// other.
 	prepareOps = `
 		PREPARE dblock_try (int8, int8) AS SELECT CASE WHEN pg_try_advisory_lock_shared($2) THEN
 			CASE WHEN pg_try_advisory_lock($1) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
@@ -38,14 +41,15 @@ const (
 		PREPARE dblock_give_shared (int8) AS SELECT pg_advisory_unlock_shared($1)::int;`
 )
 
-// Whatever the application wants for its own statements: a lock may be held and waited for longer. pg_settings knows which
-// of them a server has.
+// Whatever the application wants for its own statements: a lock may be held and waited for longer.
+// pg_settings knows which of them a server has.
 var (
 	timeouts   = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"}
 	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" + strings.Join(timeouts, "', '") + "');"
 )
 
-// open opens a connection just as the pool would, outside its budget, and with a read that can be interrupted.
+// open opens a connection just as the pool would, outside its budget, and with a read that can be
+// interrupted.
 func (a advisory) open(ctx context.Context) (*pgx.Conn, error) {
 	pool := a.pool.Config()
 	config := pool.ConnConfig
@@ -59,7 +63,8 @@ func (a advisory) open(ctx context.Context) (*pgx.Conn, error) {
 			config.RuntimeParams[timeout] = "0"
 		}
 	}
-	// One that asks the server to cancel when a context ends would make noise each time that a watch is interrupted.
+	// One that asks the server to cancel when a context ends would make noise each time that a
+	// watch is interrupted.
 	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 	}
@@ -94,8 +99,8 @@ func where(ctx context.Context, conn *pgx.Conn) (string, error) {
 	return "server started at " + rows[0] + " µs", nil
 }
 
-// simple runs statements by the simple protocol, which every pooler understands, and returns the first column of each
-// row.
+// simple runs statements by the simple protocol, which every pooler understands, and returns the
+// first column of each row.
 func simple(ctx context.Context, conn *pgx.Conn, sql string) ([]string, error) {
 	var values []string
 	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
@@ -154,7 +159,8 @@ func (p *advisoryPin) Watch(ctx context.Context) error {
 	}
 }
 
-// Run sends all operations in one round trip. What takes or gives a session's lock stays done when a later one fails.
+// Run sends all operations in one round trip. What takes or gives a session's lock stays done when
+// a later one fails.
 func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error {
 	for len(ops) > 0 {
 		results, err := p.send(ctx, ops)
@@ -177,7 +183,8 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) e
 		if p.conn.IsClosed() || !errors.As(err, &refused) || refused.Code != outOfMemory || done == len(ops) {
 			return err
 		}
-		// The table of locks is full. That happens between two of them: what is to be undone is the share of the queue.
+		// The table of locks is full. That happens between two of them: what is to be undone is the
+		// share of the queue.
 		op := ops[done]
 		op.Err = interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
 		if op.Kind == pinned.Try {
@@ -190,7 +197,8 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) e
 	return nil
 }
 
-// send has one operation go alone: a batch starts a goroutine that writes, which is a good part of what a free lock costs.
+// send has one operation go alone: a batch starts a goroutine that writes, which is a good part of
+// what a free lock costs.
 func (p *advisoryPin) send(ctx context.Context, ops []*pinned.Op[advisoryKeys]) ([]*pgconn.Result, error) {
 	if len(ops) == 1 {
 		name, args := prepared(ops[0])
@@ -257,8 +265,8 @@ func (a advisory) Waiter(ctx context.Context) (pinned.Waiter[advisoryKeys], erro
 func (w *advisoryWaiter) Server() string { return w.server }
 func (w *advisoryWaiter) Close()         { shut(w.conn) }
 
-// Wait takes the queue, and then the lock for no longer than the statement: it wants to see it free. On its end before
-// that the session has neither, whoever closes it how late.
+// Wait takes the queue, and then the lock for no longer than the statement: it wants to see it
+// free. On its end before that the session has neither, whoever closes it how late.
 func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool) error {
 	mode := ""
 	if shared {
@@ -299,9 +307,10 @@ func (w *advisoryWaiter) Leave(ctx context.Context, key advisoryKeys) error {
 	return nil
 }
 
-// cancellable runs statements that may wait, and has the server cancel them when ctx ends, again and again until they
-// have come to an end. So the connection survives, unless they have not ended after the grace. It reports how often
-// the server was asked: when it returns, no request is on its way any more.
+// cancellable runs statements that may wait, and has the server cancel them when ctx ends, again
+// and again until they have come to an end. So the connection survives, unless they have not ended
+// after the grace. It reports how often the server was asked: when it returns, no request is on its
+// way any more.
 func cancellable(ctx context.Context, conn *pgconn.PgConn, run func(ctx context.Context) error) (cancels int, err error) {
 	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
 	defer giveUp()

@@ -20,17 +20,18 @@ var (
 const (
 	whichBackend = "SELECT pg_backend_pid(); SELECT pg_is_in_recovery()"
 
-	// probes is how often it is looked at. A pooler on which nothing else goes on is found out by the first look; on
-	// a busy one each look is a fresh chance.
+	// probes is how often it is looked at. A pooler on which nothing else goes on is found out by
+	// the first look; on a busy one each look is a fresh chance.
 	probes = 3
 )
 
 // refuse tells whether a connection is none to keep locks on.
 //
-// A pooler that lends by the transaction may well lend the same server connection each time, above all when it is
-// quiet. So a second connection comes between: it opens a transaction directly after the first one was served. If the
-// pooler gives it the backend that the first one had, it has shown itself; if it gives another, and the first one's
-// has gone elsewhere meanwhile, the first one shows it. Asking twice in a row covers a pooler that goes round.
+// A pooler that lends by the transaction may well lend the same server connection each time, above
+// all when it is quiet. So a second connection comes between: it opens a transaction directly after
+// the first one was served. If the pooler gives it the backend that the first one had, it has shown
+// itself; if it gives another, and the first one's has gone elsewhere meanwhile, the first one
+// shows it. Asking twice in a row covers a pooler that goes round.
 func (a advisory) refuse(ctx context.Context, conn *pgx.Conn) error {
 	mine, err := backend(ctx, conn)
 	if err != nil {

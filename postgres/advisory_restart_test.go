@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Broken by a wait that ends with the second connection that it loses, or with the first that cannot be made.
+// Broken by a wait that ends with the second connection that it loses, or with the first that
+// cannot be made.
 func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
 	server := dbtest.OwnPostgres(t)
 	s := stageOn(t, server.Empty(t))

@@ -15,8 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// stage is a database without dblock's tables, clients that keep advisory locks in it, and strangers who do not know of
-// them.
+// stage is a database without dblock's tables, clients that keep advisory locks in it, and
+// strangers who do not know of them.
 type stage struct {
 	*testing.T
 	db      dbtest.Database

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A process is stopped when its waiter has become the first of the queue. PostgreSQL 13 has no idle_session_timeout: it plays no
-// part here. Broken by a place in the queue that is kept outside a transaction.
+// A process is stopped when its waiter has become the first of the queue. PostgreSQL 13 has no
+// idle_session_timeout: it plays no part here. Broken by a place in the queue that is kept outside
+// a transaction.
 func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
 	stopped, err := advisory{s.pool()}.Waiter(t.Context())
@@ -31,7 +32,8 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	t.Logf("it held up the next one for %v", time.Since(began))
 }
 
-// A wait that is called off, and one that is repeated on the same connection, leave no transaction open.
+// A wait that is called off, and one that is repeated on the same connection, leave no transaction
+// open.
 func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
 	s := newStage(t)
 	w, err := advisory{s.pool()}.Waiter(t.Context())

@@ -120,7 +120,8 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 		})
 	}
 	s.waiting(1)
-	// One for the locks of each, and one to wait. Those that proved that there is no pooler may still be on their way out.
+	// One for the locks of each, and one to wait. Those that proved that there is no pooler may
+	// still be on their way out.
 	s.eventually("20 goroutines that wait have more connections, or fewer, than one for locks and one to wait", func() bool { return s.connections() == 3 })
 	s.unlock(p)
 	all.Wait()
@@ -247,7 +248,8 @@ func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s.unlock(s.lock(k, "b", alone))
 }
 
-// Broken by leaving out the request to cancel: the server would go on waiting, and then have the queue.
+// Broken by leaving out the request to cancel: the server would go on waiting, and then have the
+// queue.
 func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(), s.client()

@@ -18,8 +18,8 @@ const (
 	releaseTx = "RELEASE SAVEPOINT dblock_advisory"
 	backTx    = "ROLLBACK TO SAVEPOINT dblock_advisory"
 
-	// The queue is a session's lock even here: only such a lock can be given back before the transaction ends. The
-	// savepoint sees to it that it can be given back after an error too.
+	// The queue is a session's lock even here: only such a lock can be given back before the
+	// transaction ends. The savepoint sees to it that it can be given back after an error too.
 	tryTx = `SELECT CASE WHEN pg_try_advisory_lock_shared($2::int8) THEN
 		CASE WHEN pg_try_advisory_xact_lock%s($1::int8) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
 		ELSE CASE WHEN pg_advisory_unlock_shared($2) THEN 0 ELSE 2 END END ELSE 0 END`
@@ -30,12 +30,14 @@ const (
 		AND l.objsubid = 1 AND l.classid = $1::int8::oid AND l.objid = $2::int8::oid)`
 )
 
-// LockTx is driver.Keeper's. It waits in the caller's own connection, in the same queue as everybody else, and excludes
-// what this client itself holds as well. ctx ends the waiting in the server, under a savepoint, and the transaction goes
-// on; so it does after the application's own lock_timeout and statement_timeout.
+// LockTx is driver.Keeper's. It waits in the caller's own connection, in the same queue as
+// everybody else, and excludes what this client itself holds as well. ctx ends the waiting in the
+// server, under a savepoint, and the transaction goes on; so it does after the application's own
+// lock_timeout and statement_timeout.
 //
-// At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first statement began. Where
-// that is this one, it is as of before the wait: lock at READ COMMITTED, or expect a serialisation error.
+// At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
+// statement began. Where that is this one, it is as of before the wait: lock at READ COMMITTED, or
+// expect a serialisation error.
 func (k advisoryKeeper) LockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -99,7 +101,8 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 		})
 	}
 	if cancels > 0 {
-		// Even if it was taken in the same moment: a cancellation may be on its way to what comes next.
+		// Even if it was taken in the same moment: a cancellation may be on its way to what comes
+		// next.
 		if stateOf(err) == cancelled {
 			cancels--
 		}
@@ -114,8 +117,8 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// queue is what waits: for the queue, and then for the lock; own is true where the transaction has that already, in one
-// mode or the other.
+// queue is what waits: for the queue, and then for the lock; own is true where the transaction has
+// that already, in one mode or the other.
 func (t advisoryTx) queue(own bool) *pgx.Batch {
 	b := &pgx.Batch{}
 	if !own {
@@ -128,8 +131,9 @@ func (t advisoryTx) queue(own bool) *pgx.Batch {
 	return b
 }
 
-// undo brings the transaction back to where it was, without the queue's lock; and first outlasts cancellations that were
-// sent and have not been seen, which else would hit what the caller does next.
+// undo brings the transaction back to where it was, without the queue's lock; and first outlasts
+// cancellations that were sent and have not been seen, which else would hit what the caller does
+// next.
 func (t advisoryTx) undo(ctx context.Context, cancels int, unlock string) error {
 	for cancels > 0 {
 		_, err := t.tx.Exec(ctx, backTx+"; SELECT pg_sleep(0.05)")

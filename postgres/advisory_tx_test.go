@@ -102,7 +102,8 @@ func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
 	s.commit(b)
 }
 
-// Broken by passing the context on to pgx, which closes the connection; or by waiting without a savepoint.
+// Broken by passing the context on to pgx, which closes the connection; or by waiting without a
+// savepoint.
 func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
@@ -189,7 +190,8 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	}
 }
 
-// Broken by waiting behind those who wait for what the transaction has: they would wait for each other.
+// Broken by waiting behind those who wait for what the transaction has: they would wait for each
+// other.
 func TestATransactionThatHasItDoesNotWaitForThoseWhoWait(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()

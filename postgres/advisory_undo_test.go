@@ -29,7 +29,8 @@ func (h *hit) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, 
 	return pgconn.CommandTag{}, nil
 }
 
-// Broken by going on while requests to cancel are on their way, and by an unlocking that is not repeated when one hits it.
+// Broken by going on while requests to cancel are on their way, and by an unlocking that is not
+// repeated when one hits it.
 func TestRequestsToCancelThatWereNotSeenAreAbsorbedBeforeTheCallerGoesOn(t *testing.T) {
 	for _, c := range []struct {
 		cancels, arrive int

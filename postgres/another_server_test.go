@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/postgres"
 )
 
-// A pool of another database is told apart by the errors of its driver, with tables there and without.
+// A pool of another database is told apart by the errors of its driver, with tables there and
+// without.
 func TestAPoolOfAnotherServer(t *testing.T) {
 	for kind, says := range map[string]string{
 		dbtest.KindMySQL: "MySQL or MariaDB", dbtest.KindMariaDB: "MySQL or MariaDB",

@@ -11,7 +11,8 @@ import (
 // database runs statements: over a pgx pool, or over database/sql.
 type database interface {
 	validate() error
-	// connections tells how many connections of the pool are in use, and how many it allows; 0: any number.
+	// connections tells how many connections of the pool are in use, and how many it allows; 0: any
+	// number.
 	connections() (inUse, most int)
 	// exec runs statements one by one on any connection, each its own transaction.
 	exec(ctx context.Context, s statement) error
@@ -19,8 +20,9 @@ type database interface {
 	transact(ctx context.Context, s ...statement) error
 	// reserve opens a connection apart from the application's.
 	reserve(ctx context.Context) (connection, error)
-	// spare is how many connections more than that of the heartbeats may be reserved at a time. With early the first one
-	// is better reserved before it is needed: the application's pool may have none left then.
+	// spare is how many connections more than that of the heartbeats may be reserved at a time.
+	// With early the first one is better reserved before it is needed: the application's pool may
+	// have none left then.
 	spare() (most int, early bool)
 	// listen is Backend.Listen on a channel.
 	listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error
@@ -33,9 +35,9 @@ type connection interface {
 	close() error // for good, also where it came out of a pool
 }
 
-// statement is a query of package postgresdb, its arguments, and what to do with each row that it returns (nil:
-// nothing). Generated code supplies the text, the parameters and the row, but does not run it: several statements
-// travel in one batch.
+// statement is a query of package postgresdb, its arguments, and what to do with each row that it
+// returns (nil: nothing). Generated code supplies the text, the parameters and the row, but does
+// not run it: several statements travel in one batch.
 type statement struct {
 	sql  string
 	args []any

@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// interpret turns an error of any PostgreSQL driver into a kind of package driver, by SQLSTATE. What has none never
-// came from the server: a connection that broke or could not be made.
+// interpret turns an error of any PostgreSQL driver into a kind of package driver, by SQLSTATE.
+// What has none never came from the server: a connection that broke or could not be made.
 func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err

@@ -7,7 +7,8 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// Release of a lock that is contended, and of a share always: something else than the lock row has to be read.
+// Release of a lock that is contended, and of a share always: something else than the lock row has
+// to be read.
 func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
 	if !contended && !h.Shared {
 		var row postgresdb.ReleaseIdleRow
@@ -84,13 +85,15 @@ func (e *engine) handOver(ctx context.Context, name string, statements ...statem
 	return interpret(e.db.transact(ctx, append([]statement{lock}, statements...)...))
 }
 
-// handed is what came of a hand-over. There is one way to hand on, whatever was given up: over, the last of its statements.
+// handed is what came of a hand-over. There is one way to hand on, whatever was given up: over, the
+// last of its statements.
 type handed struct {
 	next  []driver.Handoff
 	given bool // a lock or a share was given up
 }
 
-// release gives up what a holder has, and hands on. lazily allows the commit not to reach the disk where nobody waits.
+// release gives up what a holder has, and hands on. lazily allows the commit not to reach the disk
+// where nobody waits.
 func (d *handed) release(self string, h driver.Held, lazily bool) []statement {
 	p := postgresdb.HandOverParams{Self: self, Name: h.Name, Session: h.Session, Token: h.Token}
 	if !h.Shared {

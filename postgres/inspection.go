@@ -50,8 +50,8 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit
 	}))
 }
 
-// behind is the first name behind all with the prefix. Where the prefix does not end in ASCII there is none that every
-// encoding of a database has: "".
+// behind is the first name behind all with the prefix. Where the prefix does not end in ASCII there
+// is none that every encoding of a database has: "".
 func behind(prefix string) string {
 	last := len(prefix) - 1
 	if last < 0 || prefix[last] >= 0x7f {

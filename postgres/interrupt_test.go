@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// atBatch calls what is in the context at the start of a batch, before pgx has prepared anything for it.
+// atBatch calls what is in the context at the start of a batch, before pgx has prepared anything
+// for it.
 type atBatch struct{}
 
 type atBatchKey struct{}
@@ -28,8 +29,9 @@ func (atBatch) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQuer
 }
 func (atBatch) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Broken by asking the server to cancel before the savepoint is known to be there: what it hits then are the statements
-// that pgx prepares for the batch, and with them the caller's transaction. Where it hits is chance: 30 connections.
+// Broken by asking the server to cancel before the savepoint is known to be there: what it hits
+// then are the statements that pgx prepares for the batch, and with them the caller's transaction.
+// Where it hits is chance: 30 connections.
 func TestAContextThatEndsWhileStatementsArePreparedAbortsNothing(t *testing.T) {
 	db := dbtest.Postgres(t)
 	config, err := pgxpool.ParseConfig(db.DSN)

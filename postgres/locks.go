@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// remakes is how often a take makes a row that is missing: the first time it only makes it, and it may be purged at once.
+// remakes is how often a take makes a row that is missing: the first time it only makes it, and it
+// may be purged at once.
 const remakes = 3
 
 var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
@@ -39,8 +40,9 @@ func taken(ctx context.Context, run func(context.Context, statement) error, take
 	return driver.Grant{}, false, errPurged
 }
 
-// Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next Take. It is a
-// transaction only for the sake of READ COMMITTED: at other levels a row that many want fails all but one of them.
+// Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next
+// Take. It is a transaction only for the sake of READ COMMITTED: at other levels a row that many
+// want fails all but one of them.
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
 	var row postgresdb.JoinQueueRow
 	var queued bool

@@ -15,7 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// A quiet pooler lends the same server connection again and again: broken by looking at one connection alone.
+// A quiet pooler lends the same server connection again and again: broken by looking at one
+// connection alone.
 func TestAPoolerOfTransactionsIsRefused(t *testing.T) {
 	db := dbtest.Empty(t, dbtest.KindPostgres)
 	direct := stageOn(t, db)

@@ -44,8 +44,8 @@ func (d pgxDB) exec(ctx context.Context, s statement) error {
 	return d.pool.SendBatch(ctx, b).Close()
 }
 
-// transact sends the whole transaction in one round trip. After an error the server has skipped the rest, the COMMIT
-// too: the transaction is rolled back before the connection goes back to the pool.
+// transact sends the whole transaction in one round trip. After an error the server has skipped the
+// rest, the COMMIT too: the transaction is rolled back before the connection goes back to the pool.
 func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
 	conn, err := d.pool.Acquire(ctx)
 	if err != nil {
@@ -138,8 +138,9 @@ func (c pgxConn) close() error { return closeConn(c.conn) }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }
 
-// listen proves that it hears before it says that it is ready: behind a pooler that lends connections by the
-// transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a notification through the pool.
+// listen proves that it hears before it says that it is ready: behind a pooler that lends
+// connections by the transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a
+// notification through the pool.
 func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error {
 	conn, err := d.connect(ctx)
 	if err != nil {
@@ -177,8 +178,8 @@ func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake fu
 	}
 }
 
-// hint reads what HandOver and Reenter send: an attempt, and behind it, where there is no fixed lease, the token and
-// the number of those who still wait.
+// hint reads what HandOver and Reenter send: an attempt, and behind it, where there is no fixed
+// lease, the token and the number of those who still wait.
 func hint(payload string) driver.Hint {
 	var h driver.Hint
 	var waiters int

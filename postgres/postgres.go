@@ -1,8 +1,8 @@
 // Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
 //
-// Each transition is one batch: begin, lock the name's row, decide in later statements, commit. Over pgx a batch is
-// one round trip, so that no client stopped in the middle can keep a name's row locked. Grants are announced with
-// NOTIFY on a channel of the waiter's session.
+// Each transition is one batch: begin, lock the name's row, decide in later statements, commit.
+// Over pgx a batch is one round trip, so that no client stopped in the middle can keep a name's row
+// locked. Grants are announced with NOTIFY on a channel of the waiter's session.
 package postgres
 
 import (
@@ -17,21 +17,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// New keeps locks through the application's pgx pool. The pool stays the application's: dblock never closes it, and
-// opens connections beside it, with the pool's own configuration and hooks: one for heartbeats, one to listen for
-// wake-ups while somebody waits, and up to two for work beside the application's transactions, when there is such work.
-// Run migrate.Up or the files of package migrations first.
+// New keeps locks through the application's pgx pool. The pool stays the application's: dblock
+// never closes it, and opens connections beside it, with the pool's own configuration and hooks:
+// one for heartbeats, one to listen for wake-ups while somebody waits, and up to two for work
+// beside the application's transactions, when there is such work. Run migrate.Up or the files of
+// package migrations first.
 func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
-// NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their SQLSTATE (pgx's stdlib,
-// lib/pq). Each client reserves one connection of the pool for heartbeats and one for work beside the application's
-// transactions (two where the pool allows 8). The pool must allow 3: these and one for all other work; fewer is
-// ErrConfig. A transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx allow one
-// more for each that is open at a time. Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql
-// does not know: its default is 4 on a small machine, enough for one client. There is no LISTEN through database/sql:
-// waiters are polled for, in one statement for all of a client.
+// NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
+// SQLSTATE (pgx's stdlib, lib/pq). Each client reserves one connection of the pool for heartbeats
+// and one for work beside the application's transactions (two where the pool allows 8). The pool
+// must allow 3: these and one for all other work; fewer is ErrConfig. A transaction of the
+// application's has a connection of its own: with Guard, LockTx or UnlockTx allow one more for each
+// that is open at a time. Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which
+// database/sql does not know: its default is 4 on a small machine, enough for one client. There is
+// no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
@@ -44,8 +46,8 @@ type engine struct {
 }
 
 const (
-	// patiently is time enough for any transaction of dblock's own to pass. What takes longer is a transaction of the
-	// application's, and nobody keeps a connection to wait for that.
+	// patiently is time enough for any transaction of dblock's own to pass. What takes longer is a
+	// transaction of the application's, and nobody keeps a connection to wait for that.
 	patiently = "100ms"
 	// briefly is for whoever must not wait.
 	briefly = "20ms"
@@ -64,8 +66,8 @@ func (e *engine) patience(wait bool) string {
 	return briefly
 }
 
-// transact runs statements as one transaction at READ COMMITTED, which waits no longer for any row than the engine has
-// patience: ErrBusy.
+// transact runs statements as one transaction at READ COMMITTED, which waits no longer for any row
+// than the engine has patience: ErrBusy.
 func (e *engine) transact(ctx context.Context, statements ...statement) error {
 	return e.db.transact(ctx, append([]statement{query(postgresdb.Patience, e.patient)}, statements...)...)
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// The rules for race-free SQL, each with connections in a fixed order: the script holds something uncommitted, the
-// engine's call runs into it, the script commits, and the call must come out right. Every one of these fails when
-// its rule is broken; the comment says how.
+// The rules for race-free SQL, each with connections in a fixed order: the script holds something
+// uncommitted, the engine's call runs into it, the script commits, and the call must come out
+// right. Every one of these fails when its rule is broken; the comment says how.
 
 // Rule 1. Broken by now() in dblock_now, which stands still from the statement's start.
 func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
@@ -73,8 +73,8 @@ func TestATokenRisesFromTheRowWhateverTheClockSays(t *testing.T) {
 	}
 }
 
-// Rule 4, where the row is new: what an insert has waited for may have been another row of the name, with a grant that came and
-// went. Broken by granting what was inserted.
+// Rule 4, where the row is new: what an insert has waited for may have been another row of the
+// name, with a grant that came and went. Broken by granting what was inserted.
 func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	for name, take := range map[string]func(*script) (driver.Grant, error){
 		"the whole": func(s *script) (driver.Grant, error) {
@@ -115,7 +115,8 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 	}
 }
 
-// Rule 3. Broken by leaving LockRow out of handOver: the hand-off then decides by a snapshot from before the waiter.
+// Rule 3. Broken by leaving LockRow out of handOver: the hand-off then decides by a snapshot from
+// before the waiter.
 func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} { // rule 10: whatever the application's default
 		t.Run(isolation, func(t *testing.T) {
@@ -157,7 +158,8 @@ func TestAnIdleReleaseIsNoneWhenSomebodyJustQueuedUp(t *testing.T) {
 	<-done
 }
 
-// Rule 2, for the queue. Broken by leaving the condition on the row out of JoinQueue: the waiter would wait for nobody.
+// Rule 2, for the queue. Broken by leaving the condition on the row out of JoinQueue: the waiter
+// would wait for nobody.
 func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -177,7 +179,8 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	}
 }
 
-// Rules 7 and 9. Broken by tickets from a sequence: then the second to ask would be the first to commit.
+// Rules 7 and 9. Broken by tickets from a sequence: then the second to ask would be the first to
+// commit.
 func TestTicketsCommitInTheirOrder(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -195,7 +198,8 @@ func TestTicketsCommitInTheirOrder(t *testing.T) {
 	}
 }
 
-// Rule 9. Broken by SKIP LOCKED in HandOver: a head of the queue that is merely being touched would be passed over.
+// Rule 9. Broken by SKIP LOCKED in HandOver: a head of the queue that is merely being touched would
+// be passed over.
 func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -326,7 +330,8 @@ func TestOnlySessionAndTokenTogetherRelease(t *testing.T) {
 	}
 }
 
-// A grant that a crash takes back would be granted again. Broken by leaving dblock_durable out of a grant.
+// A grant that a crash takes back would be granted again. Broken by leaving dblock_durable out of a
+// grant.
 func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	s := newScript(t, "synchronous_commit", "off")
 	s.session("a", time.Minute)
@@ -365,7 +370,8 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	}
 }
 
-// Rule of the tokens: they rise across a purge. Broken by purging a row whose token the clock has not reached.
+// Rule of the tokens: they rise across a purge. Broken by purging a row whose token the clock has
+// not reached.
 func TestAPurgeLeavesTokensThatTheClockHasNotReached(t *testing.T) {
 	s := newScript(t)
 	_, err := s.pool.Exec(t.Context(), `INSERT INTO dblock_locks (name, token, acquired_at)
@@ -381,7 +387,8 @@ func TestAPurgeLeavesTokensThatTheClockHasNotReached(t *testing.T) {
 	}
 }
 
-// At REPEATABLE READ a heartbeat looks as old as the transaction. Broken by deciding by it who is dead.
+// At REPEATABLE READ a heartbeat looks as old as the transaction. Broken by deciding by it who is
+// dead.
 func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -415,8 +422,9 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	}
 }
 
-// LockRow may find no row, and HandOver one that is just changing. Broken by leaving FOR UPDATE out of HandOver, which would
-// hand on a lock that another has by then, or seen: it would count a queue that its snapshot does not show, and empty it.
+// LockRow may find no row, and HandOver one that is just changing. Broken by leaving FOR UPDATE out
+// of HandOver, which would hand on a lock that another has by then, or seen: it would count a queue
+// that its snapshot does not show, and empty it.
 func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
 	for what, request := range map[string]driver.Request{"granted": request("a", "a1"), "queued for": reader("a", "a2")} {
 		t.Run(what, func(t *testing.T) {
@@ -464,7 +472,8 @@ func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
 	}
 }
 
-// Broken by a HandOver that tells nobody where it changes nothing: who is first then sleeps on after the rest.
+// Broken by a HandOver that tells nobody where it changes nothing: who is first then sleeps on
+// after the rest.
 func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
 	s := newScript(t)
 	ctx := t.Context()
@@ -504,7 +513,8 @@ func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
 	s.sound()
 }
 
-// READ UNCOMMITTED is READ COMMITTED here. Broken by taking it for a level at which heartbeats look old.
+// READ UNCOMMITTED is READ COMMITTED here. Broken by taking it for a level at which heartbeats look
+// old.
 func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
 	s := newScript(t)
 	for _, id := range []string{"a", "b", "c"} {
@@ -528,8 +538,9 @@ func TestUnlockTxPassesOverTheDeadAtReadUncommitted(t *testing.T) {
 	}
 }
 
-// Above READ COMMITTED a lock may be newer than the transaction's snapshot: that is no loss of it. Broken by taking what
-// the snapshot does not show for given up; the name's row is there before it, or is not, or shows another lock.
+// Above READ COMMITTED a lock may be newer than the transaction's snapshot: that is no loss of it.
+// Broken by taking what the snapshot does not show for given up; the name's row is there before it,
+// or is not, or shows another lock.
 func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.RepeatableRead, pgx.Serializable} {
 		for _, before := range []string{"no row", "free", "another's"} {
@@ -566,7 +577,8 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 	}
 }
 
-// Broken by taking every lock that is not held for a newer one: who runs the transaction again would do so for ever.
+// Broken by taking every lock that is not held for a newer one: who runs the transaction again
+// would do so for ever.
 func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 	for _, level := range []pgx.TxIsoLevel{pgx.ReadUncommitted, pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable} {
 		for _, what := range []string{"Guard", "ReleaseTx"} {

@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees to whom it belongs, or
-// passes it on: by then the slot may be over, and it is still that slot.
+// BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees
+// to whom it belongs, or passes it on: by then the slot may be over, and it is still that slot.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
 	var claim postgresdb.ClaimSlotRow
 	var there bool
@@ -29,8 +29,8 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	}, true, nil
 }
 
-// passRun has the claim of a slot pass on to a run, where it may, and tells whose it is now. A claim of the same token that
-// has not ended is that of the same call, whose answer was lost.
+// passRun has the claim of a slot pass on to a run, where it may, and tells whose it is now. A
+// claim of the same token that has not ended is that of the same call, whose answer was lost.
 func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bool) (driver.Run, bool, error) {
 	var token int64
 	var there, passed bool

@@ -85,8 +85,8 @@ func (s *script) commit() {
 	}
 }
 
-// blocked starts a call of the engine and returns once it waits for a lock, as the nth of those who wait where there are
-// several; the channel closes when it is done.
+// blocked starts a call of the engine and returns once it waits for a lock, as the nth of those who
+// wait where there are several; the channel closes when it is done.
 func (s *script) blocked(call func(), nth ...int64) <-chan struct{} {
 	s.Helper()
 	waiting := append(nth, 1)[0]
@@ -171,7 +171,8 @@ func (s *script) release(h driver.Held) {
 	}
 }
 
-// snapshot begins a transaction that sees the database as it is now, above READ COMMITTED for as long as it lasts.
+// snapshot begins a transaction that sees the database as it is now, above READ COMMITTED for as
+// long as it lasts.
 func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
 	s.Helper()
 	tx, err := s.pool.BeginTx(s.Context(), pgx.TxOptions{IsoLevel: level})
@@ -204,7 +205,8 @@ func (s *script) went(next []driver.Handoff, contended bool, attempts ...string)
 	}
 }
 
-// sound checks that what is counted in the rows of names is what there is, and that nobody waits who fits.
+// sound checks that what is counted in the rows of names is what there is, and that nobody waits
+// who fits.
 func (s *script) sound() {
 	s.Helper()
 	if n := s.number(`SELECT count(*) FROM dblock_locks l

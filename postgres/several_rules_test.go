@@ -48,7 +48,8 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s.sound()
 }
 
-// A row may be purged, and made anew, after EnsureRows. Broken by judging in TakeRows what it has not locked.
+// A row may be purged, and made anew, after EnsureRows. Broken by judging in TakeRows what it has
+// not locked.
 func TestTakeAllLocksTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -204,7 +205,8 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	}
 }
 
-// Broken by leaving out LockRun: RetryRun would then see the run of a session that it does not know yet, and take it for dead.
+// Broken by leaving out LockRun: RetryRun would then see the run of a session that it does not know
+// yet, and take it for dead.
 func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)

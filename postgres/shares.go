@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 )
 
-// takeShare is a transaction for the same reason as Enqueue: a row that many share is one that many want.
+// takeShare is a transaction for the same reason as Enqueue: a row that many share is one that many
+// want.
 func (e *engine) takeShare(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	transact := func(ctx context.Context, s statement) error { return e.db.transact(ctx, s) }
 	return taken(ctx, transact, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
@@ -18,7 +19,8 @@ func (e *engine) takeShare(ctx context.Context, r driver.Request) (driver.Grant,
 	}), r.Lease)
 }
 
-// refuseCapacity says why a request did not join a queue: nil if it was not for the number of units, and the name free.
+// refuseCapacity says why a request did not join a queue: nil if it was not for the number of
+// units, and the name free.
 func (e *engine) refuseCapacity(ctx context.Context, r driver.Request) error {
 	var capacity int32
 	var other bool
@@ -84,7 +86,8 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (dr
 	return driver.Grant{Token: is.Token, Contended: is.Waiters > 0, Lease: leftOf(is.ExpiresAt, is.Now)}, true, nil
 }
 
-// leftOf is what is left of a fixed lease, as a Grant tells it: 0 where there is none, and -1 where it is over.
+// leftOf is what is left of a fixed lease, as a Grant tells it: 0 where there is none, and -1 where
+// it is over.
 func leftOf(expiresAt, now int64) time.Duration {
 	switch {
 	case expiresAt == 0:

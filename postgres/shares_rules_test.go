@@ -34,7 +34,8 @@ func TestAShareIsSubtractedOnceWhereItsReleaseMeetsItsReclaim(t *testing.T) {
 	s.sound()
 }
 
-// Broken by leaving the condition on shared_units out of TakeLock, or those on units and capacity out of TakeShare.
+// Broken by leaving the condition on shared_units out of TakeLock, or those on units and capacity
+// out of TakeShare.
 func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	for name, call := range map[string]func(s *script) error{
 		"a writer": func(s *script) error {
@@ -174,8 +175,9 @@ func TestALargeRequestAtTheHeadIsNotPassedBySmallOnes(t *testing.T) {
 	}
 }
 
-// Broken by handing nothing on where only a place in the queue was given up, or by reading the queue in the statement that
-// waits for the row: the reader who is just queueing up would be overlooked.
+// Broken by handing nothing on where only a place in the queue was given up, or by reading the
+// queue in the statement that waits for the row: the reader who is just queueing up would be
+// overlooked.
 func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -199,7 +201,8 @@ func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s.sound()
 }
 
-// Broken by leaving LockRow out of Upgrade: it would then decide by a snapshot from before the other reader.
+// Broken by leaving LockRow out of Upgrade: it would then decide by a snapshot from before the
+// other reader.
 func TestAnUpgradeSeesTheReaderThatItWaitedFor(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)

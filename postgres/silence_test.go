@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// A process that is stopped between two statements is, for the server, a connection that says nothing.
+// A process that is stopped between two statements is, for the server, a connection that says
+// nothing.
 func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	pool := dbtest.Postgres(t).SQL(t)
 	if _, err := pool.Exec("CREATE TABLE held (n int); INSERT INTO held VALUES (1)"); err != nil {

@@ -31,9 +31,9 @@ func (d sqlDB) connections() (inUse, most int) {
 
 func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx, d.db, s) }
 
-// transact runs statements one by one. Between two of them the process may be stopped, and its transaction would keep the
-// name's row locked: so the server ends it when it has been silent for half of the time that ctx leaves. That travels with
-// BEGIN, and costs nothing.
+// transact runs statements one by one. Between two of them the process may be stopped, and its
+// transaction would keep the name's row locked: so the server ends it when it has been silent for
+// half of the time that ctx leaves. That travels with BEGIN, and costs nothing.
 func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 	conn, err := d.begin(ctx)
 	if err != nil {
@@ -47,7 +47,8 @@ func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 	return errors.Join(err, ignoreClosed(conn.Close()))
 }
 
-// finish runs statements in a transaction that has begun, and ends it. Where ended is false it may still be open.
+// finish runs statements in a transaction that has begun, and ends it. Where ended is false it may
+// still be open.
 func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended bool, err error) {
 	for _, s := range statements {
 		if err = execute(ctx, conn, s); err != nil {
@@ -65,7 +66,8 @@ func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended 
 	return undone == nil, err
 }
 
-// begin begins a transaction on a connection of the pool; on another one where that was broken before.
+// begin begins a transaction on a connection of the pool; on another one where that was broken
+// before.
 func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
 	text := beginOverSQL(ctx)
 	for tries := 1; ; tries++ {
@@ -92,7 +94,8 @@ const (
 	shortestSilence = 500 * time.Millisecond
 )
 
-// silence is how long a transaction may be silent: a client gives a statement a TTL, and the half of that is enough.
+// silence is how long a transaction may be silent: a client gives a statement a TTL, and the half
+// of that is enough.
 func silence(ctx context.Context) time.Duration {
 	deadline, ends := ctx.Deadline()
 	if !ends {
@@ -156,7 +159,8 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 	return err
 }
 
-// close ends the connection instead of giving it back to the pool: a statement of it may not have been answered.
+// close ends the connection instead of giving it back to the pool: a statement of it may not have
+// been answered.
 func (c sqlConn) close() error {
 	done := make(chan error, 1)
 	go func() {

@@ -12,19 +12,22 @@ import (
 )
 
 const (
-	// interruptInterval is the pause between two requests to cancel a statement: one that comes before it is lost.
+	// interruptInterval is the pause between two requests to cancel a statement: one that comes
+	// before it is lost.
 	interruptInterval = 50 * time.Millisecond
 )
 
 // callersTx is a transaction of the caller's.
 type callersTx interface {
 	exec(ctx context.Context, s ...statement) error
-	// seen is kept with the connection: what has been prepared on it. nil where that makes no difference.
+	// seen is kept with the connection: what has been prepared on it. nil where that makes no
+	// difference.
 	seen() map[string]any
-	// interrupt asks the server to cancel what the transaction is running. It returns when the server has seen that;
-	// false where there is no way to ask.
+	// interrupt asks the server to cancel what the transaction is running. It returns when the
+	// server has seen that; false where there is no way to ask.
 	interrupt(ctx context.Context) bool
-	// patiently makes the statements that follow wait for rows until they are interrupted, or for a turn.
+	// patiently makes the statements that follow wait for rows until they are interrupted, or for a
+	// turn.
 	patiently(ctx context.Context) statement
 }
 
@@ -78,8 +81,8 @@ var (
 	rollbackTo = statement{sql: "ROLLBACK TO SAVEPOINT dblock"}
 )
 
-// undo takes the transaction back to the savepoint. A request to cancel that came late may hit the first try: the
-// signal was sent before, so that it cannot come later than this.
+// undo takes the transaction back to the savepoint. A request to cancel that came late may hit the
+// first try: the signal was sent before, so that it cannot come later than this.
 func undo(ctx context.Context, t callersTx) {
 	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()

@@ -27,8 +27,8 @@ func borrowPatience(patience string) statement {
 	return query(postgresdb.BorrowPatience, patience)
 }
 
-// ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified, with the commit. When
-// that reaches the disk is the caller's to say.
+// ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
+// with the commit. When that reaches the disk is the caller's to say.
 func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
 	var name string
 	var there bool
@@ -95,8 +95,9 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 	return states[0], nil
 }
 
-// behind runs statements behind a savepoint. After an error the transaction is back at it; otherwise one of the
-// statements, or settle or undo, has to end it. ctx ends the wait for an answer late, so as not to end the transaction.
+// behind runs statements behind a savepoint. After an error the transaction is back at it;
+// otherwise one of the statements, or settle or undo, has to end it. ctx ends the wait for an
+// answer late, so as not to end the transaction.
 func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -107,8 +108,9 @@ func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ..
 	return err
 }
 
-// exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the first: on a connection that
-// has not done so before, where that may fail for want of tables, the savepoint goes alone.
+// exec puts the savepoint in front. pgx prepares the statements of a batch before it runs the
+// first: on a connection that has not done so before, where that may fail for want of tables, the
+// savepoint goes alone.
 func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
 	work := statements[1].sql // after the patience
@@ -125,12 +127,13 @@ func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []st
 	return err
 }
 
-// waiting is behind for statements that may wait for rows. Where the transaction can be interrupted, the server is asked
-// for that when ctx ends; else they wait in turns.
+// waiting is behind for statements that may wait for rows. Where the transaction can be
+// interrupted, the server is asked for that when ctx ends; else they wait in turns.
 //
-// At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it must not be sent before
-// the savepoint is known to be there, and even if that is the first statement of a batch, pgx has the others prepared
-// before. To send it alone each time would be one more round trip for whoever need not wait.
+// At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it
+// must not be sent before the savepoint is known to be there, and even if that is the first
+// statement of a batch, pgx has the others prepared before. To send it alone each time would be one
+// more round trip for whoever need not wait.
 func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -71,7 +71,8 @@ func TestWaitsGoRoundARing(t *testing.T) {
 	}
 }
 
-// A ring of five in a crowd of 10,000 who wait: each behind one of a hundred names, or all behind one.
+// A ring of five in a crowd of 10,000 who wait: each behind one of a hundred names, or all behind
+// one.
 func BenchmarkWaitsOfARingAmong10000(b *testing.B) {
 	for _, names := range []int{100, 1} {
 		b.Run(fmt.Sprintf("%d names", names), func(b *testing.B) {

@@ -69,8 +69,8 @@ func (p *program) cut(cut bool) {
 	}
 }
 
-// record is all locks that were had. A lock is valid until it says so itself: its context ends then too, but on a machine that is
-// as busy as this one perhaps a moment later.
+// record is all locks that were had. A lock is valid until it says so itself: its context ends then
+// too, but on a machine that is as busy as this one perhaps a moment later.
 type record struct {
 	t *testing.T
 

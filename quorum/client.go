@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two rounds, on average. It is random, and twice as long after each
-	// failure, so that of several clients that split the nodes among themselves one comes first. What bounds it is longer where
-	// the nodes are slow: of several that come back within the time of one round, none succeeds.
+	// firstPause and longestPause bound the wait between two rounds, on average. It is random, and
+	// twice as long after each failure, so that of several clients that split the nodes among
+	// themselves one comes first. What bounds it is longer where the nodes are slow: of several
+	// that come back within the time of one round, none succeeds.
 	firstPause   = 10 * time.Millisecond
 	longestPause = 250 * time.Millisecond
 	mostRounds   = 8 // longestPause is no less than so many rounds
@@ -37,9 +38,10 @@ type Client struct {
 	rests  []rest // by node
 }
 
-// New makes a client of 3 or 5 nodes, in any order. Every process that locks the same names MUST be given the same databases,
-// and the same WithQuarantine: a majority of one set need not meet a majority of another. It does no I/O.
-// dblock.ErrInvalidOption; dblock.ErrConfig where the TTL of a node's client is too long for the quarantine.
+// New makes a client of 3 or 5 nodes, in any order. Every process that locks the same names MUST be
+// given the same databases, and the same WithQuarantine: a majority of one set need not meet a
+// majority of another. It does no I/O. dblock.ErrInvalidOption; dblock.ErrConfig where the TTL of a
+// node's client is too long for the quarantine.
 func New(nodes []Node, options ...Option) (*Client, error) {
 	if err := check(nodes); err != nil {
 		return nil, err
@@ -62,25 +64,27 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 	return c, nil
 }
 
-// Lock tries until it holds the lock, or until ctx ends. ctx bounds the trying only, not the lock. Who comes first is not who
-// gets it first, and it is not reentrant: under the lock's own context the name is as taken as anywhere else.
+// Lock tries until it holds the lock, or until ctx ends. ctx bounds the trying only, not the lock.
+// Who comes first is not who gets it first, and it is not reentrant: under the lock's own context
+// the name is as taken as anywhere else.
 //
-// dblock.ErrNotAcquired, with the context's error, when ctx ends. dblock.ErrUnavailable when a majority of the nodes could not be
-// had for as long as WithPatience says. The error is an *Error, which tells what each node said.
+// dblock.ErrNotAcquired, with the context's error, when ctx ends. dblock.ErrUnavailable when a
+// majority of the nodes could not be had for as long as WithPatience says. The error is an *Error,
+// which tells what each node said.
 func (c *Client) Lock(ctx context.Context, name string) (*Lock, error) {
 	return c.acquire(ctx, "lock", name, true)
 }
 
-// TryLock makes one round: it takes the lock unless too many nodes are held by somebody else (dblock.ErrNotAcquired), cannot be
-// reached, or do not answer within their time limit (dblock.ErrUnavailable). Of several at the same moment perhaps none
-// gets it.
+// TryLock makes one round: it takes the lock unless too many nodes are held by somebody else
+// (dblock.ErrNotAcquired), cannot be reached, or do not answer within their time limit
+// (dblock.ErrUnavailable). Of several at the same moment perhaps none gets it.
 func (c *Client) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return c.acquire(ctx, "trylock", name, false)
 }
 
-// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx does, and with cause
-// dblock.ErrLost when the lock is lost. Do returns what fn returns, joined with dblock.ErrLost if the lock was lost before fn
-// returned.
+// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
+// does, and with cause dblock.ErrLost when the lock is lost. Do returns what fn returns, joined
+// with dblock.ErrLost if the lock was lost before fn returned.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := c.Lock(ctx, name)
 	if err != nil {
@@ -142,7 +146,8 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 	}
 }
 
-// late is the error of a call that was called off. What the nodes said before that says more than that they were not waited for.
+// late is the error of a call that was called off. What the nodes said before that says more than
+// that they were not waited for.
 func (c *Client) late(e, last *Error, trying context.Context) *Error {
 	if c.background.Err() != nil {
 		e.Err = dblock.ErrClosed
@@ -167,9 +172,10 @@ func (c *Client) begin() bool {
 	return !c.closed
 }
 
-// Close gives back every lock that the client still holds, whose contexts end with cause dblock.ErrClosed, and calls off
-// whoever waits. The nodes' clients are the application's and stay open. When it returns nil, nothing of the client runs any
-// more; what is left when ctx ends goes on for no longer than the nodes' time limits. Close is idempotent.
+// Close gives back every lock that the client still holds, whose contexts end with cause
+// dblock.ErrClosed, and calls off whoever waits. The nodes' clients are the application's and stay
+// open. When it returns nil, nothing of the client runs any more; what is left when ctx ends goes
+// on for no longer than the nodes' time limits. Close is idempotent.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "close", Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -200,8 +206,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// release gives one node's lock back, for no longer than the node's time limit. What does not succeed by then the node's own
-// client goes on with.
+// release gives one node's lock back, for no longer than the node's time limit. What does not
+// succeed by then the node's own client goes on with.
 func (c *Client) release(l nodeLock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()

@@ -13,8 +13,9 @@ import (
 	"github.com/dblock-go/dblock/postgres"
 )
 
-// BenchmarkContention has clients contend for a name over three PostgreSQL databases, of which one is on a server of its own that is
-// stopped with SIGSTOP, or killed: go test -run '^$' -bench Contention -benchtime 1x ./quorum
+// BenchmarkContention has clients contend for a name over three PostgreSQL databases, of which one
+// is on a server of its own that is stopped with SIGSTOP, or killed: go test -run '^$' -bench
+// Contention -benchtime 1x ./quorum
 func BenchmarkContention(b *testing.B) {
 	own := dbtest.OwnPostgres(b)
 	databases := []dbtest.Database{dbtest.Postgres(b), dbtest.Postgres(b), own.Database(b)}

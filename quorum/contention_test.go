@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// contend has clients lock and unlock a name for 8 s, with Locks of up to 2 s, and work of some milliseconds under it and between;
-// it counts what they got and what failed.
+// contend has clients lock and unlock a name for 8 s, with Locks of up to 2 s, and work of some
+// milliseconds under it and between; it counts what they got and what failed.
 func contend(clients []*Client) (got, failed int64) {
 	var locks, failures atomic.Int64
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -40,8 +40,9 @@ func contend(clients []*Client) (got, failed int64) {
 	return locks.Load(), failures.Load()
 }
 
-// A round in which one node refuses, and another hangs, keeps from the others what it has until the hanging node's time limit is
-// over. Broken by waiting in each round for a node that was late in the one before.
+// A round in which one node refuses, and another hangs, keeps from the others what it has until the
+// hanging node's time limit is over. Broken by waiting in each round for a node that was late in
+// the one before.
 func TestANodeThatHangsDoesNotStopThoseWhoContend(t *testing.T) {
 	for _, contenders := range []int{2, 6} {
 		scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
@@ -103,8 +104,8 @@ func TestANodeThatWasLateIsAskedByOneRoundAtATimeAndCountsAgainWhenItAnswers(t *
 	})
 }
 
-// Somebody has a name on one node for long, and one that was late now answers later than the others. Broken by calling off the
-// request to it with the round: it would be late for ever.
+// Somebody has a name on one node for long, and one that was late now answers later than the
+// others. Broken by calling off the request to it with the round: it would be late for ever.
 func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c, other := s.client(1), s.client(2)
@@ -131,7 +132,8 @@ func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 	})
 }
 
-// A node that was late may be the one that is needed. Broken by not waiting for it where nobody is in the way.
+// A node that was late may be the one that is needed. Broken by not waiting for it where nobody is
+// in the way.
 func TestANodeThatWasLateIsWaitedForWhereNobodyIsInTheWay(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)
@@ -147,7 +149,8 @@ func TestANodeThatWasLateIsWaitedForWhereNobodyIsInTheWay(t *testing.T) {
 	})
 }
 
-// flaky is a node whose client says at once that it cannot be reached, every other time, and else waits in vain.
+// flaky is a node whose client says at once that it cannot be reached, every other time, and else
+// waits in vain.
 type flaky struct {
 	node
 	calls atomic.Int32
@@ -211,7 +214,8 @@ func (n *stuck) TryLock(context.Context, string) (nodeLock, error) {
 	return nil, errDown
 }
 
-// Each request that is stuck has a goroutine. Broken by going on to ask the node while a lock is held for long.
+// Each request that is stuck has a goroutine. Broken by going on to ask the node while a lock is
+// held for long.
 func TestRequestsThatAreStuckDoNotPileUp(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)

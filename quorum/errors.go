@@ -8,13 +8,15 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// ErrQuarantined: a node may have lost its data not long ago, or has not been set up by Init, and does not count.
+// ErrQuarantined: a node may have lost its data not long ago, or has not been set up by Init, and
+// does not count.
 var ErrQuarantined = errors.New("quarantined")
 
-// Error says what was being done to which lock, why it failed, and what each node said. errors.Is finds Err:
-// dblock.ErrNotAcquired where somebody else holds the lock, or ctx ended, with the context's error;
-// dblock.ErrUnavailable where a majority of the nodes cannot be had, with ErrQuarantined where that is for the sake of nodes
-// in quarantine; dblock.ErrLost; dblock.ErrClosed; what all are refused for: an invalid name, a missing schema.
+// Error says what was being done to which lock, why it failed, and what each node said. errors.Is
+// finds Err: dblock.ErrNotAcquired where somebody else holds the lock, or ctx ended, with the
+// context's error; dblock.ErrUnavailable where a majority of the nodes cannot be had, with
+// ErrQuarantined where that is for the sake of nodes in quarantine; dblock.ErrLost;
+// dblock.ErrClosed; what all are refused for: an invalid name, a missing schema.
 type Error struct {
 	Op    string // "lock", "trylock", "unlock", "init"
 	Name  string // of the lock
@@ -43,7 +45,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause, not those of the nodes: that one is away does not make the lock unavailable.
+// Unwrap returns the cause, not those of the nodes: that one is away does not make the lock
+// unavailable.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Error names the node and its cause.
@@ -83,8 +86,8 @@ func permanent(err error) bool {
 // node says which node is meant.
 func (c *Client) node(i int, err error) NodeError { return NodeError{i + 1, c.nodes[i].name, err} }
 
-// verdict turns the failures of a round, by node, into one. held says that enough nodes could have been had, if others did not
-// hold them; final, that another round is of no use.
+// verdict turns the failures of a round, by node, into one. held says that enough nodes could have
+// been had, if others did not hold them; final, that another round is of no use.
 func (c *Client) verdict(op, name string, failures []error) (e *Error, held, final bool) {
 	e = &Error{Op: op, Name: name}
 	var away, quarantined, hopeless int

@@ -18,7 +18,8 @@ import (
 
 var errCut = errors.New("the database is cut off")
 
-// gate is a database in an SQLite file that can be cut off, held up, and wiped. It stands where the network would.
+// gate is a database in an SQLite file that can be cut off, held up, and wiped. It stands where the
+// network would.
 type gate struct {
 	folder   string
 	template []byte // an empty database with dblock's tables

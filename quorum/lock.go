@@ -39,17 +39,20 @@ func newLock(ctx context.Context, c *Client, name string) *Lock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.name }
 
-// Token returns the fencing token: it is above that of every earlier holder, whichever nodes that one had.
+// Token returns the fencing token: it is above that of every earlier holder, whichever nodes that
+// one had.
 func (l *Lock) Token() int64 { return l.token }
 
-// Context ends when the lock does: with cause dblock.ErrLost when fewer than a majority of the nodes hold it, before anybody else
-// can; with dblock.ErrNotHeld at Unlock; with dblock.ErrClosed at Close. It carries the values of the context that Lock was
-// called with, but does not end with it.
+// Context ends when the lock does: with cause dblock.ErrLost when fewer than a majority of the
+// nodes hold it, before anybody else can; with dblock.ErrNotHeld at Unlock; with dblock.ErrClosed
+// at Close. It carries the values of the context that Lock was called with, but does not end with
+// it.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Until is for how long the lock is valid if no node is reached any more from now on, by this machine's clock: each
-// heartbeat of a node's client moves that node's part of it, and this is the last moment at which a majority is left. The
-// margin for the drift of clocks is taken off already. The zero time where the lock is not held any more.
+// Until is for how long the lock is valid if no node is reached any more from now on, by this
+// machine's clock: each heartbeat of a node's client moves that node's part of it, and this is the
+// last moment at which a majority is left. The margin for the drift of clocks is taken off already.
+// The zero time where the lock is not held any more.
 func (l *Lock) Until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,11 +72,12 @@ func (l *Lock) Until() time.Time {
 	return ends[l.c.majority-1]
 }
 
-// Unlock gives the lock back on all nodes. It returns when a majority has it back, or after the nodes' time limit; the others are
-// given it back in the background. With a ctx that has ended already, or is under the lock's own, it still does so.
+// Unlock gives the lock back on all nodes. It returns when a majority has it back, or after the
+// nodes' time limit; the others are given it back in the background. With a ctx that has ended
+// already, or is under the lock's own, it still does so.
 //
-// dblock.ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up all the same, and the nodes'
-// clients go on trying. A second call returns what the first did.
+// dblock.ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up
+// all the same, and the nodes' clients go on trying. A second call returns what the first did.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "unlock", Name: l.name, Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -131,7 +135,8 @@ func (l *Lock) leave(ctx context.Context) error {
 	return e
 }
 
-// begin makes the grants of a round the lock, if a majority of the nodes still holds them and the client is not closed.
+// begin makes the grants of a round the lock, if a majority of the nodes still holds them and the
+// client is not closed.
 func (l *Lock) begin(token int64, grants []nodeLock) bool {
 	l.mu.Lock() // before enlist, so that Close finds it held
 	defer l.mu.Unlock()
@@ -148,8 +153,9 @@ func (l *Lock) begin(token int64, grants []nodeLock) bool {
 	return true
 }
 
-// join adds a node that was locked after the others. It gives it back, and returns false, where there is no lock any more: a
-// loss that left has not been told of yet is one all the same, and another may have had the lock since.
+// join adds a node that was locked after the others. It gives it back, and returns false, where
+// there is no lock any more: a loss that left has not been told of yet is one all the same, and
+// another may have had the lock since.
 func (l *Lock) join(i int, m nodeLock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,7 +209,8 @@ func (l *Lock) left(i int, m nodeLock) {
 	}
 }
 
-// giveUp ends the lock, and gives it back on every node. Each answers once; the answers are nil where the lock had ended.
+// giveUp ends the lock, and gives it back on every node. Each answers once; the answers are nil
+// where the lock had ended.
 func (l *Lock) giveUp(cause error) <-chan answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// healLimit is how long it may take to find the highest token of the other nodes: they look at all their locks.
+// healLimit is how long it may take to find the highest token of the other nodes: they look at all
+// their locks.
 const healLimit = 30 * time.Second
 
 // maxStalled is how many requests to a node may be stuck before it gets no more.
@@ -40,8 +41,8 @@ func (c *Client) resting(i int) error {
 	return nil
 }
 
-// callOff counts a request that is called off: one that a node does not even see called off, since its disk hangs, say, keeps a
-// goroutine. It notes that the node is late, if that is why.
+// callOff counts a request that is called off: one that a node does not even see called off, since
+// its disk hangs, say, keeps a goroutine. It notes that the node is late, if that is why.
 func (c *Client) callOff(i int, late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,8 +50,8 @@ func (c *Client) callOff(i int, late bool) {
 	c.rests[i].late = c.rests[i].late || late
 }
 
-// returned is the end of a request. A node that has answered in time is not late; its client's word that it cannot be reached is
-// no answer of the node.
+// returned is the end of a request. A node that has answered in time is not late; its client's word
+// that it cannot be reached is no answer of the node.
 func (c *Client) returned(i int, inTime bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -62,8 +63,8 @@ func (c *Client) returned(i int, inTime bool, err error) {
 	}
 }
 
-// suspect reports whether a node was late, and lets one round at a time ask it then, which MUST say when it has asked. The
-// others get an error.
+// suspect reports whether a node was late, and lets one round at a time ask it then, which MUST say
+// when it has asked. The others get an error.
 func (c *Client) suspect(i int) (late bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -89,8 +90,8 @@ func quarantined(left time.Duration) error {
 	return fmt.Errorf("%w for another %v: it may have lost its data", ErrQuarantined, max(left, time.Millisecond).Round(time.Millisecond))
 }
 
-// trust returns the floor of a node that counts. A node counts when it has had its data for as long as anybody may still rely on
-// what it forgot, and knows a token that no forgotten one was above.
+// trust returns the floor of a node that counts. A node counts when it has had its data for as long
+// as anybody may still rely on what it forgot, and knows a token that no forgotten one was above.
 func (c *Client) trust(ctx context.Context, i int) (floor int64, err error) {
 	m, err := c.nodes[i].node.Memory(ctx)
 	switch {
@@ -120,8 +121,8 @@ func (c *Client) startHealing(i int) {
 		return
 	}
 	r.healing = true
-	// Not longer than half a quarantine, so that of two healers, one of whom is late, none counts on the node before the
-	// other has written: Renew begins another quarantine.
+	// Not longer than half a quarantine, so that of two healers, one of whom is late, none counts
+	// on the node before the other has written: Renew begins another quarantine.
 	ctx, cancel := context.WithTimeout(c.background, min(healLimit, c.quarantine/2))
 	c.calls.Go(func() {
 		defer cancel()
@@ -138,9 +139,9 @@ func (c *Client) startHealing(i int) {
 	})
 }
 
-// heal tells a node that forgot them a token that none was above, from a majority of the nodes that did not forget. It MUST be
-// called when the node's quarantine is over, and not before: until then a holder whom it has forgotten may still be telling
-// its token to others.
+// heal tells a node that forgot them a token that none was above, from a majority of the nodes that
+// did not forget. It MUST be called when the node's quarantine is over, and not before: until then
+// a holder whom it has forgotten may still be telling its token to others.
 func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 	var mu sync.Mutex // protects what follows
 	var known int

@@ -35,7 +35,8 @@ func TestANodeThatLostItsDataLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// The token of a node whose clock is fast is on the other node too. The fast one forgets it; then only the other knows.
+// The token of a node whose clock is fast is on the other node too. The fast one forgets it; then
+// only the other knows.
 func TestANodeThatLostItsDataLearnsTheTokens(t *testing.T) {
 	for name, b := range map[string]bugs{"as it is": {}, "without healing": {noHealing: true}} {
 		t.Run(name, func(t *testing.T) {

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// mend sees to it that nodes which do not hold the lock are asked again: a lock outlives then any number of nodes that go and
-// come back, as long as a majority is left at each moment. MUST be called with mu locked.
+// mend sees to it that nodes which do not hold the lock are asked again: a lock outlives then any
+// number of nodes that go and come back, as long as a majority is left at each moment. MUST be
+// called with mu locked.
 func (l *Lock) mend() {
 	if !l.held || l.mender != nil {
 		return

@@ -15,8 +15,9 @@ type Node struct {
 	name   string
 }
 
-// On makes a node of a client, which goes on belonging to the application: it is used for other locks if the application
-// likes, and closed by it, after Client.Close. Nodes may be on different engines, with locks in tables.
+// On makes a node of a client, which goes on belonging to the application: it is used for other
+// locks if the application likes, and closed by it, after Client.Close. Nodes may be on different
+// engines, with locks in tables.
 func On[TX any](client *dblock.Client[TX]) Node {
 	if client == nil {
 		return Node{}
@@ -30,16 +31,19 @@ func (n Node) Named(name string) Node {
 	return n
 }
 
-// node is what the quorum needs of a database: all that is promised here rests on these promises and no others.
+// node is what the quorum needs of a database: all that is promised here rests on these promises
+// and no others.
 type node interface {
-	// TryLock takes a name on this node alone. The lock's context ends before the node lets anybody else have the name, as
-	// long as the node keeps its data. What a call took that was answered with an error is given back by the node.
+	// TryLock takes a name on this node alone. The lock's context ends before the node lets anybody
+	// else have the name, as long as the node keeps its data. What a call took that was answered
+	// with an error is given back by the node.
 	TryLock(ctx context.Context, name string) (nodeLock, error)
 
 	// Memory tells since when the node has had its data; where it cannot tell, since this call.
 	Memory(ctx context.Context) (memory, error)
 
-	// Highest is at least every token that the node ever granted or was told, as far as it remembers.
+	// Highest is at least every token that the node ever granted or was told, as far as it
+	// remembers.
 	Highest(ctx context.Context) (int64, error)
 
 	// Renew makes the node's memory begin now, with a floor.
@@ -55,8 +59,8 @@ type nodeLock interface {
 	Unlock(ctx context.Context) error
 }
 
-// memory is what a node knows of its past: nothing from before age ago, but that no token was above floor then. With floor 0
-// it does not know that either.
+// memory is what a node knows of its past: nothing from before age ago, but that no token was above
+// floor then. With floor 0 it does not know that either.
 type memory struct {
 	age   time.Duration
 	floor int64

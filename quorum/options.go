@@ -23,19 +23,23 @@ type config struct {
 	log                         *slog.Logger
 }
 
-// WithNodeLimit sets how long a node may take to lock or to unlock before it counts as one that does not answer: at least
-// 10 ms. The first lock of a node's client connects within it. Default: 1 s.
+// WithNodeLimit sets how long a node may take to lock or to unlock before it counts as one that
+// does not answer: at least 10 ms. The first lock of a node's client connects within it. Default: 1
+// s.
 func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
-// WithPatience sets for how long Lock goes on while a majority of the nodes cannot be had. 0: it fails at once. Default: 15 s.
+// WithPatience sets for how long Lock goes on while a majority of the nodes cannot be had. 0: it
+// fails at once. Default: 15 s.
 func WithPatience(d time.Duration) Option { return func(c *config) { c.patience = d } }
 
-// WithQuarantine sets for how long a node does not count that may have lost its data: at least twice the longest TTL of any
-// client of any node in any process; New refuses its own where they are longer. It MUST be the same wherever these nodes
-// are used. Default: 1 min, for TTLs up to 30 s.
+// WithQuarantine sets for how long a node does not count that may have lost its data: at least
+// twice the longest TTL of any client of any node in any process; New refuses its own where they
+// are longer. It MUST be the same wherever these nodes are used. Default: 1 min, for TTLs up to 30
+// s.
 func WithQuarantine(d time.Duration) Option { return func(c *config) { c.quarantine = d } }
 
-// WithLogger sets where the client tells of nodes that it lost, healed, or could not heal. Default: slog.Default.
+// WithLogger sets where the client tells of nodes that it lost, healed, or could not heal. Default:
+// slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func newConfig(options []Option) (config, error) {

@@ -17,8 +17,8 @@ type peer struct {
 	session *fakeSession
 }
 
-// call does something on the server, which takes a while on the way there and on the way back. The caller may be gone by then:
-// late is told.
+// call does something on the server, which takes a while on the way there and on the way back. The
+// caller may be gone by then: late is told.
 func (n *peer) call(ctx context.Context, do func() error, late func()) error {
 	if err := n.p.step(); err != nil {
 		return err

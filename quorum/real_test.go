@@ -17,7 +17,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
-// onDatabase makes a node of a database of any kind, whose client is closed when the test has ended.
+// onDatabase makes a node of a database of any kind, whose client is closed when the test has
+// ended.
 func onDatabase(t *testing.T, db dbtest.Database, ttl time.Duration) Node {
 	t.Helper()
 	switch db.Kind {
@@ -103,7 +104,8 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 	})
 }
 
-// What is left of a TTL at a grant may be short enough while the TTL is not: a node would count again while somebody still trusts it.
+// What is left of a TTL at a grant may be short enough while the TTL is not: a node would count
+// again while somebody still trusts it.
 func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
 	for name, long := range map[string]int{"the first": 0, "the last": 2} {
 		var nodes []Node

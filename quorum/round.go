@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on after the outcome is known
-// until the last node has answered.
+// round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on
+// after the outcome is known until the last node has answered.
 type round struct {
 	c        *Client
 	lock     *Lock
@@ -43,8 +43,8 @@ type answer struct {
 	err   error
 }
 
-// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns what each node said, and how
-// long those took that answered.
+// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns
+// what each node said, and how long those took that answered.
 func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Duration, failures []error) {
 	n := len(c.nodes)
 	r := &round{
@@ -52,7 +52,8 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), late: make([]bool, n), outcome: make(chan bool, 1),
 		began: time.Now(),
 	}
-	// Without the caller's values: a node's client would take the caller for the owner of a lock that it has on that node alone.
+	// Without the caller's values: a node's client would take the caller for the owner of a lock
+	// that it has on that node alone.
 	r.asking, r.dismiss = context.WithTimeoutCause(context.Background(), c.limit, errLate)
 	unhook := context.AfterFunc(ctx, r.dismiss)
 	for i := range c.nodes {
@@ -67,9 +68,10 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 	return nil, r.took, r.failures
 }
 
-// ask sends one node the request, and then asks it for its memory: in this order, since only what it remembers after the grant
-// says that the grant was made with it. A node that was late is asked by one round at a time, until the time limit whatever
-// becomes of the round: that answer, and no other, says whether the node is late still.
+// ask sends one node the request, and then asks it for its memory: in this order, since only what
+// it remembers after the grant says that the grant was made with it. A node that was late is asked
+// by one round at a time, until the time limit whatever becomes of the round: that answer, and no
+// other, says whether the node is late still.
 func (r *round) ask(i int, name string) {
 	r.pending++
 	late, err := r.c.suspect(i)
@@ -118,7 +120,8 @@ func excuse(asking context.Context, err error) error {
 	return errDismissed
 }
 
-// run has the answers come in until there are no more. The outcome does not wait for those that are late.
+// run has the answers come in until there are no more. The outcome does not wait for those that are
+// late.
 func (r *round) run() {
 	defer r.dismiss()
 	late := r.asking.Done()
@@ -155,7 +158,8 @@ func (r *round) run() {
 	}
 }
 
-// expire ends the round if it is not decided. A node that is slow to see that it was called off does not hold it up.
+// expire ends the round if it is not decided. A node that is slow to see that it was called off
+// does not hold it up.
 func (r *round) expire() {
 	if r.decided {
 		return
@@ -168,8 +172,9 @@ func (r *round) expire() {
 	r.fail()
 }
 
-// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher token, or of a node with a
-// higher floor, helps to keep the lock, but does not count for having it: a whole holder may have come and gone on that node.
+// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher
+// token, or of a node with a higher floor, helps to keep the lock, but does not count for having
+// it: a whole holder may have come and gone on that node.
 func (r *round) granted(a answer) {
 	r.grants[a.node] = a.lock
 	switch {
@@ -200,8 +205,9 @@ func (r *round) granted(a answer) {
 	}
 }
 
-// judge decides as soon as there is something to decide by. Where another client is in the way, the round does not wait for a
-// node that was late before: it would keep from the other client what it has itself, and both would stand still.
+// judge decides as soon as there is something to decide by. Where another client is in the way, the
+// round does not wait for a node that was late before: it would keep from the other client what it
+// has itself, and both would stand still.
 func (r *round) judge() {
 	refused := slices.ContainsFunc(r.failures, func(err error) bool { return errors.Is(err, dblock.ErrNotAcquired) })
 	counted, possible := 0, 0
@@ -259,8 +265,9 @@ func (r *round) fail() {
 	})
 }
 
-// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where there is no lock. That
-// another node knows the token, if it can be had, run waits for: asking ends with it.
+// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where
+// there is no lock. That another node knows the token, if it can be had, run waits for: asking ends
+// with it.
 func (r *round) straggle(a answer) {
 	if a.told || a.err != nil {
 		return

@@ -78,7 +78,8 @@ func (s scene) set(f func(s *server), which ...int) {
 func down(s *server) { s.down, s.hangs = true, true }
 func up(s *server)   { s.down = false }
 
-// holders says how many servers let nobody else have the name, a moment later: what was called off is undone by then.
+// holders says how many servers let nobody else have the name, a moment later: what was called off
+// is undone by then.
 func (s scene) holders() (n int) {
 	time.Sleep(20 * time.Millisecond)
 	for _, v := range s.servers {
@@ -203,8 +204,9 @@ func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
 	})
 }
 
-// A machine slept: one of two parts is over, and no timer has said so yet. Somebody else has had the lock when a third node
-// answers. If that one joined, two of three would hold a lock that was lost.
+// A machine slept: one of two parts is over, and no timer has said so yet. Somebody else has had
+// the lock when a third node answers. If that one joined, two of three would hold a lock that was
+// lost.
 func TestANodeThatComesLateDoesNotReviveALostLock(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)
@@ -291,7 +293,8 @@ func (n *late) TryLock(ctx context.Context, name string) (nodeLock, error) {
 	return n.node.TryLock(ctx, name)
 }
 
-// The pause between two rounds ends with the context. If a round followed, the nodes would be locked, and be given back at once.
+// The pause between two rounds ends with the context. If a round followed, the nodes would be
+// locked, and be given back at once.
 func TestNoRoundIsBegunAfterTheContextHasEnded(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)

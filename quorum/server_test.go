@@ -8,8 +8,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// server is a database in memory. It keeps dblock's promises of one database, and nothing else: tokens that follow its own clock,
-// which may be wrong, holders that live as long as their sessions, a memory that a wipe takes away.
+// server is a database in memory. It keeps dblock's promises of one database, and nothing else:
+// tokens that follow its own clock, which may be wrong, holders that live as long as their
+// sessions, a memory that a wipe takes away.
 type server struct {
 	bugs *bugs
 

@@ -7,13 +7,15 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Init sets up nodes for the first time: all of them, at once, each empty or with locks of its own. They count one quarantine
-// later. It must reach every node. Where a majority is set up already it does nothing: the others learn from them by themselves.
-// So it may be called again after it failed in between.
+// Init sets up nodes for the first time: all of them, at once, each empty or with locks of its own.
+// They count one quarantine later. It must reach every node. Where a majority is set up already it
+// does nothing: the others learn from them by themselves. So it may be called again after it failed
+// in between.
 //
-// It is an operator's act, for a script of the deployment and not for the start of each process: after the loss of a
-// majority's data it is the word that the nodes as they are now are all there is, and tokens rise then above those of the past
-// only as far as the nodes that are left, and the clocks of all, know them.
+// It is an operator's act, for a script of the deployment and not for the start of each process:
+// after the loss of a majority's data it is the word that the nodes as they are now are all there
+// is, and tokens rise then above those of the past only as far as the nodes that are left, and the
+// clocks of all, know them.
 func Init(ctx context.Context, nodes ...Node) error {
 	if err := check(nodes); err != nil {
 		return err
@@ -56,9 +58,10 @@ func Init(ctx context.Context, nodes ...Node) error {
 	return nil
 }
 
-// Quarantine says that a node may have forgotten what it knew: it has been restored from a backup, or a standby has taken
-// over that may have missed the latest commits. It does not count for one quarantine, learns the tokens from the other nodes,
-// and counts again after another one. Call it before clients can reach the node; an empty database needs no call.
+// Quarantine says that a node may have forgotten what it knew: it has been restored from a backup,
+// or a standby has taken over that may have missed the latest commits. It does not count for one
+// quarantine, learns the tokens from the other nodes, and counts again after another one. Call it
+// before clients can reach the node; an empty database needs no call.
 func Quarantine(ctx context.Context, n Node) error {
 	if n.node == nil {
 		return fmt.Errorf("quorum: quarantine: %w: the node is none: use On", dblock.ErrInvalidOption)

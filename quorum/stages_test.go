@@ -53,7 +53,8 @@ func (s scene) stage(c *Client) []*staged {
 	return nodes
 }
 
-// Between the moment at which a token is fixed and that at which the lock is had, a whole holder comes and goes.
+// Between the moment at which a token is fixed and that at which the lock is had, a whole holder
+// comes and goes.
 func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	for name, late := range map[string]int{"a late grant": 2, "a grant that was lost": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -100,7 +101,8 @@ func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	}
 }
 
-// A node forgets its holder while that one is still telling the token to others: who asks the others too soon does not hear of it.
+// A node forgets its holder while that one is still telling the token to others: who asks the
+// others too soon does not hear of it.
 func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1, WithNodeLimit(time.Minute)), s.client(2)
@@ -143,7 +145,8 @@ func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 	})
 }
 
-// A node that has learnt the tokens grants late, with a low token of its own and a floor above the one that is fixed by then.
+// A node that has learnt the tokens grants late, with a low token of its own and a floor above the
+// one that is fixed by then.
 func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a := s.client(1, WithNodeLimit(time.Minute))
@@ -192,7 +195,8 @@ func (l promptLock) Raise(ctx context.Context, token int64) (int64, error) {
 	return l.nodeLock.Raise(ctx, token)
 }
 
-// The last node grants when the lock is had already. If the round ended with that, the telling of the token would be called off.
+// The last node grants when the lock is had already. If the round ended with that, the telling of
+// the token would be called off.
 func TestANodeThatComesLateIsToldTheToken(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)

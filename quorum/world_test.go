@@ -93,7 +93,8 @@ func (w *world) live(id int) {
 	}
 }
 
-// name is one that many want, or one that is seldom wanted: those in between wipes are forgotten by who had them.
+// name is one that many want, or one that is seldom wanted: those in between wipes are forgotten by
+// who had them.
 func (w *world) name() string {
 	if w.rng.n(2) == 0 {
 		return "a"
@@ -193,7 +194,8 @@ func (w *world) haunt() {
 	}
 }
 
-// mayForget keeps a majority that remembers. A server remembers again when it has been healed, whatever it may do wrong.
+// mayForget keeps a majority that remembers. A server remembers again when it has been healed,
+// whatever it may do wrong.
 func (w *world) mayForget(i int) bool {
 	forgetful := 1
 	for j, s := range w.servers {

@@ -1,13 +1,16 @@
-// Package reaper clears up after clients that died: it expires their sessions, hands their locks to the next waiter,
-// takes their places out of the queues, ends fixed leases that are over, and deletes what nobody has used for long: idle
-// names, dead sessions, and the history of events and runs.
+// Package reaper clears up after clients that died: it expires their sessions, hands their locks to
+// the next waiter, takes their places out of the queues, ends fixed leases that are over, and
+// deletes what nobody has used for long: idle names, dead sessions, and the history of events and
+// runs.
 //
-// A client runs one by itself; Run and Sweep run one alone, in a cron job or an operator's tool. Any number may run at
-// once. Each step is a transaction of its own that first locks what it decides about and looks again, so that reapers
-// cannot do anything twice; rows that somebody works with are left for the next time.
+// A client runs one by itself; Run and Sweep run one alone, in a cron job or an operator's tool.
+// Any number may run at once. Each step is a transaction of its own that first locks what it
+// decides about and looks again, so that reapers cannot do anything twice; rows that somebody works
+// with are left for the next time.
 //
-// Nobody depends on a reaper to get a lock: whoever waits for a dead holder takes over by himself, and dead waiters
-// are passed over at each hand-off. The reaper is for the names that nobody waits for at the moment.
+// Nobody depends on a reaper to get a lock: whoever waits for a dead holder takes over by himself,
+// and dead waiters are passed over at each hand-off. The reaper is for the names that nobody waits
+// for at the moment.
 package reaper
 
 import (
@@ -21,7 +24,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// purgeEvery is how many sweeps of Run look for the dead before one looks for what is idle as well: that is in no hurry.
+// purgeEvery is how many sweeps of Run look for the dead before one looks for what is idle as well:
+// that is in no hurry.
 const purgeEvery = 12
 
 // Report is what a sweep did.
@@ -56,27 +60,28 @@ type config struct {
 	events                       bool
 }
 
-// Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do not march in step.
-// Default: 15 s.
+// Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do
+// not march in step. Default: 15 s.
 func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
 
-// Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise across a purge as
-// long as the database's clock is not set back by more than this. Default: 24 h.
+// Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise
+// across a purge as long as the database's clock is not set back by more than this. Default: 24 h.
 func Retention(d time.Duration) Option { return func(c *config) { c.retention = d } }
 
-// History sets for how long events are kept, and runs of jobs after they and their slots have ended. What was written with the
-// token of who holds the name now is kept for as long as that goes on: by it a leader is known (package election), however
-// long the term. Default: 30 days.
+// History sets for how long events are kept, and runs of jobs after they and their slots have
+// ended. What was written with the token of who holds the name now is kept for as long as that goes
+// on: by it a leader is known (package election), however long the term. Default: 30 days.
 func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.
 func Batch(n int) Option { return func(c *config) { c.batch = n } }
 
-// Events has the reaper write into the history what it takes from the dead (kind "expired"), as a client with WithEvents
-// does, which gives it to its own reaper. Default: not.
+// Events has the reaper write into the history what it takes from the dead (kind "expired"), as a
+// client with WithEvents does, which gives it to its own reaper. Default: not.
 func Events() Option { return func(c *config) { c.events = true } }
 
-// OnReport sets a function that is called after each sweep that did something. Default: it is logged.
+// OnReport sets a function that is called after each sweep that did something. Default: it is
+// logged.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 
 // Logger sets where reports and failures go. Default: slog.Default.
@@ -114,8 +119,8 @@ func Check(options ...Option) error {
 	return err
 }
 
-// Run sweeps until ctx ends, and then returns nil. A sweep that fails is logged and tried again after the interval;
-// only options out of range are an error.
+// Run sweeps until ctx ends, and then returns nil. A sweep that fails is logged and tried again
+// after the interval; only options out of range are an error.
 func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	c, err := configOf(options)
 	if err != nil {

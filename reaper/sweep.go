@@ -18,8 +18,9 @@ type sweeper struct {
 	expired []driver.Event // what this sweep took from the dead, with Events
 }
 
-// sweep does each kind of work once, in batches of the given size; purging, which takes one page of names, only where
-// told to. A failure of one does not keep the others from being tried. In tables that this build cannot work with it does nothing.
+// sweep does each kind of work once, in batches of the given size; purging, which takes one page of
+// names, only where told to. A failure of one does not keep the others from being tried. In tables
+// that this build cannot work with it does nothing.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend(0)()
 	s.report, s.stuck = Report{}, 0
@@ -40,8 +41,8 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	return s.report, err
 }
 
-// sessions expires sessions and takes from the dead what they had, lock by lock: each in its own transaction, which
-// looks again.
+// sessions expires sessions and takes from the dead what they had, lock by lock: each in its own
+// transaction, which looks again.
 func (s *sweeper) sessions(ctx context.Context, batch int) error {
 	ids, err := s.engine.Expired(ctx, batch)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// guarded is a database with dead sessions, whose locks a transaction keeps; once they are free, the names are purged.
+// guarded is a database with dead sessions, whose locks a transaction keeps; once they are free,
+// the names are purged.
 type guarded struct {
 	driver.Backend
 	sweeps, stuck int
@@ -97,7 +98,8 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 	}
 }
 
-// Broken by believing what Purge returns beside an error: the walk would begin anew, and count what a rollback undid.
+// Broken by believing what Purge returns beside an error: the walk would begin anew, and count what
+// a rollback undid.
 func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 	c, err := configOf(nil)
 	if err != nil {

@@ -21,7 +21,8 @@ func attach(t *testing.T, pool *sql.DB, path string) {
 	must(t, err)
 }
 
-// The tables are in a database that the application attaches to its own, which other processes open as it is.
+// The tables are in a database that the application attaches to its own, which other processes open
+// as it is.
 func TestLocksInAnAttachedDatabase(t *testing.T) {
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
@@ -78,8 +79,8 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 	}
 }
 
-// An application writes to a database of its own beside dblock's, in one transaction: what Guard and LockTx promise is about the
-// database that has the tables.
+// An application writes to a database of its own beside dblock's, in one transaction: what Guard
+// and LockTx promise is about the database that has the tables.
 func TestATransactionOverTwoDatabases(t *testing.T) {
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {

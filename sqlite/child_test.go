@@ -78,15 +78,16 @@ func start(t *testing.T, role, path string, rounds int) func(result any) {
 	}
 }
 
-// turn is one grant: its token, when its holder knew of it and when the holder began to give it away.
+// turn is one grant: its token, when its holder knew of it and when the holder began to give it
+// away.
 type turn struct{ Token, Granted, Released int64 }
 
 // ball is the name that takeTurns hands to and fro.
 const ball = "ball"
 
-// takeTurns holds a name as many times as said, always with the next attempt in the queue before it lets go, so that
-// two who do this hand the lock to and fro. It looks when it is woken and at no other time: a wake-up that is lost
-// is a hang.
+// takeTurns holds a name as many times as said, always with the next attempt in the queue before it
+// lets go, so that two who do this hand the lock to and fro. It looks when it is woken and at no
+// other time: a wake-up that is lost is a hang.
 func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err error) {
 	e := New(pool)
 	session := rand.Text()
@@ -167,8 +168,8 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 	return turns, err
 }
 
-// countTogether adds one to a number as many times as said with each of four writers, by reading and writing it under
-// a lock, and no transaction.
+// countTogether adds one to a number as many times as said with each of four writers, by reading
+// and writing it under a lock, and no transaction.
 func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
 	e := New(pool)
 	session := rand.Text()

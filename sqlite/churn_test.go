@@ -18,8 +18,8 @@ type churn struct {
 	tokens   map[string]int64          // the highest, by name
 }
 
-// TestWhateverHappensNobodyWaitsWhoFits: after each transition the rows are sound, tokens have risen, and the first in the
-// queue of a name is one who does not fit.
+// TestWhateverHappensNobodyWaitsWhoFits: after each transition the rows are sound, tokens have
+// risen, and the first in the queue of a name is one who does not fit.
 func TestWhateverHappensNobodyWaitsWhoFits(t *testing.T) {
 	c := churn{
 		fixture: newFixture(t), held: map[string]driver.Held{}, waiting: map[string]driver.Request{}, tokens: map[string]int64{},

@@ -42,8 +42,9 @@ func newApplication(t *testing.T, path, journal string, ttl time.Duration) appli
 	return application{client, pool}
 }
 
-// Two processes that have opened one name may have two files. Whoever has the one that is gone learns of it with the next
-// heartbeat, and not from somebody who waits for its lease to end: in the other file nobody has heard of that.
+// Two processes that have opened one name may have two files. Whoever has the one that is gone
+// learns of it with the next heartbeat, and not from somebody who waits for its lease to end: in
+// the other file nobody has heard of that.
 func TestTheHolderInAFileThatWasDeletedLosesEverything(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "locks.db")
 	const ttl = 5 * time.Minute // whose heartbeats must not be waited for, but asked for
@@ -107,7 +108,8 @@ func TestTheHeartbeatFindsOutThatTheFileIsGone(t *testing.T) {
 	}
 }
 
-// The transaction of somebody's LockTx has locked the database: a client that has no session yet cannot write one.
+// The transaction of somebody's LockTx has locked the database: a client that has no session yet
+// cannot write one.
 func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 	for _, journal := range []string{"WAL", "DELETE"} {
 		t.Run(journal, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// interrupting makes one connection, and then none before the context ends, of which it says what ncruces/go-sqlite3 does.
+// interrupting makes one connection, and then none before the context ends, of which it says what
+// ncruces/go-sqlite3 does.
 type interrupting struct {
 	driver sqldriver.Driver
 	dsn    string

@@ -15,17 +15,18 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two tries to get past another writer. A try costs some
-	// microseconds, so that even the longest pause can be short.
+	// firstPause and longestPause bound the wait between two tries to get past another writer. A
+	// try costs some microseconds, so that even the longest pause can be short.
 	firstPause   = 100 * time.Microsecond
 	longestPause = 5 * time.Millisecond
 
-	// commitPatience is how long a commit in rollback-journal mode waits for readers to finish. New readers are kept
-	// out meanwhile, so that it ends soon, unless a reader waits for us: then we must be the one who gives up.
+	// commitPatience is how long a commit in rollback-journal mode waits for readers to finish. New
+	// readers are kept out meanwhile, so that it ends soon, unless a reader waits for us: then we
+	// must be the one who gives up.
 	commitPatience = time.Second
 
-	// briefly is for how long somebody is patient who wants an answer at once: longer than a transaction of ours, or of
-	// anybody who does nothing else meanwhile.
+	// briefly is for how long somebody is patient who wants an answer at once: longer than a
+	// transaction of ours, or of anybody who does nothing else meanwhile.
 	briefly = 50 * time.Millisecond
 )
 
@@ -34,25 +35,28 @@ var errLocked = errors.New("another transaction has locked the database")
 // database runs statements on connections of the pool.
 type database struct {
 	db *sql.DB
-	// turn is held by the writer of this engine that goes next. Without it, each of many goroutines would take a
-	// connection of the pool only to find the database busy.
+	// turn is held by the writer of this engine that goes next. Without it, each of many goroutines
+	// would take a connection of the pool only to find the database busy.
 	turn chan struct{}
 	fit  atomic.Bool          // inspect has nothing more to find
 	file atomic.Pointer[file] // nil: not known yet
-	// stuck is since when the writers of this engine have found the database busy, each time; 0: the last one has not.
+	// stuck is since when the writers of this engine have found the database busy, each time; 0:
+	// the last one has not.
 	stuck atomic.Int64
 }
 
 // epoch is from when stuck counts, on the monotonic clock.
 var epoch = time.Now()
 
-// write runs fn as one transaction that holds the write lock from its start. It may run fn more than once.
+// write runs fn as one transaction that holds the write lock from its start. It may run fn more
+// than once.
 func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	return d.writeWithin(ctx, 0, fn)
 }
 
-// writeWithin is write that waits for another transaction no longer than patience, and then returns ErrBusy; 0: until
-// ctx ends. It is patient with the writers of this engine before it, as long as these get on.
+// writeWithin is write that waits for another transaction no longer than patience, and then returns
+// ErrBusy; 0: until ctx ends. It is patient with the writers of this engine before it, as long as
+// these get on.
 func (d *database) writeWithin(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	if err := d.await(ctx, patience); err != nil {
 		return err
@@ -106,7 +110,8 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sql
 	})
 }
 
-// run lends fn a connection, again and again while the database is busy, but for no longer than patience, if that is not
+// run lends fn a connection, again and again while the database is busy, but for no longer than
+// patience, if that is not
 // 0. The context that fn gets never ends.
 func (d *database) run(ctx context.Context, patience time.Duration, fn func(quiet context.Context, conn *sql.Conn) error) error {
 	var obstacle error
@@ -149,8 +154,8 @@ func sleep(ctx context.Context, about time.Duration) error {
 	}
 }
 
-// conn is a connection of the pool. Where ctx ended first the error says so: ncruces/go-sqlite3 calls a connection that was cut
-// off in the making interrupted.
+// conn is a connection of the pool. Where ctx ended first the error says so: ncruces/go-sqlite3
+// calls a connection that was cut off in the making interrupted.
 func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 	conn, err := d.db.Conn(ctx)
 	if over := ctx.Err(); err != nil && over != nil && !errors.Is(err, over) {
@@ -187,7 +192,8 @@ func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn
 	return err
 }
 
-// setPatience takes a connection, or a transaction: the pragma is none of what a transaction undoes.
+// setPatience takes a connection, or a transaction: the pragma is none of what a transaction
+// undoes.
 func setPatience(ctx context.Context, conn sqlitedb.DBTX, milliseconds int64) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
 	return err
@@ -228,8 +234,8 @@ func commit(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration) 
 	}
 }
 
-// rollBack ends a transaction that may have ended already: SQLite rolls back by itself after some errors, and says
-// then that there is none. A second one can be begun only where that is true.
+// rollBack ends a transaction that may have ended already: SQLite rolls back by itself after some
+// errors, and says then that there is none. A second one can be begun only where that is true.
 func rollBack(ctx context.Context, conn *sql.Conn) {
 	for _, statement := range []string{"ROLLBACK", "BEGIN", "ROLLBACK"} {
 		_, err := conn.ExecContext(ctx, statement)

@@ -31,8 +31,8 @@ const (
 	sqliteReadOnlyMoved = sqliteReadOnly | 4<<8 // the file was moved or deleted while open
 )
 
-// interpret turns an error of any SQLite driver into a kind of package driver, by its result code. What has none never
-// came from SQLite: a pool that is closed, a connection that could not be made.
+// interpret turns an error of any SQLite driver into a kind of package driver, by its result code.
+// What has none never came from SQLite: a pool that is closed, a connection that could not be made.
 func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -86,9 +86,9 @@ func busy(err error) bool {
 	return false
 }
 
-// codeOf finds the result code in an error of any driver: modernc.org/sqlite has a method Code, ncruces/go-sqlite3 has
-// ExtendedCode and Code with types of its own, mattn/go-sqlite3 has fields of these names. Own types cannot be named
-// in an interface without importing the driver.
+// codeOf finds the result code in an error of any driver: modernc.org/sqlite has a method Code,
+// ncruces/go-sqlite3 has ExtendedCode and Code with types of its own, mattn/go-sqlite3 has fields
+// of these names. Own types cannot be named in an interface without importing the driver.
 func codeOf(err error) (int, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -136,8 +136,9 @@ func integer(v reflect.Value) (int, bool) {
 	return 0, false
 }
 
-// migrated looks whether the tables are there, in whichever of the connection's databases, and of a version that this build
-// can work with: the result code of a missing table is that of any mistake in a statement.
+// migrated looks whether the tables are there, in whichever of the connection's databases, and of a
+// version that this build can work with: the result code of a missing table is that of any mistake
+// in a statement.
 func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 	const objects = `.sqlite_schema WHERE name IN ('dblock_schema', 'dblock_clock',
 		'dblock_sessions', 'dblock_heartbeats', 'dblock_living', 'dblock_locks', 'dblock_shares', 'dblock_waiters',

@@ -12,7 +12,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// home is the one of a connection's databases that has dblock's tables: main, or else the first that was attached.
+// home is the one of a connection's databases that has dblock's tables: main, or else the first
+// that was attached.
 type home struct {
 	path             string // "": it has no file
 	journal, locking string // "": no database has the tables, and path is main's
@@ -40,7 +41,8 @@ func homeOf(ctx context.Context, conn *sql.Conn) (home, error) {
 	return home{path: paths[0]}, nil
 }
 
-// databases are those of a connection, quoted, with their files, in the order in which SQLite looks for a table; without temp.
+// databases are those of a connection, quoted, with their files, in the order in which SQLite looks
+// for a table; without temp.
 func databases(ctx context.Context, conn interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }) (names, paths []string, err error) {
@@ -59,11 +61,11 @@ func databases(ctx context.Context, conn interface {
 	return names, paths, rows.Err()
 }
 
-// file is the database's file as it was when the engine first used it. The zero value is one that cannot be looked at: the
-// database is in memory, or in a file system of the driver's own.
+// file is the database's file as it was when the engine first used it. The zero value is one that
+// cannot be looked at: the database is in memory, or in a file system of the driver's own.
 //
-// In WAL mode SQLite does not notice that its file was deleted or replaced: whoever has it open goes on in what no name
-// leads to any more, and everybody else locks in the new file.
+// In WAL mode SQLite does not notice that its file was deleted or replaced: whoever has it open
+// goes on in what no name leads to any more, and everybody else locks in the new file.
 type file struct {
 	path string
 	info os.FileInfo
@@ -77,7 +79,8 @@ func fileAt(path string) *file {
 	return &file{path, info}
 }
 
-// check fails where the path leads to another file by now, or to none. It costs about a microsecond.
+// check fails where the path leads to another file by now, or to none. It costs about a
+// microsecond.
 func (f *file) check() error {
 	if f == nil || f.info == nil {
 		return nil

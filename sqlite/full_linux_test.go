@@ -55,7 +55,8 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// On a full disk nothing is granted that is not written, nothing that was granted is lost, and both go on when there is room.
+// On a full disk nothing is granted that is not written, nothing that was granted is lost, and both
+// go on when there is room.
 func TestADiskThatIsFull(t *testing.T) {
 	for _, journal := range []string{"WAL", "DELETE"} {
 		t.Run(journal, func(t *testing.T) {

@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// transition is a transaction that hands names on, and what others must hear of it once it has committed.
+// transition is a transaction that hands names on, and what others must hear of it once it has
+// committed.
 type transition struct {
 	q    *sqlitedb.Queries
 	self string // the session that asks needs not hear of a grant to itself
@@ -24,7 +25,8 @@ type notice struct {
 	nth              int64
 }
 
-// change runs fn as one transaction, maybe more than once, and rings whom it concerns after the commit.
+// change runs fn as one transaction, maybe more than once, and rings whom it concerns after the
+// commit.
 func (e *engine) change(ctx context.Context, patience time.Duration, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
 	var t *transition
 	err := e.db.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
@@ -40,7 +42,8 @@ func (e *engine) change(ctx context.Context, patience time.Duration, self string
 	return t.next, nil
 }
 
-// tell lets a session know that something became of an attempt, or of what it watches. The dead are not told.
+// tell lets a session know that something became of an attempt, or of what it watches. The dead are
+// not told.
 func (t *transition) tell(ctx context.Context, session, attempt string) error {
 	nth, alive, err := found(t.q.CountGrant(ctx, session))
 	if alive {
@@ -52,7 +55,8 @@ func (t *transition) tell(ctx context.Context, session, attempt string) error {
 // room is what others find of a name.
 type room = sqlitedb.RoomOfRow
 
-// claim says how a name must be held for it to be taken away: by session and token, or by session and attempt.
+// claim says how a name must be held for it to be taken away: by session and token, or by session
+// and attempt.
 type claim = sqlitedb.VacateParams
 
 func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
@@ -147,8 +151,8 @@ func (e *engine) Break(ctx context.Context, self, name string, holder driver.Hol
 	return next, taken && err == nil, err
 }
 
-// takeAway takes a name, or a share of it, from one who holds it as told, and hands it on. It reports false where nobody
-// holds it so.
+// takeAway takes a name, or a share of it, from one who holds it as told, and hands it on. It
+// reports false where nobody holds it so.
 func (t *transition) takeAway(ctx context.Context, from claim) (bool, error) {
 	r, held, err := t.vacate(ctx, from)
 	if err == nil && !held {
@@ -191,8 +195,9 @@ func (t *transition) leave(ctx context.Context, session, name, attempt string) (
 	return true, err
 }
 
-// handOn gives what is free of a name to the first in the queue, as far as they fit, and reports whether that changed
-// anything. The dead among them, and before the first who does not fit, lose their places. Nobody is passed over.
+// handOn gives what is free of a name to the first in the queue, as far as they fit, and reports
+// whether that changed anything. The dead among them, and before the first who does not fit, lose
+// their places. Nobody is passed over.
 func (t *transition) handOn(ctx context.Context, name string, r room) (changed bool, err error) {
 	if r.SessionID.Valid || r.Waiters == 0 {
 		return false, nil
@@ -253,7 +258,8 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	return changed, err
 }
 
-// forewarn has the first who still waits look, so that it knows when to look again: at the end of a rest, or of a lease.
+// forewarn has the first who still waits look, so that it knows when to look again: at the end of a
+// rest, or of a lease.
 func (t *transition) forewarn(ctx context.Context, name string) error {
 	w, there, err := found(t.q.FirstWaiter(ctx, name))
 	if err != nil || !there {

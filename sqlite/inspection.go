@@ -24,7 +24,8 @@ func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail,
 	return details, err
 }
 
-// describe adds a row to the name that it is about, which is the last: a name's own row comes first.
+// describe adds a row to the name that it is about, which is the last: a name's own row comes
+// first.
 func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 	if row.Kind == aName {
 		d := driver.Detail{Name: row.Name, Token: row.Token, Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
@@ -75,7 +76,8 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit
 	return names, err
 }
 
-// above is the lowest of all that come after whatever begins with the prefix; "" where nothing does.
+// above is the lowest of all that come after whatever begins with the prefix; "" where nothing
+// does.
 func above(prefix string) string {
 	limit := []byte(prefix)
 	for len(limit) > 0 && limit[len(limit)-1] == 0xff {

@@ -10,10 +10,11 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// A listener looks for grants from other processes every lookInterval while its session waits for anything, and sooner
-// when it has just found one: whoever hands a lock to and fro does so at a higher rate. With no place in any queue
-// there is nothing to be granted, only something to be lost to an owner that re-enters, or to be asked for: it rests, and
-// for less long where it holds something. A name that it watches counts as one that it waits for.
+// A listener looks for grants from other processes every lookInterval while its session waits for
+// anything, and sooner when it has just found one: whoever hands a lock to and fro does so at a
+// higher rate. With no place in any queue there is nothing to be granted, only something to be lost
+// to an owner that re-enters, or to be asked for: it rests, and for less long where it holds
+// something. A name that it watches counts as one that it waits for.
 const (
 	lookInterval = 10 * time.Millisecond
 	lookAgain    = time.Millisecond
@@ -21,15 +22,16 @@ const (
 	restInterval = time.Second
 )
 
-// bells are the listeners of this process, by session. A session's id is its own whatever the pool or the file, so
-// that two clients of one process find each other however each of them opened the database.
+// bells are the listeners of this process, by session. A session's id is its own whatever the pool
+// or the file, so that two clients of one process find each other however each of them opened the
+// database.
 var bells = struct {
 	sync.Mutex
 	of map[string]map[*bell]bool
 }{of: map[string]map[*bell]bool{}}
 
-// bell is a listener that can be rung. Its owner takes what was rung: a caller of ring must not run code of the
-// listener's client, which may take the same mutexes as the caller's.
+// bell is a listener that can be rung. Its owner takes what was rung: a caller of ring must not run
+// code of the listener's client, which may take the same mutexes as the caller's.
 type bell struct {
 	rung   chan struct{}
 	grants []grant // guarded by bells
@@ -70,7 +72,8 @@ func (b *bell) take() []grant {
 	return grants
 }
 
-// ring tells the listeners of a session in this process that an attempt was granted, or has lost its lock.
+// ring tells the listeners of a session in this process that an attempt was granted, or has lost
+// its lock.
 func ring(session, attempt string, nth int64) {
 	bells.Lock()
 	defer bells.Unlock()
@@ -96,8 +99,9 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// Listen hears grants made in this process from a bell, and all others from looking at their number in the database.
-// The two are apart because a look may have to wait for a connection of a pool that is in use.
+// Listen hears grants made in this process from a bell, and all others from looking at their number
+// in the database. The two are apart because a look may have to wait for a connection of a pool
+// that is in use.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	b := hang(session)
 	defer b.unhang(session)
@@ -154,7 +158,8 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 			if err != nil {
 				return err
 			}
-			// A place taken after the look was read is roused for after its commit, and so after this.
+			// A place taken after the look was read is roused for after its commit, and so after
+			// this.
 			resting, cancel := context.WithTimeout(ctx, rest)
 			select {
 			case <-queued:
@@ -165,7 +170,8 @@ func (e *engine) watch(ctx context.Context, session string, before int64, number
 	}
 }
 
-// grants is how many grants the session must have heard of, -1 where it is dead, and whether it waits for more.
+// grants is how many grants the session must have heard of, -1 where it is dead, and whether it
+// waits for more.
 func (e *engine) grants(ctx context.Context, session string) (number int64, waiting bool, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		row, alive, err := found(q.Grants(ctx, session))
@@ -201,7 +207,8 @@ func (t *tally) rang(nth int64) {
 	}
 }
 
-// missed reports whether some of the first number grants were not announced, and takes them all as heard.
+// missed reports whether some of the first number grants were not announced, and takes them all as
+// heard.
 func (t *tally) missed(number int64) bool {
 	news := number - t.heard
 	before := len(t.rung)

@@ -251,7 +251,8 @@ func TestNoWakeUpIsLostBetweenTwoProcesses(t *testing.T) {
 	}
 }
 
-// takeTurnsWithAChild lets this process and another hand a lock to and fro, from the moment when both wait for it.
+// takeTurnsWithAChild lets this process and another hand a lock to and fro, from the moment when
+// both wait for it.
 func takeTurnsWithAChild(t *testing.T, f *fixture, rounds int) (mine, theirs []turn) {
 	t.Helper()
 	held := f.take(ball, f.session())
@@ -271,7 +272,8 @@ func takeTurnsWithAChild(t *testing.T, f *fixture, rounds int) (mine, theirs []t
 	return mine, theirs
 }
 
-// reportTurns checks that turns did not overlap, and logs how long it took from release to grant between processes.
+// reportTurns checks that turns did not overlap, and logs how long it took from release to grant
+// between processes.
 func reportTurns(t *testing.T, mine, theirs []turn) {
 	t.Helper()
 	whose := map[int64]bool{}

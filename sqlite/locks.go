@@ -81,8 +81,8 @@ func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64,
 			return token, driver.Granted, err
 		}
 	}
-	// The capacity of a name that nobody shares or waits for is of no account any more. Who wants the whole name wipes it
-	// out: it would count again because of him.
+	// The capacity of a name that nobody shares or waits for is of no account any more. Who wants
+	// the whole name wipes it out: it would count again because of him.
 	capacity := there.Capacity
 	if there.SharedUnits == 0 && there.Waiters == 0 {
 		capacity = 0

@@ -63,7 +63,8 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 	return states, nil
 }
 
-// lookCloser sees the names anew, whatever was seen of them before: only what one statement sees belongs together.
+// lookCloser sees the names anew, whatever was seen of them before: only what one statement sees
+// belongs together.
 func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names []string, state func(name string) *driver.State) error {
 	list, err := jsonOf(names)
 	if err != nil {
@@ -130,7 +131,8 @@ func conclude(s *driver.State) {
 		s.Granted[i].Grant.Contended = contended
 	}
 	free := s.Holder.Session == "" || s.Sharing > 0
-	// Where there are waiters but none at the head, the number is wrong, and Reclaim puts that right.
+	// Where there are waiters but none at the head, the number is wrong, and Reclaim puts that
+	// right.
 	s.Ready = free && contended && s.Rest == 0 &&
 		(s.Head.Session == "" || fits(int64(s.Head.Units), int64(s.Used), int64(s.Capacity)))
 	if s.Sharing == 0 {

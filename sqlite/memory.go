@@ -23,9 +23,10 @@ var (
 		"call SetMaxOpenConns(1) before the migrations, or open a file")
 )
 
-// inspect refuses a database that cannot keep locks: one whose file is another than at first, one that cannot roll back, one
-// that lets a single connection in where the pool has more, and one that is another in each connection. It looks until the
-// tables are found; from then on it only compares the file.
+// inspect refuses a database that cannot keep locks: one whose file is another than at first, one
+// that cannot roll back, one that lets a single connection in where the pool has more, and one that
+// is another in each connection. It looks until the tables are found; from then on it only compares
+// the file.
 func (d *database) inspect(ctx context.Context) error {
 	known := d.file.Load()
 	if err := known.check(); err != nil || d.fit.Load() {
@@ -60,10 +61,11 @@ func (d *database) inspect(ctx context.Context) error {
 	return d.compare(ctx)
 }
 
-// compare refuses a pool whose connections each have a database of their own: every lock would be granted once in each.
-// A database without a file is shared where there is a shared cache, which no statement tells. So it compares the
-// number of schema changes in two connections. This is the only place that holds one connection and waits for
-// another, and it does not insist: it looks again the next time.
+// compare refuses a pool whose connections each have a database of their own: every lock would be
+// granted once in each. A database without a file is shared where there is a shared cache, which no
+// statement tells. So it compares the number of schema changes in two connections. This is the only
+// place that holds one connection and waits for another, and it does not insist: it looks again the
+// next time.
 func (d *database) compare(ctx context.Context) error {
 	quiet := context.WithoutCancel(ctx)
 	conn, err := d.conn(ctx)

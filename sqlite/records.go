@@ -73,7 +73,8 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 	return events, err
 }
 
-// Ask tells holders of the same session too: it is the client that knows which of its locks is meant.
+// Ask tells holders of the same session too: it is the client that knows which of its locks is
+// meant.
 func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) (int, error) {
 	var holders int
 	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
@@ -220,7 +221,8 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 	return int(deleted), nil
 }
 
-// Incarnation writes only where there is nothing to read, or something to renew: it is asked with every lock of a quorum.
+// Incarnation writes only where there is nothing to read, or something to renew: it is asked with
+// every lock of a quorum.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
 	var row sqlitedb.IncarnationRow
 	there := false

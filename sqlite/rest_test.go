@@ -124,7 +124,8 @@ func TestANameThatRestsIsNotTakenThoughNobodyWaits(t *testing.T) {
 	f.sound()
 }
 
-// Those behind have not seen what was granted: they look again when they are told, and know then when it ends.
+// Those behind have not seen what was granted: they look again when they are told, and know then
+// when it ends.
 func TestTheNextIsToldOfALeaseThatIsGrantedBeforeIt(t *testing.T) {
 	f := newFixture(t)
 	holder, first, second := f.session(), f.session(), f.session()

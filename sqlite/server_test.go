@@ -61,7 +61,8 @@ func newFile(t *testing.T, journal string) string {
 	return path
 }
 
-// open is another pool on the same file, as of another process. The query is the rest of the driver's DSN.
+// open is another pool on the same file, as of another process. The query is the rest of the
+// driver's DSN.
 func open(t *testing.T, path, query string) *fixture {
 	t.Helper()
 	return on(t, openPool(t, path, query), path)

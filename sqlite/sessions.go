@@ -54,7 +54,8 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 	return dead && err == nil, err
 }
 
-// expire ends a session whose time is over or whose row is missing, and reports whether it is dead now.
+// expire ends a session whose time is over or whose row is missing, and reports whether it is dead
+// now.
 func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, error) {
 	if err := q.BurySession(ctx, session); err != nil {
 		return false, err
@@ -68,7 +69,8 @@ func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, err
 	return q.SessionDead(ctx, session)
 }
 
-// Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application with none.
+// Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application
+// with none.
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) { return upkeep{e}, ctx.Err() }
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -78,7 +80,8 @@ func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (b
 // Attend has nothing to keep.
 func (e *engine) Attend(time.Duration) (leave func()) { return func() {} }
 
-// Beside works on the pool: a transaction that writes has locked the whole database, and another connection would not help.
+// Beside works on the pool: a transaction that writes has locked the whole database, and another
+// connection would not help.
 func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{e})
 }

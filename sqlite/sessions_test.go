@@ -204,7 +204,8 @@ func TestTokensRiseAcrossAPurge(t *testing.T) {
 	f.exec("UPDATE dblock_locks SET acquired_at = 1")
 	purge := func(want int) {
 		t.Helper()
-		// A row is only deleted when the clock has passed its token, which a millisecond clock may need a moment for.
+		// A row is only deleted when the clock has passed its token, which a millisecond clock may
+		// need a moment for.
 		eventually(t, fmt.Sprintf("%d rows are purged", want), func() bool {
 			n, _, err := f.Purge(t.Context(), time.Second, "", 10)
 			if err != nil {

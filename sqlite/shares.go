@@ -33,7 +33,8 @@ func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.Fir
 	})
 }
 
-// Downgrade keeps the token: whoever was fenced by it stays so, and there was no moment without a holder.
+// Downgrade keeps the token: whoever was fenced by it stays so, and there was no moment without a
+// holder.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	return e.change(ctx, 0, h.Session, func(ctx context.Context, t *transition) error {
 		n, err := t.q.ToShare(ctx, sqlitedb.ToShareParams{Name: h.Name, Session: h.Session, Token: h.Token})
@@ -59,7 +60,8 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 	})
 }
 
-// Upgrade goes before those who wait: they could not have had the name before this share is given back.
+// Upgrade goes before those who wait: they could not have had the name before this share is given
+// back.
 func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
 	var grant driver.Grant
 	var whole bool

@@ -1,82 +1,94 @@
-// Package sqlite keeps dblock's locks in tables of an SQLite database, 3.35 or newer, for the processes of one machine.
+// Package sqlite keeps dblock's locks in tables of an SQLite database, 3.35 or newer, for the
+// processes of one machine.
 //
 // # Writers
 //
-// SQLite has one writer at a time, and the lock on the database is all the locking there is. Every transition begins
-// with BEGIN IMMEDIATE, which takes that lock before anything is read: a transaction that reads first and writes later
-// fails when another wrote in between, whatever the busy timeout. Under it the rules of the other engines about rows
-// that a statement waited for are met by themselves: nothing read here can change before the commit.
+// SQLite has one writer at a time, and the lock on the database is all the locking there is. Every
+// transition begins with BEGIN IMMEDIATE, which takes that lock before anything is read: a
+// transaction that reads first and writes later fails when another wrote in between, whatever the
+// busy timeout. Under it the rules of the other engines about rows that a statement waited for are
+// met by themselves: nothing read here can change before the commit.
 //
-// A transition that changes the holder will therefore not meet a guarded transaction: Guard writes in the caller's
-// transaction, and so holds the database's write lock until that ends. Ours waits for it like for any other writer,
-// but holds no connection meanwhile. ErrBusy is for those who do not want to wait: TryLock, after 50 ms, also where it has to
-// write the client's first session.
+// A transition that changes the holder will therefore not meet a guarded transaction: Guard writes
+// in the caller's transaction, and so holds the database's write lock until that ends. Ours waits
+// for it like for any other writer, but holds no connection meanwhile. ErrBusy is for those who do
+// not want to wait: TryLock, after 50 ms, also where it has to write the client's first session.
 //
-// So a hand-over is a walk in small steps: take away what was held, look at the first in the queue who lives, grant it if
-// it fits, and look at the next. One large statement would not be faster: a statement's price is mostly that of parsing
-// it, and it is parsed each time.
+// So a hand-over is a walk in small steps: take away what was held, look at the first in the queue
+// who lives, grant it if it fits, and look at the next. One large statement would not be faster: a
+// statement's price is mostly that of parsing it, and it is parsed each time.
 //
 // # Inside the application's transactions
 //
-// Guard, UnlockTx and LockTx first take the write lock, with an UPDATE of no row, and then look: from there to the end of
-// the transaction nothing can change. A transaction in WAL mode that has read before somebody else wrote cannot write any
-// more, and is told to begin anew (ErrRetry, with SQLITE_BUSY_SNAPSHOT): a heartbeat is such a write. With a rollback
-// journal it keeps others from committing instead. So call these first in a transaction, or begin it with BEGIN
-// IMMEDIATE (_txlock=immediate).
+// Guard, UnlockTx and LockTx first take the write lock, with an UPDATE of no row, and then look:
+// from there to the end of the transaction nothing can change. A transaction in WAL mode that has
+// read before somebody else wrote cannot write any more, and is told to begin anew (ErrRetry, with
+// SQLITE_BUSY_SNAPSHOT): a heartbeat is such a write. With a rollback journal it keeps others from
+// committing instead. So call these first in a transaction, or begin it with BEGIN IMMEDIATE
+// (_txlock=immediate).
 //
-// While it waits for its turn in LockTx, a transaction that has neither read nor written holds nothing, and leases come and
-// go. One that has written keeps every lease from being given back: if one is in the way, LockTx waits until its context
-// ends, and with Also that is so from the second name on. LockTx looks before it locks, on another connection of the pool.
-// Where there is none within 20 ms, or a lease is taken between the look and the lock, it has locked the database for
-// nothing: ErrRetry, and the transaction is to be rolled back (TryLockTx says that the lock was not acquired).
+// While it waits for its turn in LockTx, a transaction that has neither read nor written holds
+// nothing, and leases come and go. One that has written keeps every lease from being given back: if
+// one is in the way, LockTx waits until its context ends, and with Also that is so from the second
+// name on. LockTx looks before it locks, on another connection of the pool. Where there is none
+// within 20 ms, or a lease is taken between the look and the lock, it has locked the database for
+// nothing: ErrRetry, and the transaction is to be rolled back (TryLockTx says that the lock was not
+// acquired).
 //
-// A pool with a shared cache and PRAGMA read_uncommitted sees what UnlockTx has done before its transaction commits: a waiter
-// is told of a grant that a rollback takes back. Do without that pragma where UnlockTx is used.
+// A pool with a shared cache and PRAGMA read_uncommitted sees what UnlockTx has done before its
+// transaction commits: a waiter is told of a grant that a rollback takes back. Do without that
+// pragma where UnlockTx is used.
 //
 // # Waiting
 //
-// The application's busy timeout is a sleep inside SQLite that no context can end (seen: 3 s with a context of 0.1 s).
-// So it is set to zero while a connection is on loan, and put back before the connection is. What finds the database
-// busy gives its connection back, waits with jitter, and comes again until its context ends. The statements in
-// between run to their end, cancelled or not: none can wait, and a statement that is interrupted leaves a doubt.
+// The application's busy timeout is a sleep inside SQLite that no context can end (seen: 3 s with a
+// context of 0.1 s). So it is set to zero while a connection is on loan, and put back before the
+// connection is. What finds the database busy gives its connection back, waits with jitter, and
+// comes again until its context ends. The statements in between run to their end, cancelled or not:
+// none can wait, and a statement that is interrupted leaves a doubt.
 //
 // No call holds a connection while it waits for another, so that a pool of one is enough.
 //
 // # Wake-ups
 //
-// A grant to a session of the same process rings it directly. Across processes each listener reads a counter in the row
-// of its session, which the granting transaction moves: every 10 ms while the session waits for something or watches a
-// name, for a moment after a grant every millisecond, and every 100 ms while all it does is hold something, which others
-// may ask for. PRAGMA data_version was tried in its place. It costs half as much, 6 microseconds a look, but moves with
-// every commit of the application, differs from connection to connection of the pool, and stands still for commits of its
-// own.
+// A grant to a session of the same process rings it directly. Across processes each listener reads
+// a counter in the row of its session, which the granting transaction moves: every 10 ms while the
+// session waits for something or watches a name, for a moment after a grant every millisecond, and
+// every 100 ms while all it does is hold something, which others may ask for. PRAGMA data_version
+// was tried in its place. It costs half as much, 6 microseconds a look, but moves with every commit
+// of the application, differs from connection to connection of the pool, and stands still for
+// commits of its own.
 //
 // # The file
 //
-// SQLite in WAL mode goes on in a file that was deleted, moved or replaced, while every other process locks in the new one.
-// So each call first compares the file that the path leads to with the one that the engine first used. Where it is another,
-// the call fails with ErrConfig, and a session that lives ends with its next heartbeat: its locks are lost at once. Until then,
-// for TTL/5, two holders are possible. The pool has to be opened again, or the file put back.
+// SQLite in WAL mode goes on in a file that was deleted, moved or replaced, while every other
+// process locks in the new one. So each call first compares the file that the path leads to with
+// the one that the engine first used. Where it is another, the call fails with ErrConfig, and a
+// session that lives ends with its next heartbeat: its locks are lost at once. Until then, for
+// TTL/5, two holders are possible. The pool has to be opened again, or the file put back.
 //
 // # Attached databases
 //
-// The tables may be in a database that each connection of the pool attaches, migrated as a file of its own. The first of main
-// and the attached databases, in the order in which they were attached, that has tables of dblock's is the one. BEGIN IMMEDIATE
-// locks all of a connection's databases: each transition then waits for writers of any of them. In a transaction of the
-// application's, Guard, UnlockTx and LockTx lock the database with the tables alone. What the transaction writes elsewhere
-// commits and rolls back with it; but in WAL mode SQLite commits file by file, so that a crash of the machine in the middle
-// may keep the one and lose the other.
+// The tables may be in a database that each connection of the pool attaches, migrated as a file of
+// its own. The first of main and the attached databases, in the order in which they were attached,
+// that has tables of dblock's is the one. BEGIN IMMEDIATE locks all of a connection's databases:
+// each transition then waits for writers of any of them. In a transaction of the application's,
+// Guard, UnlockTx and LockTx lock the database with the tables alone. What the transaction writes
+// elsewhere commits and rolls back with it; but in WAL mode SQLite commits file by file, so that a
+// crash of the machine in the middle may keep the one and lose the other.
 //
 // # Settings
 //
-// Any journal but OFF, with which SQLite cannot roll back (ErrConfig). locking_mode=EXCLUSIVE is for a pool of one and a single
-// process (ErrConfig otherwise). On a disk that is full nothing is granted (ErrUnavailable), what is held stays so until its TTL
-// is over, and all goes on when there is room.
+// Any journal but OFF, with which SQLite cannot roll back (ErrConfig). locking_mode=EXCLUSIVE is
+// for a pool of one and a single process (ErrConfig otherwise). On a disk that is full nothing is
+// granted (ErrUnavailable), what is held stays so until its TTL is over, and all goes on when there
+// is room.
 //
 // # Durability
 //
-// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down. Whoever held these locks
-// went down with it, and tokens follow the clock, so that they rise all the same.
+// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down.
+// Whoever held these locks went down with it, and tokens follow the clock, so that they rise all
+// the same.
 package sqlite
 
 import (
@@ -86,10 +98,10 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// New keeps locks through the application's pool, with any SQLite driver (modernc.org/sqlite, mattn/go-sqlite3,
-// ncruces/go-sqlite3) and any settings of it. The pool stays the application's: dblock never closes it and reserves no
-// connection of it. An in-memory database needs SetMaxOpenConns(1). Run migrate.Up or the files of package migrations
-// first.
+// New keeps locks through the application's pool, with any SQLite driver (modernc.org/sqlite,
+// mattn/go-sqlite3, ncruces/go-sqlite3) and any settings of it. The pool stays the application's:
+// dblock never closes it and reserves no connection of it. An in-memory database needs
+// SetMaxOpenConns(1). Run migrate.Up or the files of package migrations first.
 func New(db *sql.DB) driver.Engine[*sql.Tx] {
 	e := &engine{database{db: db, turn: make(chan struct{}, 1)}}
 	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{&e.db}}

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// connectionPatience is how long LockTx waits for a second connection, to look before it locks. The pool may be in use by
-// transactions that all wait for each other in LockTx: then none will come.
+// connectionPatience is how long LockTx waits for a second connection, to look before it locks. The
+// pool may be in use by transactions that all wait for each other in LockTx: then none will come.
 const connectionPatience = 20 * time.Millisecond
 
 var (
@@ -22,13 +22,15 @@ var (
 		"roll it back and begin it anew")
 )
 
-// transactions is what happens inside the caller's transactions: each step first takes the database's write lock.
+// transactions is what happens inside the caller's transactions: each step first takes the
+// database's write lock.
 type transactions struct{ db *database }
 
 // MakeGuard has nothing to make.
 func (transactions) MakeGuard(context.Context, driver.Held, driver.Aside) error { return nil }
 
-// Guard needs no lock on any row: while the transaction can write, nobody else can, and so take nothing over.
+// Guard needs no lock on any row: while the transaction can write, nobody else can, and so take
+// nothing over.
 func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
@@ -50,8 +52,8 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 	return held, err
 }
 
-// ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit: so a grant to the same
-// session is counted as well, and all listeners find it by looking.
+// ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
+// so a grant to the same session is counted as well, and all listeners find it by looking.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
@@ -70,12 +72,14 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	return interpret(errors.Join(err, released))
 }
 
-// LockTx locks the database, and then looks whether that was right: under the lock nothing changes. But a lease that is
-// held can be given back only by somebody who can write. So it looks before it locks too, each time, on another connection.
+// LockTx locks the database, and then looks whether that was right: under the lock nothing changes.
+// But a lease that is held can be given back only by somebody who can write. So it looks before it
+// locks too, each time, on another connection.
 //
-// It is tempting to look inside the transaction where there is no second connection. But what a transaction has read binds
-// it: to a snapshot that the next commit of anybody's makes unfit to write from, or, with a rollback journal, to a shared
-// lock that keeps the writer it waits for from committing.
+// It is tempting to look inside the transaction where there is no second connection. But what a
+// transaction has read binds it: to a snapshot that the next commit of anybody's makes unfit to
+// write from, or, with a rollback journal, to a shared lock that keeps the writer it waits for from
+// committing.
 func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
 	if err := t.db.file.Load().check(); err != nil {
 		return driver.State{}, false, err
@@ -113,12 +117,14 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	return state, false, nil
 }
 
-// unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it is of the whole name.
+// unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it
+// is of the whole name.
 func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) bool {
 	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 
-// lookAside looks on another connection of the pool. The zero value where there is none, or where it cannot look now.
+// lookAside looks on another connection of the pool. The zero value where there is none, or where
+// it cannot look now.
 func (t transactions) lookAside(ctx context.Context, name string) (state driver.State, err error) {
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
 		return state, err
@@ -146,7 +152,8 @@ func lookAt(ctx context.Context, q *sqlitedb.Queries, name string) (driver.State
 	return states[0], nil
 }
 
-// lockDatabase takes the database's write lock in the caller's transaction, and waits for it until ctx ends.
+// lockDatabase takes the database's write lock in the caller's transaction, and waits for it until
+// ctx ends.
 func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 	if err := t.db.file.Load().check(); err != nil {
 		return err
@@ -168,8 +175,9 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 // inTheWay: to try again may help. A snapshot that is too old stays so.
 func inTheWay(err error) bool { return busy(err) && !errors.Is(err, driver.ErrRetry) }
 
-// try takes the write lock, or fails at once. The busy timeout is not the application's for these microseconds only: were
-// the transaction ended meanwhile, by the context it was begun with, its connection could not be reached any more.
+// try takes the write lock, or fails at once. The busy timeout is not the application's for these
+// microseconds only: were the transaction ended meanwhile, by the context it was begun with, its
+// connection could not be reached any more.
 func try(ctx context.Context, tx *sql.Tx) (err error) {
 	quiet := context.WithoutCancel(ctx)
 	var patience int64

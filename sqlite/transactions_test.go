@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// modes are the ways in which an application may have its file and its transactions. With a rollback journal it needs a
-// busy timeout, so that its commits wait for readers.
+// modes are the ways in which an application may have its file and its transactions. With a
+// rollback journal it needs a busy timeout, so that its commits wait for readers.
 var modes = map[string]struct{ journal, query string }{
 	"WAL":              {"wal", ""},
 	"WAL, immediate":   {"wal", "_txlock=immediate"},
@@ -32,7 +32,8 @@ func inEachMode(t *testing.T, test func(t *testing.T, f, other *fixture)) {
 	}
 }
 
-// unsynced is a fixture that does not wait for the disk, which has nothing to do with who may write when.
+// unsynced is a fixture that does not wait for the disk, which has nothing to do with who may write
+// when.
 func unsynced(t *testing.T, journal string) *fixture {
 	t.Helper()
 	f := open(t, newFile(t, journal), unsyncedQuery)
@@ -259,7 +260,8 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 	}
 }
 
-// Broken by a ReleaseTx that does not count the grant for the session that it comes from, or that rings at once.
+// Broken by a ReleaseTx that does not count the grant for the session that it comes from, or that
+// rings at once.
 func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		for _, whose := range []string{"the same session", "another's"} {

@@ -65,7 +65,8 @@ func TestWaitsGoFromPlacesToHoldersAndOn(t *testing.T) {
 	if got := f.waits("unknown"); got != nil {
 		t.Fatalf("for one that is nowhere: %q", got)
 	}
-	// From y alone: the small one before it holds nothing, and is not in the way but by what it wants.
+	// From y alone: the small one before it holds nothing, and is not in the way but by what it
+	// wants.
 	want = slices.Delete(slices.Clone(want), 0, 1)
 	if got := f.waits(y.Attempt); !slices.Equal(got, want) {
 		t.Fatalf("%q\nwant %q", got, want)

@@ -1,12 +1,12 @@
-// Command advisory shows locks that need no tables: PostgreSQL's advisory locks. Two clients, which could as well be two
-// processes, take a lock in turn, read together and write alone, count in transactions, and one of them loses its
-// connection and hears of it.
+// Command advisory shows locks that need no tables: PostgreSQL's advisory locks. Two clients, which
+// could as well be two processes, take a lock in turn, read together and write alone, count in
+// transactions, and one of them loses its connection and hears of it.
 //
 //	go run ./examples/advisory -dsn postgres://user:pass@host/db
 //	go run ./examples/advisory                                      on an SQLite file of its own
 //
-// SQLite has no such locks. There the same steps go through locks in tables, as far as those have them: they do not end with
-// a connection.
+// SQLite has no such locks. There the same steps go through locks in tables, as far as those have
+// them: they do not end with a connection.
 //
 // How dblock is used stands in steps.go.
 package main

@@ -1,6 +1,7 @@
-// Command cron shows a job that runs once in each slot of time, whatever number of servers asks for it: each server has a
-// ticker of its own and a clock of its own, and calls OncePer at every tick. The slot is the database's, so that a job that takes
-// a millisecond is not run twice by two servers whose clocks are a second apart. One run fails, and is run again.
+// Command cron shows a job that runs once in each slot of time, whatever number of servers asks for
+// it: each server has a ticker of its own and a clock of its own, and calls OncePer at every tick.
+// The slot is the database's, so that a job that takes a millisecond is not run twice by two
+// servers whose clocks are a second apart. One run fails, and is run again.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
 //	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL

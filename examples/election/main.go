@@ -1,5 +1,6 @@
-// Command election shows one leader at a time over several processes. Three of them stand for election; the program
-// observes who leads, kills the leader, asks the next one to resign, and has all of them go in good order.
+// Command election shows one leader at a time over several processes. Three of them stand for
+// election; the program observes who leads, kills the leader, asks the next one to resign, and has
+// all of them go in good order.
 //
 //	go run ./examples/election                                      on an SQLite file of its own
 //	go run ./examples/election -dsn postgres://user:pass@host/db    on PostgreSQL

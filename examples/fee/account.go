@@ -8,8 +8,9 @@ type account struct {
 	deductions int // how many fees the balance reflects
 }
 
-// The account starts with a deposit. When a fee leaves less than the minimum, which takes some 500 fees, its owner pays
-// the deposit in again, in the same write: else the fees of a long run would be rounded to nothing.
+// The account starts with a deposit. When a fee leaves less than the minimum, which takes some 500
+// fees, its owner pays the deposit in again, in the same write: else the fees of a long run would
+// be rounded to nothing.
 const (
 	deposit = 1_000_000_000_00
 	minimum = 100_00
@@ -28,7 +29,8 @@ func (a account) afterFee() account {
 	return a
 }
 
-// replay deducts n fees from a new account, one after the other. No other balance is right after n fees.
+// replay deducts n fees from a new account, one after the other. No other balance is right after n
+// fees.
 func replay(n int) account {
 	a := account{balance: deposit}
 	for range n {

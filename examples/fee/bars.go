@@ -9,8 +9,8 @@ import (
 	"golang.org/x/term"
 )
 
-// bars show how far each server is, and lines above them what happens. Where the output is no terminal there are only
-// the lines.
+// bars show how far each server is, and lines above them what happens. Where the output is no
+// terminal there are only the lines.
 type bars struct {
 	writer   progress.Writer // nil: no terminal
 	trackers []*progress.Tracker

@@ -58,7 +58,8 @@ func (o outcome) match(t *testing.T, pattern string) []int64 {
 	return numbers
 }
 
-// check checks what every run must print: the losses without the lock, and that there are none with it.
+// check checks what every run must print: the losses without the lock, and that there are none with
+// it.
 func (o outcome) check(t *testing.T, fees int) {
 	t.Helper()
 	if o.status != 0 {

@@ -1,6 +1,7 @@
-// Command fee shows what a lock is for. Two service servers, real processes, share one account in a database. Each
-// reads the balance, computes a fee of 3 %, and writes the new balance back, again and again: first without a lock,
-// and fees are lost; then with one, and the account is exact to the cent.
+// Command fee shows what a lock is for. Two service servers, real processes, share one account in a
+// database. Each reads the balance, computes a fee of 3 %, and writes the new balance back, again
+// and again: first without a lock, and fees are lost; then with one, and the account is exact to
+// the cent.
 //
 //	go run ./examples/fee                                      on an SQLite file of its own
 //	go run ./examples/fee -crash                               a server is killed while it has the lock

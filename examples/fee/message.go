@@ -6,9 +6,9 @@ import (
 	"github.com/dblock-go/dblock/examples/internal/database"
 )
 
-// The program and its servers speak JSON over the servers' standard input and output. A server gets its job, opens the
-// database, says that it is ready, and begins when it gets another line. When its input ends, so does the server: that
-// is how it notices that the program is gone.
+// The program and its servers speak JSON over the servers' standard input and output. A server gets
+// its job, opens the database, says that it is ready, and begins when it gets another line. When
+// its input ends, so does the server: that is how it notices that the program is gone.
 
 // job is what a server has to do.
 type job struct {

@@ -56,7 +56,8 @@ type phaseRun struct {
 // patience is how long nothing may happen, beyond the TTL, until the program calls it a failure.
 const patience = 30 * time.Second
 
-// runPhase starts the servers, lets them begin together, and counts what they report until the last has ended.
+// runPhase starts the servers, lets them begin together, and counts what they report until the last
+// has ended.
 func runPhase(ctx context.Context, p phase, db store, accounts accounts) (result, error) {
 	if !p.locked {
 		p.accident = none

@@ -25,7 +25,8 @@ type event struct {
 	report
 }
 
-// startProcess starts this program again, as a server with a job. Its reports go to events; hasEnded is the last.
+// startProcess starts this program again, as a server with a job. Its reports go to events;
+// hasEnded is the last.
 func startProcess(number int, j job, verbose bool, events chan<- event) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {

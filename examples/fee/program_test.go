@@ -58,8 +58,9 @@ type outcome struct {
 	status         int
 }
 
-// finish runs the program to its end, which must leave nothing behind in the folder for temporary files. With -v the servers have
-// the program's standard error, so that its end is the end of the last of them too.
+// finish runs the program to its end, which must leave nothing behind in the folder for temporary
+// files. With -v the servers have the program's standard error, so that its end is the end of the
+// last of them too.
 func finish(t *testing.T, args ...string) outcome {
 	t.Helper()
 	r := begin(t, args...)

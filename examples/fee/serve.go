@@ -29,7 +29,8 @@ const (
 
 // serveMain is the main function of a server.
 func serveMain() int {
-	// Ctrl-C reaches every process of the terminal. The program decides, and closes the servers' input.
+	// Ctrl-C reaches every process of the terminal. The program decides, and closes the servers'
+	// input.
 	signal.Ignore(os.Interrupt, syscall.SIGHUP)
 	tell := teller()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -13,7 +13,8 @@ import (
 // lockName is what the servers agree upon: any string, the same in all of them.
 const lockName = "dblock_example_fee/account/1"
 
-// server is a service server. TX is the type of a transaction of the application's driver: pgx.Tx or *sql.Tx.
+// server is a service server. TX is the type of a transaction of the application's driver: pgx.Tx
+// or *sql.Tx.
 type server[TX any] struct {
 	client   *dblock.Client[TX]
 	accounts accounts
@@ -32,7 +33,8 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 			return err
 		}
 		account = account.afterFee()
-		// The token, not ctx, decides over the write: if it were cancelled, we could not tell whether it happened.
+		// The token, not ctx, decides over the write: if it were cancelled, we could not tell
+		// whether it happened.
 		if err := s.accounts.write(context.WithoutCancel(ctx), account, lock.Token()); err != nil {
 			return err
 		}
@@ -50,7 +52,8 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 	return err
 }
 
-// deductUnlocked is the same without the lock: what another writes between read and write is overwritten.
+// deductUnlocked is the same without the lock: what another writes between read and write is
+// overwritten.
 func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 	account, err := s.accounts.read(ctx)
 	if err != nil {
@@ -64,8 +67,8 @@ func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 	return nil
 }
 
-// stay is deduct as it goes when the worst happens in the middle. With -crash the server is killed while it waits
-// here. With -pause it is stopped, and when it wakes up, the lock is another's.
+// stay is deduct as it goes when the worst happens in the middle. With -crash the server is killed
+// while it waits here. With -pause it is stopped, and when it wakes up, the lock is another's.
 func (s *server[TX]) stay(ctx context.Context) error {
 	asked := time.Now()
 	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock[TX]) error {
@@ -81,7 +84,8 @@ func (s *server[TX]) stay(ctx context.Context) error {
 			return cause
 		}
 		woken := report{Kind: isWoken, Token: lock.Token(), At: time.Now(), Text: cause.Error()}
-		// A good program stops here. This one writes what it has computed from a balance of long ago.
+		// A good program stops here. This one writes what it has computed from a balance of long
+		// ago.
 		err = s.accounts.write(context.WithoutCancel(ctx), account.afterFee(), lock.Token())
 		woken.Refused = errors.Is(err, errRefused)
 		s.tell(woken)

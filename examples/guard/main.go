@@ -1,6 +1,7 @@
-// Command guard shows long work under a lease whose result nobody can write too late. A worker takes a lock, works for a
-// while without a transaction, and then writes in one transaction that begins with Guard, which makes sure that the
-// lock is still the worker's, and ends with UnlockTx, which gives the lock on with the commit.
+// Command guard shows long work under a lease whose result nobody can write too late. A worker
+// takes a lock, works for a while without a transaction, and then writes in one transaction that
+// begins with Guard, which makes sure that the lock is still the worker's, and ends with UnlockTx,
+// which gives the lock on with the commit.
 //
 //	go run ./examples/guard                                      on an SQLite file of its own
 //	go run ./examples/guard -pause                               a worker is stopped past its TTL and wakes up too late

@@ -24,7 +24,8 @@ type assignment struct {
 	TTL    time.Duration
 }
 
-// stopped has a second process take the lock, stops it, takes the lock over when its TTL is over, and lets it go on.
+// stopped has a second process take the lock, stops it, takes the lock over when its TTL is over,
+// and lets it go on.
 func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	late, says, err := start(ctx, assignment{w.db.Source, ttl})
 	if err != nil {
@@ -85,7 +86,8 @@ func start(ctx context.Context, a assignment) (cmd *exec.Cmd, says func(word str
 	return cmd, says, cmd.Start()
 }
 
-// beLate is the worker that is stopped: it works until its lock is lost, and then writes all the same.
+// beLate is the worker that is stopped: it works until its lock is lost, and then writes all the
+// same.
 func beLate(ctx context.Context, source string) (err error) {
 	var a assignment
 	if err := json.Unmarshal([]byte(source), &a); err != nil {

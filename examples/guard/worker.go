@@ -38,7 +38,8 @@ func (w worker) work(ctx context.Context, author string, work func(ctx context.C
 	return w.write(ctx, lock, author)
 }
 
-// write is the transaction: it is the holder's, or it is not at all, and with it the lock goes on to the next.
+// write is the transaction: it is the holder's, or it is not at all, and with it the lock goes on
+// to the next.
 func (w worker) write(ctx context.Context, lock *dblock.Lock[*sql.Tx], author string) error {
 	tx, err := w.db.SQL.BeginTx(ctx, nil)
 	if err != nil {

@@ -27,8 +27,8 @@ type sale struct {
 	took            time.Duration
 }
 
-// bump is how package optimistic is used: read the version and then the data, take as long as it takes, and bump the
-// version in the transaction that writes. It is one attempt.
+// bump is how package optimistic is used: read the version and then the data, take as long as it
+// takes, and bump the version in the transaction that writes. It is one attempt.
 func (s *sale) bump(ctx context.Context) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error {
 		version, err := optimistic.Read(ctx, tx, tableName)
@@ -92,8 +92,8 @@ func (s *sale) inTx(ctx context.Context, do func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// sellOut has every counter sell until there is nothing left. In the version without a version the number goes up again
-// now and then; it ends all the same, when somebody has written 0.
+// sellOut has every counter sell until there is nothing left. In the version without a version the
+// number goes up again now and then; it ends all the same, when somebody has written 0.
 func (s *sale) sellOut(ctx context.Context, sell func(context.Context) error) error {
 	s.sold.Store(0)
 	s.overtaken.Store(0)

@@ -1,5 +1,6 @@
-// Command quorum keeps one lock in three databases, each an SQLite file of its own, and takes them away: with one gone the lock
-// goes on, with two it is lost and nobody gets it, and when they come back so does the lock, with a higher token.
+// Command quorum keeps one lock in three databases, each an SQLite file of its own, and takes them
+// away: with one gone the lock goes on, with two it is lost and nobody gets it, and when they come
+// back so does the lock, with a higher token.
 //
 //	go run ./examples/quorum
 //

@@ -1,6 +1,7 @@
-// Command ratelimit shows permits: an API that tolerates three calls at once is called by many workers in several
-// processes' stead, each with a client of its own. A bulk export, which needs all three permits, stands in the same queue: it
-// is not overtaken by the small calls that come after it, however many they are.
+// Command ratelimit shows permits: an API that tolerates three calls at once is called by many
+// workers in several processes' stead, each with a client of its own. A bulk export, which needs
+// all three permits, stands in the same queue: it is not overtaken by the small calls that come
+// after it, however many they are.
 //
 //	go run ./examples/ratelimit                                    on an SQLite file of its own
 //	go run ./examples/ratelimit -dsn postgres://user:pass@host/db  on PostgreSQL

@@ -11,7 +11,8 @@ import (
 // limit is how many calls the API tolerates at once, from all processes together.
 const limit = 3
 
-// call makes one call that counts as so many. Permits of a process that dies come back with the end of its session.
+// call makes one call that counts as so many. Permits of a process that dies come back with the end
+// of its session.
 func call(ctx context.Context, client *dblock.Client[*sql.Tx], remote *api, units int) error {
 	permit, err := client.Lock(ctx, "api.example.com", dblock.Permits(units, limit))
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command tour shows, one after the other, what a lock in a table can do beside being a mutex: readers and writers, many names
-// at once, deadlocks that are found, holders that are asked and broken, and looking at all of it. Each stop is a file.
+// Command tour shows, one after the other, what a lock in a table can do beside being a mutex:
+// readers and writers, many names at once, deadlocks that are found, holders that are asked and
+// broken, and looking at all of it. Each stop is a file.
 //
 //	go run ./examples/tour                                    on an SQLite file of its own
 //	go run ./examples/tour -stop deadlock                     one stop only

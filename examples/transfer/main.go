@@ -1,6 +1,7 @@
-// Command transfer shows a lock inside a transaction that the application has anyway: clerks move money between
-// accounts, and each transfer locks its two accounts by name, in the transaction that changes them. There is nothing to
-// unlock and nothing to renew: the lock ends with the transaction, whichever way that ends.
+// Command transfer shows a lock inside a transaction that the application has anyway: clerks move
+// money between accounts, and each transfer locks its two accounts by name, in the transaction that
+// changes them. There is nothing to unlock and nothing to renew: the lock ends with the
+// transaction, whichever way that ends.
 //
 //	go run ./examples/transfer                                      on an SQLite file of its own
 //	go run ./examples/transfer -dsn postgres://user:pass@host/db    on PostgreSQL, over pgx

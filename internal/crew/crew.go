@@ -1,10 +1,12 @@
-// Package crew keeps an engine's own connections for work that may wait for a row, beside the connection that beats.
+// Package crew keeps an engine's own connections for work that may wait for a row, beside the
+// connection that beats.
 //
-// A connection is opened when work needs one, up to a number at a time, and is kept for the next piece of work while a
-// client attends. Without a client every connection is closed after its work: nobody closes an engine, so nothing may
-// outlive the clients. A connection that has been idle for half of the limit is closed, except the last one, which is
-// asked for a sign of life: where the connections come out of the application's pool, another one may not be had when
-// it is needed most, while every connection of the pool is in a transaction that waits for this crew.
+// A connection is opened when work needs one, up to a number at a time, and is kept for the next
+// piece of work while a client attends. Without a client every connection is closed after its work:
+// nobody closes an engine, so nothing may outlive the clients. A connection that has been idle for
+// half of the limit is closed, except the last one, which is asked for a sign of life: where the
+// connections come out of the application's pool, another one may not be had when it is needed
+// most, while every connection of the pool is in a transaction that waits for this crew.
 package crew
 
 import (
@@ -18,7 +20,8 @@ import (
 
 // Config is how a crew opens, tests and closes its connections.
 type Config[C any] struct {
-	// Most is how many connections may be open at a time. It is asked once, at the first piece of work.
+	// Most is how many connections may be open at a time. It is asked once, at the first piece of
+	// work.
 	Most func() int
 	// Open opens a connection. Limit is how long it may be idle: for that long it is kept.
 	Open  func(ctx context.Context, limit time.Duration) (C, error)
@@ -60,9 +63,10 @@ func New[C any](config Config[C]) *Crew[C] {
 	return &Crew[C]{config: config, clients: map[*client]bool{}, limit: DefaultLimit, wanted: make(chan struct{}, 1)}
 }
 
-// Attend keeps connections from now on, until leave is called by all who attend. The shortest TTL of those who attend and
-// have one bounds for how long the server lets a silent connection of the crew stand; without any, DefaultLimit does. leave closes what is idle when it was the
-// last, and waits for that; it may be called more than once.
+// Attend keeps connections from now on, until leave is called by all who attend. The shortest TTL
+// of those who attend and have one bounds for how long the server lets a silent connection of the
+// crew stand; without any, DefaultLimit does. leave closes what is idle when it was the last, and
+// waits for that; it may be called more than once.
 func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,8 +121,9 @@ func (c *Crew[C]) Warm() {
 	}
 }
 
-// Do runs do on a connection that nothing else uses. Where a kept connection turns out to be broken, that is where do
-// returns ErrUnavailable, it runs do once more on a new one. A connection is kept only after an answer.
+// Do runs do on a connection that nothing else uses. Where a kept connection turns out to be
+// broken, that is where do returns ErrUnavailable, it runs do once more on a new one. A connection
+// is kept only after an answer.
 func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
 	slots := c.room()
 	select {
@@ -177,7 +182,8 @@ func (c *Crew[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 	return err
 }
 
-// take takes the idle connection that was used last, unless the server may have ended it by now: then all of them.
+// take takes the idle connection that was used last, unless the server may have ended it by now:
+// then all of them.
 func (c *Crew[C]) take() (idle[C], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,7 +198,8 @@ func (c *Crew[C]) take() (idle[C], bool) {
 	return last, true
 }
 
-// put keeps a connection. It reports false where nobody attends, or for a shorter TTL than the connection is set up for.
+// put keeps a connection. It reports false where nobody attends, or for a shorter TTL than the
+// connection is set up for.
 func (c *Crew[C]) put(one idle[C]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,7 +228,8 @@ func (c *Crew[C]) close(old []idle[C]) {
 	closed.Wait()
 }
 
-// tend closes what is idle for long, keeps the last connection alive, and opens the first where Warm asks for it.
+// tend closes what is idle for long, keeps the last connection alive, and opens the first where
+// Warm asks for it.
 func (c *Crew[C]) tend(ctx context.Context, tended chan struct{}) {
 	defer close(tended)
 	for {
@@ -244,7 +252,8 @@ func (c *Crew[C]) tend(ctx context.Context, tended chan struct{}) {
 	}
 }
 
-// stale takes out what has been idle for half of its limit, except the connection that was used last, which silent tells of.
+// stale takes out what has been idle for half of its limit, except the connection that was used
+// last, which silent tells of.
 func (c *Crew[C]) stale() (old []idle[C], silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

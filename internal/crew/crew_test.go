@@ -17,7 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 8 * time.Second
 
-// server counts the connections of a crew. It ends those that are silent for longer than they were set up for.
+// server counts the connections of a crew. It ends those that are silent for longer than they were
+// set up for.
 type server struct {
 	mu     sync.Mutex
 	open   map[*conn]bool

@@ -1,19 +1,23 @@
 // Package dbtest gives a test a real database. Only tests import it, and its own command serve.
 //
-// A server is looked for once per test binary, when a test first asks for its kind (postgres, mysql, mariadb):
+// A server is looked for once per test binary, when a test first asks for its kind (postgres,
+// mysql, mariadb):
 //
-//  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN, DBLOCK_TEST_MARIADB_DSN. Its user
-//     must be allowed to create databases. A DSN that does not answer is a failure.
+//  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN,
+//     DBLOCK_TEST_MARIADB_DSN. Its user must be allowed to create databases. A DSN that does not
+//     answer is a failure.
 //  2. Docker, through dockertest: postgres:17, mysql:8.4, mariadb:11.4.
-//  3. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in DBLOCK_TEST_PG_BIN,
-//     /usr/lib/postgresql or PATH; MariaDB in DBLOCK_TEST_MARIADB_BIN, PATH or /usr/sbin; MySQL's mysqld likewise,
-//     or as the command DBLOCK_TEST_MYSQLD. A server never runs as root: root starts it as postgres, mysql or nobody.
+//  3. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in
+//     DBLOCK_TEST_PG_BIN, /usr/lib/postgresql or PATH; MariaDB in DBLOCK_TEST_MARIADB_BIN, PATH or
+//     /usr/sbin; MySQL's mysqld likewise, or as the command DBLOCK_TEST_MYSQLD. A server never runs
+//     as root: root starts it as postgres, mysql or nobody.
 //
-// Servers started here are stopped, and their folders removed, when Run ends. Every database is made for one test
-// and dropped after it. SQLite is a file in the test's folder and always there.
+// Servers started here are stopped, and their folders removed, when Run ends. Every database is
+// made for one test and dropped after it. SQLite is a file in the test's folder and always there.
 //
-// A kind without a server is left out, and Run says so. DBLOCK_TEST_REQUIRE=postgres,mariadb makes that a failure of
-// each test that asks for it; so does DBLOCK_TEST_ONLY=postgres,mysql, which leaves all other kinds out.
+// A kind without a server is left out, and Run says so. DBLOCK_TEST_REQUIRE=postgres,mariadb makes
+// that a failure of each test that asks for it; so does DBLOCK_TEST_ONLY=postgres,mysql, which
+// leaves all other kinds out.
 package dbtest
 
 import (
@@ -45,11 +49,13 @@ const (
 // Kinds are all of them, in the order in which Each runs them.
 var Kinds = []string{KindSQLite, KindPostgres, KindMySQL, KindMariaDB}
 
-// dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a transaction open.
+// dropTimeout bounds the making and dropping of a database. Dropping takes long where a test left a
+// transaction open.
 const dropTimeout = 20 * time.Second
 
-// SQLiteDriver is the database/sql driver that opens SQLite's files. It understands _pragma=… in a DSN. Set it before the
-// first database is made: two copies of SQLite in one process undo each other's locks. Default: modernc.org/sqlite.
+// SQLiteDriver is the database/sql driver that opens SQLite's files. It understands _pragma=… in a
+// DSN. Set it before the first database is made: two copies of SQLite in one process undo each
+// other's locks. Default: modernc.org/sqlite.
 var SQLiteDriver = "sqlite"
 
 // PostgresDriver is the database/sql driver for PostgreSQL. Set it before the tests run.
@@ -90,8 +96,8 @@ func each(t *testing.T, fresh func(*Server, testing.TB) Database, f func(t *test
 	}
 }
 
-// Postgres returns a fresh database with dblock's tables on PostgreSQL. Without a server the test is skipped, and Run
-// says so; likewise for the other kinds.
+// Postgres returns a fresh database with dblock's tables on PostgreSQL. Without a server the test
+// is skipped, and Run says so; likewise for the other kinds.
 func Postgres(t testing.TB) Database { t.Helper(); return Migrated(t, KindPostgres) }
 
 // MySQL is Postgres for MySQL.
@@ -122,7 +128,8 @@ func server(t testing.TB, kind string) *Server {
 	return server
 }
 
-// Empty returns a fresh database without tables. It is dropped when the test has ended, with whoever is in it still.
+// Empty returns a fresh database without tables. It is dropped when the test has ended, with
+// whoever is in it still.
 func (s *Server) Empty(t testing.TB) Database {
 	t.Helper()
 	if s.Kind == KindSQLite {
@@ -172,8 +179,8 @@ func (s *Server) drop(name string) error {
 	return s.admin(statement)
 }
 
-// admin runs a statement on the server, over one connection that is kept: on some machines PostgreSQL needs as long for a
-// new one as for the database itself.
+// admin runs a statement on the server, over one connection that is kept: on some machines
+// PostgreSQL needs as long for a new one as for the database itself.
 func (s *Server) admin(statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
@@ -239,8 +246,8 @@ func (d Database) SQL(t testing.TB) *sql.DB {
 	return db
 }
 
-// Pool opens a pgx pool, which is closed when the test has ended. A connection that the test has not given back by
-// then would keep Close waiting for ever, so that is left to the leak check.
+// Pool opens a pgx pool, which is closed when the test has ended. A connection that the test has
+// not given back by then would keep Close waiting for ever, so that is left to the leak check.
 func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), d.DSN)
@@ -260,8 +267,9 @@ func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	return pool
 }
 
-// Processes names the table of a MySQL or MariaDB server's connections. MySQL's own information_schema.processlist cannot
-// be read (error 3854) while a statement with an emoji in it runs anywhere on the server.
+// Processes names the table of a MySQL or MariaDB server's connections. MySQL's own
+// information_schema.processlist cannot be read (error 3854) while a statement with an emoji in it
+// runs anywhere on the server.
 func (d Database) Processes() string {
 	if d.Kind == KindMySQL {
 		return "performance_schema.processlist"

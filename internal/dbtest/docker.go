@@ -54,8 +54,9 @@ type container struct {
 	resource  *dockertest.Resource
 }
 
-// startContainer starts a server in Docker and waits until it answers. With killable it keeps its port over a
-// restart, and it is removed by remove only. The settings are arguments of its command line.
+// startContainer starts a server in Docker and waits until it answers. With killable it keeps its
+// port over a restart, and it is removed by remove only. The settings are arguments of its command
+// line.
 func startContainer(ctx context.Context, kind string, killable bool, settings ...string) (*Server, error) {
 	pool, err := daemon(ctx)
 	if err != nil {

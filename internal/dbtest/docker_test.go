@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// The three images, as a Docker daemon is asked for them. The daemon is not real: its containers are a database that
-// runs here anyway, or nothing that answers.
+// The three images, as a Docker daemon is asked for them. The daemon is not real: its containers
+// are a database that runs here anyway, or nothing that answers.
 func TestDockerIsAskedForTheRightServers(t *testing.T) {
 	for kind, want := range map[string]struct{ image, port, env string }{
 		KindPostgres: {"postgres:17", "5432/tcp", "POSTGRES_PASSWORD=dblock"},

@@ -11,8 +11,8 @@ import (
 // excerptLines is how much of a log a failed test prints.
 const excerptLines = 10
 
-// Excerpt is the end of a log that a failed test prints. The whole log goes to a file, which the text names, in the folder
-// DBLOCK_TEST_LOGS; default: dblock-test-logs in the temporary folder.
+// Excerpt is the end of a log that a failed test prints. The whole log goes to a file, which the
+// text names, in the folder DBLOCK_TEST_LOGS; default: dblock-test-logs in the temporary folder.
 func Excerpt(t testing.TB, label, log string) string {
 	t.Helper()
 	log = strings.TrimSpace(log)

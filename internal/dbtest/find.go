@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// readyTimeout is how long a server may take from its start to its first answer; a container's first start makes
-// its data too. A server that somebody else runs has answerTimeout.
+// readyTimeout is how long a server may take from its start to its first answer; a container's
+// first start makes its data too. A server that somebody else runs has answerTimeout.
 const (
 	readyTimeout  = 2 * time.Minute
 	answerTimeout = 10 * time.Second
@@ -50,7 +50,8 @@ type result struct {
 	err    error
 }
 
-// Find returns the server of a kind that all tests of this process share, and starts it where it must.
+// Find returns the server of a kind that all tests of this process share, and starts it where it
+// must.
 func Find(kind string) (*Server, error) { return find(kind) }
 
 // Missing says why there will be no server of a kind, without starting one.
@@ -65,7 +66,8 @@ func Missing(kind string) error {
 	return err
 }
 
-// StopAll stops and removes every shared server that was started here, and what is left of ours on the others.
+// StopAll stops and removes every shared server that was started here, and what is left of ours on
+// the others.
 func StopAll() {
 	servers.Lock()
 	defer servers.Unlock()
@@ -125,8 +127,8 @@ func search(kind string) (*Server, error) {
 
 func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }
 
-// required tells whether a test that asks for a missing kind must fail: one that was asked for by name, or whose DSN
-// does not answer.
+// required tells whether a test that asks for a missing kind must fail: one that was asked for by
+// name, or whose DSN does not answer.
 func required(kind string) bool {
 	return named(kind) || len(list("DBLOCK_TEST_ONLY")) == 0 && os.Getenv(dsnVariable(kind)) != ""
 }
@@ -138,16 +140,16 @@ func named(kind string) bool {
 	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind)
 }
 
-// Brief tells whether another version of a kind of server is tested as a whole, and of this one only what depends on it:
-// DBLOCK_TEST_BRIEF=postgres.
+// Brief tells whether another version of a kind of server is tested as a whole, and of this one
+// only what depends on it: DBLOCK_TEST_BRIEF=postgres.
 func Brief(kind string) bool { return slices.Contains(list("DBLOCK_TEST_BRIEF"), kind) }
 
 func list(variable string) []string {
 	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// ready waits until the server answers, until ctx ends, or until the server has ended; ended is nil where that is not
-// ours to know.
+// ready waits until the server answers, until ctx ends, or until the server has ended; ended is nil
+// where that is not ours to know.
 func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
 	db, err := open(kind, dsn)
 	if err != nil {
@@ -173,8 +175,9 @@ func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
 	}
 }
 
-// Run runs the tests of a package: func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }. Afterwards it stops the
-// servers that they started, says which kinds were left out, and fails where goroutines have leaked.
+// Run runs the tests of a package: func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }.
+// Afterwards it stops the servers that they started, says which kinds were left out, and fails
+// where goroutines have leaked.
 func Run(m *testing.M, ignore ...goleak.Option) int {
 	code := m.Run()
 	report()
@@ -199,8 +202,8 @@ func report() {
 	}
 }
 
-// tell writes to the standard error of go test: of a test binary that passes, go test shows nothing at all, and
-// silence would look like success on every engine.
+// tell writes to the standard error of go test: of a test binary that passes, go test shows nothing
+// at all, and silence would look like success on every engine.
 func tell(text string) {
 	if runtime.GOOS == "linux" {
 		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", os.Getppid()), os.O_WRONLY|os.O_APPEND, 0)

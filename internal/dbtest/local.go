@@ -28,7 +28,8 @@ type install struct {
 	sql   string // for the server's init file
 }
 
-// startLocal makes a new server and waits until it answers. The settings are arguments of its command line.
+// startLocal makes a new server and waits until it answers. The settings are arguments of its
+// command line.
 func startLocal(ctx context.Context, kind string, settings ...string) (*Server, error) {
 	in, from, err := findInstall(kind)
 	if err != nil {
@@ -73,8 +74,8 @@ func (in install) start(ctx context.Context, kind, dir string, settings []string
 	return l, nil
 }
 
-// start starts the process until it stays: PostgreSQL gives up at once while a process of its predecessor still has
-// the shared memory.
+// start starts the process until it stays: PostgreSQL gives up at once while a process of its
+// predecessor still has the shared memory.
 func (l *local) start(ctx context.Context) error {
 	for {
 		if err := l.process.start(); err != nil {
@@ -113,7 +114,8 @@ func findInstall(kind string) (install, string, error) {
 	return install{}, "", fmt.Errorf("no local %s", kind)
 }
 
-// postgresBin is the folder of initdb and postgres; Debian keeps it out of PATH, one for each version.
+// postgresBin is the folder of initdb and postgres; Debian keeps it out of PATH, one for each
+// version.
 func postgresBin() (string, error) {
 	if bin := os.Getenv("DBLOCK_TEST_PG_BIN"); bin != "" {
 		return bin, nil
@@ -222,8 +224,8 @@ func mysqlSettings(dir string, port int) []string {
 	}
 }
 
-// mysqld is the command that runs MySQL's server: a path, or with its loader and options. Where MariaDB is installed,
-// mysqld is MariaDB's.
+// mysqld is the command that runs MySQL's server: a path, or with its loader and options. Where
+// MariaDB is installed, mysqld is MariaDB's.
 func mysqld() ([]string, error) {
 	if command := strings.Fields(os.Getenv("DBLOCK_TEST_MYSQLD")); len(command) > 0 {
 		return command, nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// slowVariable is how many times slower than a quiet machine with two cores this one is. Whoever measures it first sets it,
-// so that all processes of a test run agree.
+// slowVariable is how many times slower than a quiet machine with two cores this one is. Whoever
+// measures it first sets it, so that all processes of a test run agree.
 const slowVariable = "DBLOCK_TEST_SLOW"
 
 // What a quiet machine with two cores needs for the samples. Faster machines have the same limits.
@@ -22,11 +22,12 @@ const (
 	usualCommit  = 400 * time.Millisecond
 )
 
-// longestScale is the largest factor by which leases and faults grow. A slower machine has to do less at once.
+// longestScale is the largest factor by which leases and faults grow. A slower machine has to do
+// less at once.
 const longestScale = 2.5
 
-// Slow is how many times slower than a quiet machine with two cores this one is, at least 1: DBLOCK_TEST_SLOW, else what a
-// fixed piece of work says. The command pace measures servers too.
+// Slow is how many times slower than a quiet machine with two cores this one is, at least 1:
+// DBLOCK_TEST_SLOW, else what a fixed piece of work says. The command pace measures servers too.
 func Slow() float64 { return slow() }
 
 var slow = sync.OnceValue(func() float64 {
@@ -56,7 +57,8 @@ func (s Sample) times() float64 { return float64(s.Took) / float64(s.Usual) }
 
 func (s Sample) String() string { return fmt.Sprintf("%s %.1f", s.What, s.times()) }
 
-// work is the best of a few tries: a moment in which the machine had other things to do says nothing about the next hour.
+// work is the best of a few tries: a moment in which the machine had other things to do says
+// nothing about the next hour.
 func work() Sample {
 	const tries = 5
 	best := compute()
@@ -91,8 +93,8 @@ func compute() Sample {
 	return Sample{"work", time.Since(began), usualWork}
 }
 
-// Pace measures what tests wait for: a piece of work, and on each kind of server connecting and committing. The slowest of
-// the samples is the pace of this machine.
+// Pace measures what tests wait for: a piece of work, and on each kind of server connecting and
+// committing. The slowest of the samples is the pace of this machine.
 func Pace(ctx context.Context, kinds ...string) (slowest Sample, all []Sample, err error) {
 	all = []Sample{work()}
 	for _, kind := range kinds {

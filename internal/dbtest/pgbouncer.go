@@ -21,9 +21,10 @@ const (
 	PoolSessions     = "session"
 )
 
-// PgBouncer returns a PostgreSQL database as seen through a PgBouncer of the test's own, with its default settings but for the
-// mode and for lines of its ini. The binary is DBLOCK_TEST_PGBOUNCER, or in PATH or /usr/sbin. Without it the test is skipped, or fails where
-// DBLOCK_TEST_REQUIRE names pgbouncer. Before 1.21 it knows nothing of prepared statements, so the DSN asks pgx to do
+// PgBouncer returns a PostgreSQL database as seen through a PgBouncer of the test's own, with its
+// default settings but for the mode and for lines of its ini. The binary is DBLOCK_TEST_PGBOUNCER,
+// or in PATH or /usr/sbin. Without it the test is skipped, or fails where DBLOCK_TEST_REQUIRE names
+// pgbouncer. Before 1.21 it knows nothing of prepared statements, so the DSN asks pgx to do
 // without.
 func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Database {
 	t.Helper()

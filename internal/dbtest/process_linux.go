@@ -50,7 +50,8 @@ func (a *account) own(dir string) error {
 	})
 }
 
-// command runs args in dir. Programs die with this process, so that a test binary that panics leaves no server.
+// command runs args in dir. Programs die with this process, so that a test binary that panics
+// leaves no server.
 func (a *account) command(ctx context.Context, dir string, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
@@ -83,7 +84,8 @@ func (p *process) start() error {
 	p.cmd.Stdout, p.cmd.Stderr = out, out
 	started := make(chan error)
 	go func() {
-		// The signal of a parent's death is sent when the parent's thread ends, so this one must not.
+		// The signal of a parent's death is sent when the parent's thread ends, so this one must
+		// not.
 		runtime.LockOSThread()
 		defer out.Close()
 		defer close(p.ended)

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy before a server, for faults of the network. It forwards until it is told otherwise.
+// Proxy is a TCP proxy before a server, for faults of the network. It forwards until it is told
+// otherwise.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -57,11 +58,12 @@ func (p *Proxy) Cut() {
 	})
 }
 
-// Freeze holds back what both sides send, and that one of them has gone, like a network that went away without a word,
-// until Heal delivers it.
+// Freeze holds back what both sides send, and that one of them has gone, like a network that went
+// away without a word, until Heal delivers it.
 func (p *Proxy) Freeze() { p.change(func() { p.frozen = true }) }
 
-// DropReplies forwards requests and throws the replies away. The connections that lose one are closed by Heal.
+// DropReplies forwards requests and throws the replies away. The connections that lose one are
+// closed by Heal.
 func (p *Proxy) DropReplies() { p.change(func() { p.drop = true }) }
 
 // Delay holds each reply back for d.
@@ -70,8 +72,8 @@ func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
 // DelayConnects holds each new connection back for d, until Heal.
 func (p *Proxy) DelayConnects(d time.Duration) { p.change(func() { p.slow = d }) }
 
-// Watch calls f with what clients send, before it is forwarded: what f tells the proxy holds for the reply. A nil f
-// ends it.
+// Watch calls f with what clients send, before it is forwarded: what f tells the proxy holds for
+// the reply. A nil f ends it.
 func (p *Proxy) Watch(f func(request []byte)) { p.change(func() { p.watch = f }) }
 
 // Heal ends every fault. What Watch set stays.
@@ -207,7 +209,8 @@ func (p *Proxy) reply(l *link, _ []byte) bool {
 	return true
 }
 
-// thaw waits while the proxy is frozen, and reports whether the link still stands. It MUST be called with mu locked.
+// thaw waits while the proxy is frozen, and reports whether the link still stands. It MUST be
+// called with mu locked.
 func (p *Proxy) thaw(l *link) bool {
 	for p.frozen && p.links[l] {
 		p.moved.Wait()

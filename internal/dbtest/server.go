@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// startTimeout is how long a killed server may take to come back: PostgreSQL waits for the last backend of the
-// old one to go.
+// startTimeout is how long a killed server may take to come back: PostgreSQL waits for the last
+// backend of the old one to go.
 const startTimeout = time.Minute
 
 // control is what can be done to a server that was started here.
@@ -25,8 +25,9 @@ type control interface {
 	remove() error
 }
 
-// OwnPostgres starts a PostgreSQL server for this test alone, which may kill it. Without local binaries and without
-// Docker the test is skipped, or fails where DBLOCK_TEST_REQUIRE asks for the kind.
+// OwnPostgres starts a PostgreSQL server for this test alone, which may kill it. Without local
+// binaries and without Docker the test is skipped, or fails where DBLOCK_TEST_REQUIRE asks for the
+// kind.
 func OwnPostgres(t testing.TB) *Server { t.Helper(); return Own(t, KindPostgres) }
 
 // OwnMariaDB is OwnPostgres for MariaDB.
@@ -75,8 +76,8 @@ func note(kind string, err error) {
 	}
 }
 
-// Kill ends the test's own server with SIGKILL, all its processes. Failures of this and the following are errors of
-// the test.
+// Kill ends the test's own server with SIGKILL, all its processes. Failures of this and the
+// following are errors of the test.
 func (s *Server) Kill() { s.tb.Helper(); s.must("kill", s.kill()) }
 
 // Start starts the server again after Kill, on the same data and port, and returns when it answers.

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// template is a database that was migrated once, from which those of the tests are copied: under the race detector goose
-// works longer to read a migration than a server to run it.
+// template is a database that was migrated once, from which those of the tests are copied: under
+// the race detector goose works longer to read a migration than a server to run it.
 type template struct {
 	mu sync.Mutex // protects db
 	db *Database  // nil until somebody needs it; a test that fails while it makes it leaves that to the next
@@ -45,8 +45,8 @@ func (m *template) get(t testing.TB, s *Server) Database {
 	return db
 }
 
-// copying is how PostgreSQL is to copy a database: file by file, as all versions before 15 do. Through its log, as those since
-// do when nothing is said, takes several times as long.
+// copying is how PostgreSQL is to copy a database: file by file, as all versions before 15 do.
+// Through its log, as those since do when nothing is said, takes several times as long.
 func (s *Server) copying(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), dropTimeout)
@@ -80,7 +80,8 @@ func (m *template) drop(s *Server) error {
 	return s.drop(db.name)
 }
 
-// Database returns a fresh database with dblock's tables, as the template has them, and is otherwise as Empty.
+// Database returns a fresh database with dblock's tables, as the template has them, and is
+// otherwise as Empty.
 func (s *Server) Database(t testing.TB) Database {
 	t.Helper()
 	from := s.template.get(t, s)
@@ -105,8 +106,8 @@ func (s *Server) Database(t testing.TB) Database {
 	return db
 }
 
-// copyTables copies to MySQL and MariaDB what the migrations there make: tables, of which CREATE TABLE … LIKE copies all
-// that they have, the rows in them, and views.
+// copyTables copies to MySQL and MariaDB what the migrations there make: tables, of which CREATE
+// TABLE … LIKE copies all that they have, the rows in them, and views.
 func (d Database) copyTables(from Database) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -2,19 +2,21 @@
 //
 // # When to look
 //
-// An owner waits for one thing at a time. So whatever each one in a circle holds, it got before it began to wait, and the
-// circle is complete when its youngest waiter joins its queue. It is enough that everybody looks once, a while after he began
-// to wait: whoever finds himself the youngest in a circle gives up, and nobody else does. That he looks again, after twice
-// the time and so on, is for failures, and for owners of whom several goroutines wait.
+// An owner waits for one thing at a time. So whatever each one in a circle holds, it got before it
+// began to wait, and the circle is complete when its youngest waiter joins its queue. It is enough
+// that everybody looks once, a while after he began to wait: whoever finds himself the youngest in
+// a circle gives up, and nobody else does. That he looks again, after twice the time and so on, is
+// for failures, and for owners of whom several goroutines wait.
 //
 // # Who is stuck
 //
-// A circle of who waits for whom is no deadlock where a semaphore is part of it: some other holder's units may do. So the
-// graph is reduced first (Holt, Some deadlock properties of computer systems, 1972): who waits for nothing is assumed to give
-// back all that he has; who can have what he wants then, likewise; who is left when nothing changes any more is stuck.
-// Since queues are first come first served, somebody in a queue can have what he wants when there is room for the largest
-// request up to his own; those before him get theirs and give it back. What is said of the one who gives up is a
-// circle among the stuck.
+// A circle of who waits for whom is no deadlock where a semaphore is part of it: some other
+// holder's units may do. So the graph is reduced first (Holt, Some deadlock properties of computer
+// systems, 1972): who waits for nothing is assumed to give back all that he has; who can have what
+// he wants then, likewise; who is left when nothing changes any more is stuck. Since queues are
+// first come first served, somebody in a queue can have what he wants when there is room for the
+// largest request up to his own; those before him get theirs and give it back. What is said of the
+// one who gives up is a circle among the stuck.
 package deadlock
 
 import (
@@ -48,9 +50,9 @@ type graph struct {
 	next    map[owner]map[owner]driver.Wait // of the stuck: whom they wait for, and by which of their places
 }
 
-// Find returns the circles in which attempts wait that are the youngest waiters in them: those who are to give up. Of those who
-// wait for each other in several circles one is enough at a time. stuck are those attempts that wait for a circle, or in one
-// and are not the youngest.
+// Find returns the circles in which attempts wait that are the youngest waiters in them: those who
+// are to give up. Of those who wait for each other in several circles one is enough at a time.
+// stuck are those attempts that wait for a circle, or in one and are not the youngest.
 func Find(waits []driver.Wait, attempts []string) (found map[string]Cycle, stuck map[string]bool) {
 	g := graph{places: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}, next: map[owner]map[owner]driver.Wait{}}
 	places := map[string]driver.Wait{}
@@ -115,8 +117,9 @@ func (g *graph) reduce() {
 	}
 }
 
-// blocked returns the places of an owner that it cannot get if only those who are not stuck give back what they have. What it
-// has itself is not in its own way: several goroutines of it may be at work (the client knows of those that cannot).
+// blocked returns the places of an owner that it cannot get if only those who are not stuck give
+// back what they have. What it has itself is not in its own way: several goroutines of it may be at
+// work (the client knows of those that cannot).
 func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 	for _, w := range g.places[o] {
 		used := 0
@@ -147,8 +150,8 @@ func (g *graph) ahead(o owner) map[owner]driver.Wait {
 	return next
 }
 
-// groups are those who wait for each other, directly or through others (Tarjan, Depth-first search and linear graph algorithms,
-// 1972).
+// groups are those who wait for each other, directly or through others (Tarjan, Depth-first search
+// and linear graph algorithms, 1972).
 func (g *graph) groups() (groups [][]owner) {
 	index, low := map[owner]int{}, map[owner]int{}
 	on := map[owner]bool{}

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// together is how much earlier than he is due somebody is looked for at first, where the statement is sent for another
-	// anyway. Later it is a quarter of the time since the look before: those who wait long are soon looked for together.
+	// together is how much earlier than he is due somebody is looked for at first, where the
+	// statement is sent for another anyway. Later it is a quarter of the time since the look
+	// before: those who wait long are soon looked for together.
 	together = 50 * time.Millisecond
-	// recheck is the pause before a circle that was found is looked for again: one who was about to be granted what he waits
-	// for, or had given up, has gone by then.
+	// recheck is the pause before a circle that was found is looked for again: one who was about to
+	// be granted what he waits for, or had given up, has gone by then.
 	recheck = 20 * time.Millisecond
 	// most is how many attempts one statement asks about.
 	most = 1000

@@ -27,7 +27,8 @@ type App struct {
 
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
-	// makeGuard and guard, and release, are what Guard and UnlockTx do, without what the client knows already.
+	// makeGuard and guard, and release, are what Guard and UnlockTx do, without what the client
+	// knows already.
 	makeGuard func(ctx context.Context, h driver.Held) error
 	guard     func(ctx context.Context, tx Tx, h driver.Held) error
 	release   func(ctx context.Context, tx Tx, h driver.Held) error
@@ -37,14 +38,15 @@ type App struct {
 type Tx interface {
 	exec(ctx context.Context, statement string) error
 	number(ctx context.Context, query string) (int64, error)
-	// nested is a savepoint's transaction, where the driver has such: another value for the same transaction.
+	// nested is a savepoint's transaction, where the driver has such: another value for the same
+	// transaction.
 	nested(ctx context.Context) (Tx, error)
 	commit() error
 	rollback() error
 }
 
-// Open opens a pool of at most so many connections on a database, and an engine on it. With a nil test it makes an
-// engine on a nil pool.
+// Open opens a pool of at most so many connections on a database, and an engine on it. With a nil
+// test it makes an engine on a nil pool.
 type Open func(t testing.TB, db dbtest.Database, connections int) App
 
 // Client is a dblock.Client without the type of its transactions.

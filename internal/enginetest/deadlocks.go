@@ -213,7 +213,8 @@ func semaphoreThatDrains(t *testing.T, e *env) {
 	unlock(t, p1)
 }
 
-// noFalseDeadlocks takes names in one order only, of all kinds, under the owner's context, and looks far too often.
+// noFalseDeadlocks takes names in one order only, of all kinds, under the owner's context, and
+// looks far too often.
 func noFalseDeadlocks(t *testing.T, e *env) {
 	clients := []Client{e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond)), e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond))}
 	kinds := []dblock.LockOption{dblock.Metadata(nil), dblock.Shared()}

@@ -48,7 +48,8 @@ func lostAfterGuard(t *testing.T, e *env) {
 	is(t, l.Unlock(t.Context()), dblock.ErrLost)
 }
 
-// Broken by a Guard that resets what UnlockTx has set without the name's row: it sees the lock held before the commit.
+// Broken by a Guard that resets what UnlockTx has set without the name's row: it sees the lock held
+// before the commit.
 func guardBeforeCommit(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)

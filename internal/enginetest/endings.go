@@ -82,7 +82,8 @@ func unlockEnded(t *testing.T, e *env) {
 
 func unlockStale(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
-	// Taken away by an operator, and held by another goroutine of the same client when the first unlocks.
+	// Taken away by an operator, and held by another goroutine of the same client when the first
+	// unlocks.
 	for _, next := range []Client{b, a} {
 		first := lock(t, a, "stale")
 		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', holds = 0 WHERE name = 'stale'")

@@ -1,9 +1,9 @@
-// Package enginetest is the behaviour of dblock, as one suite that every engine must pass. It goes through the public
-// API, as an application would, and looks at the tables with SQL of its own.
+// Package enginetest is the behaviour of dblock, as one suite that every engine must pass. It goes
+// through the public API, as an application would, and looks at the tables with SQL of its own.
 //
-// Engines bring a Wiring each and nothing else: what differs between them is how a pool is opened, and how an
-// application may have set up its sessions. Where a database cannot do what a test needs (kill a connection of SQLite,
-// say), the test does the closest thing there is, and says so.
+// Engines bring a Wiring each and nothing else: what differs between them is how a pool is opened,
+// and how an application may have set up its sessions. Where a database cannot do what a test needs
+// (kill a connection of SQLite, say), the test does the closest thing there is, and says so.
 package enginetest
 
 import (
@@ -37,8 +37,9 @@ type test struct {
 	run  func(t *testing.T, e *env)
 }
 
-// atOnce is how many tests run side by side. They wait more than they work, so that it is more than go test's own
-// number, which is that of the processors; and less than a server's connections are good for.
+// atOnce is how many tests run side by side. They wait more than they work, so that it is more than
+// go test's own number, which is that of the processors; and less than a server's connections are
+// good for.
 const atOnce = 5
 
 // Run runs the suite, each test in a database of its own.
@@ -78,8 +79,8 @@ func Run(t *testing.T, w Wiring) {
 	})
 }
 
-// alone are the tests that count goroutines, of which others have some, and those that keep the machine busy, so that
-// it would have no time for the time of others.
+// alone are the tests that count goroutines, of which others have some, and those that keep the
+// machine busy, so that it would have no time for the time of others.
 var alone = []test{
 	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
 	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
@@ -89,8 +90,8 @@ var alone = []test{
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
 }
 
-// settings are tried all at once, where two contradict each other the later one, unless DBLOCK_TEST_MATRIX asks for each by
-// itself. Those of SQLite exclude each other, and cost little.
+// settings are tried all at once, where two contradict each other the later one, unless
+// DBLOCK_TEST_MATRIX asks for each by itself. Those of SQLite exclude each other, and cost little.
 func (w Wiring) settings() []Setting {
 	if w.Kind == SQLite || os.Getenv("DBLOCK_TEST_MATRIX") != "" || len(w.Settings) == 0 {
 		return w.Settings

@@ -17,10 +17,11 @@ import (
 
 // Limits that a slow machine has more of.
 var (
-	// longTTL is for tests in which no lease ends. A client looks on its own account after a third of it.
+	// longTTL is for tests in which no lease ends. A client looks on its own account after a third
+	// of it.
 	longTTL = dbtest.Scale(30 * time.Second)
-	// soon is within what something must happen that waits for no lease. It is less than a third of longTTL, so that a
-	// wake-up that was lost shows.
+	// soon is within what something must happen that waits for no lease. It is less than a third of
+	// longTTL, so that a wake-up that was lost shows.
 	soon = dbtest.Scale(8 * time.Second)
 	// patience is within what something must happen at all.
 	patience = dbtest.Scale(20 * time.Second)
@@ -285,8 +286,8 @@ func is(t testing.TB, err error, want ...error) {
 	}
 }
 
-// calledOff checks that a wait ended with its context. Whether it had seen anybody depends on how far it had come: a waiter may
-// stand in the queue before its client has the answer.
+// calledOff checks that a wait ended with its context. Whether it had seen anybody depends on how
+// far it had come: a waiter may stand in the queue before its client has the answer.
 func calledOff(t testing.TB, err, cause error) {
 	t.Helper()
 	is(t, err, cause)

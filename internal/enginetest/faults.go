@@ -25,11 +25,12 @@ const (
 	others
 )
 
-// kill kills connections to the test's database, except the test's own, and returns how many. It returns before the
-// clients have noticed.
+// kill kills connections to the test's database, except the test's own, and returns how many. It
+// returns before the clients have noticed.
 //
-// SQLite has no connections that somebody else could kill. The nearest thing is somebody who keeps the database
-// locked for a while: nothing can be read of what was not committed, and nothing written.
+// SQLite has no connections that somebody else could kill. The nearest thing is somebody who keeps
+// the database locked for a while: nothing can be read of what was not committed, and nothing
+// written.
 func (e *env) kill(t testing.TB, w which) int {
 	t.Helper()
 	switch e.wiring.Kind {
@@ -126,7 +127,8 @@ func killedUnderLoad(t *testing.T, e *env) {
 				began := time.Now()
 				e.kill(t, everything)
 				_ = fresh.PingContext(t.Context())
-				// Where a statement or a connect takes long, a lock takes longer: each client makes several connections anew.
+				// Where a statement or a connect takes long, a lock takes longer: each client makes
+				// several connections anew.
 				every = max(least, 10*time.Since(began))
 			}
 		}

@@ -47,7 +47,8 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 	}
 }
 
-// readCommitted is the level at which every statement sees the latest commits. SQLite has no levels, and its drivers refuse some.
+// readCommitted is the level at which every statement sees the latest commits. SQLite has no
+// levels, and its drivers refuse some.
 func (e *env) readCommitted() sql.IsolationLevel {
 	if e.wiring.Kind == SQLite {
 		return sql.LevelDefault
@@ -88,7 +89,8 @@ func snapshot(t testing.TB, tx Tx) {
 	}
 }
 
-// usable checks that the transaction can go on: it writes, and what it writes is there after the commit.
+// usable checks that the transaction can go on: it writes, and what it writes is there after the
+// commit.
 func (e *env) usable(t testing.TB, tx Tx) {
 	t.Helper()
 	before := e.number(t, "SELECT count(*) FROM app")
@@ -142,7 +144,8 @@ func (e *env) commitOne(t testing.TB, tx Tx) {
 	commit(t, tx)
 }
 
-// Broken by a takeover that does not write the guard's row, or by a Guard that does not look at the lock's.
+// Broken by a takeover that does not write the guard's row, or by a Guard that does not look at the
+// lock's.
 func guardTooLate(t *testing.T, e *env) {
 	a, other := e.app(t, 5), e.app(t, 5)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
@@ -389,7 +392,8 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 	})
 }
 
-// Nothing of dblock's leaves a name so for good: MySQL's UnlockTx until somebody notices, and an operator.
+// Nothing of dblock's leaves a name so for good: MySQL's UnlockTx until somebody notices, and an
+// operator.
 func promoted(t *testing.T, e *env) {
 	c := e.client(t, dblock.WithTTL(shortTTL))
 	lock(t, c, "n")
@@ -409,7 +413,8 @@ func promoted(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// Broken by a client that gives back what it has lost itself, without looking for transactions that it guards.
+// Broken by a client that gives back what it has lost itself, without looking for transactions that
+// it guards.
 func guardedLeaseOver(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // nobody could write
 		return

@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// RunNative runs the suite of engines without tables. sharing says whether the engine has shared locks, and locks of
-// transactions; one that has not must say so.
+// RunNative runs the suite of engines without tables. sharing says whether the engine has shared
+// locks, and locks of transactions; one that has not must say so.
 func RunNative(t *testing.T, w Wiring, sharing bool) {
 	tests := []test{
 		{"when its clients are closed nothing runs", nativeNothingIsLeft},

@@ -26,7 +26,8 @@ var once = []test{
 
 const longSlot = 1000 * time.Hour // no test sees its end
 
-// oncePer: a call that begins and ends in the same slot leaves that slot run, unless the run of an earlier one went on in it.
+// oncePer: a call that begins and ends in the same slot leaves that slot run, unless the run of an
+// earlier one went on in it.
 func oncePer(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
 	const slot = 300 * time.Millisecond
@@ -165,7 +166,8 @@ func (e *env) reclaimed(t testing.TB, c Client, name string) bool {
 	return err == nil && l.Unlock(t.Context()) == nil
 }
 
-// slotWith is the interval in whose slot of that number the database's clock is now, so many tenths of it after its beginning.
+// slotWith is the interval in whose slot of that number the database's clock is now, so many tenths
+// of it after its beginning.
 func (e *env) slotWith(t testing.TB, slot, tenths int64) time.Duration {
 	t.Helper()
 	return time.Duration(e.now(t)*10/(10*slot+tenths)) * time.Microsecond
@@ -183,7 +185,8 @@ func (e *env) ranAt(t testing.TB, name string, interval time.Duration, slot, ten
 	}
 }
 
-// intervalChanges: slots of two intervals may have the same number. Of slots of 25 hours, the number is now about 20,000.
+// intervalChanges: slots of two intervals may have the same number. Of slots of 25 hours, the
+// number is now about 20,000.
 func intervalChanges(t *testing.T, e *env) {
 	c := e.client(t)
 	day := e.slotWith(t, 20_000, 5)
@@ -324,8 +327,8 @@ func lockTxAtRest(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// forewarned: the last in the queue has looked while somebody had the name who said nothing of an end. It would look again much
-// later than soon.
+// forewarned: the last in the queue has looked while somebody had the name who said nothing of an
+// end. It would look again much later than soon.
 func forewarned(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
 	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(shortTTL)} { // a lease that a busy machine still hears of

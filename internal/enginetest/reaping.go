@@ -82,7 +82,8 @@ func sweepsAtOnce(t *testing.T, e *env) {
 		handed += r.HandedOn
 		freed += r.Freed
 	}
-	// A sweep passes over what another is in the middle of, so that what nobody saw through is for the next one.
+	// A sweep passes over what another is in the middle of, so that what nobody saw through is for
+	// the next one.
 	if last, err := reaper.Sweep(context.Background(), backend); err != nil {
 		t.Fatal(err)
 	} else {

@@ -187,7 +187,8 @@ func breakGuarded(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// breakGuardedAlone is what there is to see on SQLite: the guarded transaction has the database, and Break waits for that.
+// breakGuardedAlone is what there is to see on SQLite: the guarded transaction has the database,
+// and Break waits for that.
 func breakGuardedAlone(t *testing.T, e *env) {
 	app := e.app(t, 5)
 	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)

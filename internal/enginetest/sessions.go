@@ -159,7 +159,8 @@ func succession(t *testing.T, e *env) {
 	token := e.orphan(t, "orphaned", "dyingsession", time.Hour)
 	clients := []Client{e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())}
 	line := e.line(t, "orphaned", 3, clients, background)
-	// The last heartbeat of a client with a TTL of 2s, which the waiters look at after a third of that.
+	// The last heartbeat of a client with a TTL of 2s, which the waiters look at after a third of
+	// that.
 	start := time.Now()
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+shortTTL.Microseconds())
 	first := granted(t, soon, line[0])
@@ -171,7 +172,8 @@ func succession(t *testing.T, e *env) {
 	e.free(t, "orphaned")
 }
 
-// beats waits until a session's heartbeat has been written so many times, and checks that the locks given go on.
+// beats waits until a session's heartbeat has been written so many times, and checks that the locks
+// given go on.
 func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
 	t.Helper()
 	const query = "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?"
@@ -332,7 +334,8 @@ func tenThousand(t *testing.T, e *env) {
 	if got := e.number(t, held); got != n {
 		t.Fatalf("%d locks are held, in one session: want %d", got, n)
 	}
-	// PostgreSQL tells which rows were written; elsewhere all that can be seen is that there is one row to write.
+	// PostgreSQL tells which rows were written; elsewhere all that can be seen is that there is one
+	// row to write.
 	written := func() string { return "" }
 	if e.wiring.Kind == Postgres {
 		written = func() string {
@@ -354,7 +357,8 @@ func tenThousand(t *testing.T, e *env) {
 	for l := range locks {
 		live(t, l)
 	}
-	// To give back 10,000 takes a while: a Close with little time says so, and leaves the rest to the session's end.
+	// To give back 10,000 takes a while: a Close with little time says so, and leaves the rest to
+	// the session's end.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()

@@ -235,7 +235,8 @@ func downgrade(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// Broken by a change of the lock that drops the end of its fixed lease: it would last as long as the session.
+// Broken by a change of the lock that drops the end of its fixed lease: it would last as long as
+// the session.
 func regradedLease(t *testing.T, e *env) {
 	a := e.client(t)
 	l := lock(t, a, "n", dblock.Lease(time.Hour))

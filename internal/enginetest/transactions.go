@@ -193,7 +193,8 @@ func lockTxCancelled(t *testing.T, e *env) {
 	})
 }
 
-// Broken by whatever locks the gaps between names along with a name: a read with SKIP LOCKED, or of a row that is missing.
+// Broken by whatever locks the gaps between names along with a name: a read with SKIP LOCKED, or of
+// a row that is missing.
 func lockTxNewNames(t *testing.T, e *env) {
 	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
@@ -448,7 +449,8 @@ func lockTxAgain(t *testing.T, e *env) {
 	})
 }
 
-// Broken by a lease behind one transaction that counts as every transaction's of the client: each goes straight to the row.
+// Broken by a lease behind one transaction that counts as every transaction's of the client: each
+// goes straight to the row.
 func lockTxStream(t *testing.T, e *env) {
 	const streams, tickets = 4, 6
 	limit, cancel := context.WithTimeout(t.Context(), patience)

@@ -20,7 +20,8 @@ var upgrading = []test{
 	{"tables from before those that say which builds can use them are to be migrated", oldVersion},
 }
 
-// upgradeTTL leaves time for what a migration makes statements wait: on MySQL, for a listener's nap of 4 s.
+// upgradeTTL leaves time for what a migration makes statements wait: on MySQL, for a listener's nap
+// of 4 s.
 const upgradeTTL = 10 * time.Second
 
 // later makes the tables those of a later version that this build can use.

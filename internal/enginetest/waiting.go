@@ -26,8 +26,8 @@ var waiting = []test{
 	{"an idle lock can be locked and unlocked again and again without waiting", idle},
 }
 
-// exclusion has many goroutines read and write a number that is not theirs alone. It is loaded and stored atomically
-// only for the race detector's sake, which cannot see through the database.
+// exclusion has many goroutines read and write a number that is not theirs alone. It is loaded and
+// stored atomically only for the race detector's sake, which cannot see through the database.
 func exclusion(t *testing.T, e *env, clients, goroutines, rounds int) {
 	var all []Client
 	for range clients {
@@ -101,7 +101,8 @@ func (e *env) line(t testing.TB, name string, n int, clients []Client, contexts 
 
 func background(int) context.Context { return context.Background() }
 
-// served checks that those in the line, and nobody else, get the lock one after the other once it is unlocked.
+// served checks that those in the line, and nobody else, get the lock one after the other once it
+// is unlocked.
 func served(t testing.TB, first Lock, line ...<-chan outcome) {
 	t.Helper()
 	tokens := []int64{first.Token()}

@@ -66,8 +66,9 @@ type actor struct {
 	hogs    map[int]*sql.Conn
 }
 
-// connect has the client's pool make its first connection before a scenario begins to count the time: on some machines a
-// connect takes long. Where the server is away, the scenario goes on without it.
+// connect has the client's pool make its first connection before a scenario begins to count the
+// time: on some machines a connect takes long. Where the server is away, the scenario goes on
+// without it.
 func (a *actor) connect() {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*ttl)
 	defer cancel()
@@ -184,7 +185,8 @@ func (a *actor) exit(c command) int {
 func leftRunning() error {
 	return goleak.Find(
 		goleak.IgnoreTopFunction("github.com/dblock-go/dblock/internal/faulttest.(*witness).run"),
-		// pgx takes up to 15 s for the end of a connection that a context has cut while the server stood still.
+		// pgx takes up to 15 s for the end of a connection that a context has cut while the server
+		// stood still.
 		goleak.IgnoreAnyFunction("github.com/jackc/pgx/v5/pgconn.(*PgConn).asyncClose.func1"),
 	)
 }
@@ -217,7 +219,8 @@ func (a *actor) newClient() (*client, error) {
 	} else {
 		options = append(options, dblock.WithoutReaper())
 	}
-	// The transactions of a caller are of no concern here, so that one type of client does for all engines.
+	// The transactions of a caller are of no concern here, so that one type of client does for all
+	// engines.
 	c, err := dblock.New(driver.Engine[any]{Backend: backend}, options...)
 	if err != nil {
 		closePool()

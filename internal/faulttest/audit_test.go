@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// The database's own record of who queued, who left and who was granted. Its order is the commit order of each name,
-// whose row is locked by whoever writes it.
+// The database's own record of who queued, who left and who was granted. Its order is the commit
+// order of each name, whose row is locked by whoever writes it.
 const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer, tx bigint%s)`
 
 const (
@@ -49,8 +49,8 @@ func (w *world) audit() {
 			w.exec("CREATE TRIGGER " + trigger)
 		}
 	default:
-		// Any trigger resets the insert id, in which MySQL's engine returns tokens and tickets. There the actors tell
-		// what they see of their own places.
+		// Any trigger resets the insert id, in which MySQL's engine returns tokens and tickets.
+		// There the actors tell what they see of their own places.
 	}
 }
 
@@ -69,8 +69,9 @@ type place struct {
 	token            int64
 }
 
-// unfair are the grants that were not in the order of the queue. Who left of his own will is known from leaves: his
-// place may be passed over from then on; so may that of a session that was over its time.
+// unfair are the grants that were not in the order of the queue. Who left of his own will is known
+// from leaves: his place may be passed over from then on; so may that of a session that was over
+// its time.
 func (w *world) unfair(leaves map[string]bool) (found []string) {
 	w.Helper()
 	if !w.records() {
@@ -152,7 +153,8 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	return found
 }
 
-// unfairAsTold is unfair without the database's record: by the tickets and tokens that the actors saw.
+// unfairAsTold is unfair without the database's record: by the tickets and tokens that the actors
+// saw.
 func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 	type told struct {
 		event

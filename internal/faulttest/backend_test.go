@@ -57,8 +57,8 @@ func openSQL(kind, dsn string) (*sql.DB, error) {
 	return nil, fmt.Errorf("no engine for %s", kind)
 }
 
-// recorder tells of the places in queues that this client has, and which of them it gives up of its own will: in the
-// database, that looks the same as a waiter that was passed over.
+// recorder tells of the places in queues that this client has, and which of them it gives up of its
+// own will: in the database, that looks the same as a waiter that was passed over.
 type recorder struct {
 	driver.Backend
 	report *reporter

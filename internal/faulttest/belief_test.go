@@ -76,8 +76,9 @@ func (p *process) holds() []*hold {
 		for _, f := range h.phases {
 			h.live = max(h.live, f.live)
 		}
-		// What came of a hold after its context had ended is not known, nor what came of a downgrade that was never heard of,
-		// where the hold was not seen alive after it was asked for: it may have been over before.
+		// What came of a hold after its context had ended is not known, nor what came of a
+		// downgrade that was never heard of, where the hold was not seen alive after it was asked
+		// for: it may have been over before.
 		for i, f := range h.phases {
 			if i > 0 && (f.asked > h.until || f.grant && f.from > h.until || f.from == forever && f.asked >= h.live) {
 				h.phases = h.phases[:i]
@@ -89,7 +90,8 @@ func (p *process) holds() []*hold {
 	return all
 }
 
-// downgrades: whatever comes of it, from when it is called the holder has a reader's share at least.
+// downgrades: whatever comes of it, from when it is called the holder has a reader's share at
+// least.
 func (h *hold) downgrades(e event) {
 	before := h.last()
 	if before.from == forever { // once more, since it is not known what came of it
@@ -120,7 +122,8 @@ func (w *world) exclusive(actors ...*process) {
 	}
 }
 
-// exact checks that what the locks protect was written as often as the actors were told, or not sure.
+// exact checks that what the locks protect was written as often as the actors were told, or not
+// sure.
 func (w *world) exact(names []string, actors ...*process) {
 	w.Helper()
 	written, unsure := map[string]int64{}, map[string]int64{}

@@ -10,13 +10,13 @@ import (
 
 var (
 	canaryInterval = ttl / 20
-	// sluggish is how long a write may take on a machine on which heartbeats, which have a fifth of a TTL, can be
-	// expected to arrive.
+	// sluggish is how long a write may take on a machine on which heartbeats, which have a fifth of
+	// a TTL, can be expected to arrive.
 	sluggish = ttl / 10
 )
 
-// canary writes to the database as a heartbeat does, past all proxies: where it chokes, a lock may be lost without
-// anybody's fault.
+// canary writes to the database as a heartbeat does, past all proxies: where it chokes, a lock may
+// be lost without anybody's fault.
 type canary struct {
 	stop context.CancelFunc
 	done sync.WaitGroup

@@ -87,7 +87,8 @@ func (w *world) allFree(names []string, since time.Duration) {
 	}
 }
 
-// nothingIsLeft sweeps once the leases of whoever died at a time are over, and looks for rows that nobody owns.
+// nothingIsLeft sweeps once the leases of whoever died at a time are over, and looks for rows that
+// nobody owns.
 func (w *world) nothingIsLeft(died time.Duration) {
 	w.Helper()
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)

@@ -83,7 +83,8 @@ func (w *crew) end() {
 	w.moved.Broadcast()
 }
 
-// pause keeps new work from starting, ends the work under locks, and waits for whoever waits for a lock.
+// pause keeps new work from starting, ends the work under locks, and waits for whoever waits for a
+// lock.
 func (w *crew) pause() event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +204,8 @@ func (w *crew) hold(ctx context.Context, random *rand.Rand, c *client, op int, n
 	w.actor.forget(op)
 }
 
-// nest enters a lock again that is held; permits are not entered, and the other way to take a name twice waits for itself.
+// nest enters a lock again that is held; permits are not entered, and the other way to take a name
+// twice waits for itself.
 func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, name string) {
 	a, asked, g := w.actor, session.Boottime(), gradeOf(random, name)
 	if g.Units > 0 && g != reader {

@@ -11,10 +11,12 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// evSaw: an observer was told of a leader, or, with token 0, that there is none. Name is the leader's label.
+// evSaw: an observer was told of a leader, or, with token 0, that there is none. Name is the
+// leader's label.
 const evSaw = "saw"
 
-// assurance is how often a leader says that it believes in its term, so that a killed one has said so.
+// assurance is how often a leader says that it believes in its term, so that a killed one has said
+// so.
 const assurance = 10 * time.Millisecond
 
 // labelKey is the metadata that a candidate carries.

@@ -69,7 +69,8 @@ func (b *ballot) recorded() (tokens []int64) {
 	return tokens
 }
 
-// fewTimes is of how many times at least a median is held to what is promised: that of fewer says little.
+// fewTimes is of how many times at least a median is held to what is promised: that of fewer says
+// little.
 const fewTimes = 5
 
 // report prints the figures, holds them to what is promised, and has everybody go home.

@@ -15,8 +15,8 @@ func init() {
 	bugs[bugTwoLeaders] = func(b driver.Backend, _ *sql.DB) driver.Backend { return recordsUnseen{grantsUnseen{b}} }
 }
 
-// recordsUnseen writes what only a holder may write. Without it a lock that was granted wrongly is found out before the
-// term begins.
+// recordsUnseen writes what only a holder may write. Without it a lock that was granted wrongly is
+// found out before the term begins.
 type recordsUnseen struct{ driver.Backend }
 
 func (b recordsUnseen) Announce(ctx context.Context, _ driver.Held, e driver.Event) error {

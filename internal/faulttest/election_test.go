@@ -25,8 +25,8 @@ const (
 	stoodDown  = "resignation"
 )
 
-// limit is within what the next leads. The median is held to it: on a machine with more to do than cores a single
-// heartbeat or grant can be late for no fault of anybody's.
+// limit is within what the next leads. The median is held to it: on a machine with more to do than
+// cores a single heartbeat or grant can be late for no fault of anybody's.
 func (b *ballot) limit(what string) (d time.Duration, promised bool) {
 	switch what {
 	case crashed, stoodStill:
@@ -37,7 +37,8 @@ func (b *ballot) limit(what string) (d time.Duration, promised bool) {
 	return 0, false
 }
 
-// failovers is DBLOCK_TEST_ELECTION, or a sample that has one of each kind. With it set, MySQL takes part.
+// failovers is DBLOCK_TEST_ELECTION, or a sample that has one of each kind. With it set, MySQL
+// takes part.
 func failovers(t testing.TB) (n int, all bool) {
 	t.Helper()
 	text := os.Getenv("DBLOCK_TEST_ELECTION")
@@ -173,8 +174,8 @@ func (b *ballot) settle() (place int, term event) {
 	return place, term
 }
 
-// allWait reports whether all candidates but one have a place in the queue. Places are not counted: one of a session that
-// is over is there for a while.
+// allWait reports whether all candidates but one have a place in the queue. Places are not counted:
+// one of a session that is over is there for a while.
 func (b *ballot) allWait(but int) bool {
 	b.Helper()
 	for i, p := range b.running {
@@ -272,8 +273,8 @@ func (b *ballot) handOver(exit bool) {
 	}
 }
 
-// gone waits for a process that goes in good order, which it does whether or not the database has time for it: SQLite has none
-// while others are at the write lock.
+// gone waits for a process that goes in good order, which it does whether or not the database has
+// time for it: SQLite has none while others are at the write lock.
 func (b *ballot) gone(p *process, exit int) {
 	b.Helper()
 	if e := p.await(exit, evDone); e.Err != "" && !e.is(kindUnavailable) {

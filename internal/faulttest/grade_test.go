@@ -46,7 +46,8 @@ func (g grade) beside(others []grade) bool {
 	return used <= g.Of || len(others) == 0
 }
 
-// What crews share: names that begin so are read and written, or are semaphores. Others are taken whole.
+// What crews share: names that begin so are read and written, or are semaphores. Others are taken
+// whole.
 const (
 	readName    = "read"
 	permitsName = "permits"

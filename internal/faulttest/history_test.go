@@ -33,8 +33,9 @@ const (
 	searchable = 50000
 )
 
-// silent is when the last waiter must have been granted. What stands in front of it can be a session that died in a fault, and
-// another that was renewed in it for the last time, by a heartbeat that arrived late.
+// silent is when the last waiter must have been granted. What stands in front of it can be a
+// session that died in a fault, and another that was renewed in it for the last time, by a
+// heartbeat that arrived late.
 var silent = 2*ttl + time.Second + scheduling
 
 // history is what some actors do to some locks, under faults.
@@ -101,7 +102,8 @@ func (h *history) find(checker, format string, args ...any) {
 	h.found[checker] = append(h.found[checker], fmt.Sprintf(format, args...))
 }
 
-// run lets them work for a time, in rounds, each of which ends in silence; false: one did not, and they are stuck.
+// run lets them work for a time, in rounds, each of which ends in silence; false: one did not, and
+// they are stuck.
 func (h *history) run(length time.Duration, faults bool) bool {
 	h.Helper()
 	h.healed = session.Boottime()
@@ -241,7 +243,8 @@ func (h *history) check() {
 	h.found[hearsay] = append(h.found[hearsay], unfairAsTold(h.all, leaves)...)
 }
 
-// surprising reports whether nothing that a crew or a fault does explains an error. There are no circles of those who wait.
+// surprising reports whether nothing that a crew or a fault does explains an error. There are no
+// circles of those who wait.
 func (e event) surprising() bool {
 	switch {
 	case e.Err == "":

@@ -35,7 +35,8 @@ func TestAKilledHolderIsSucceededWithinTTL(t *testing.T) {
 	})
 }
 
-// SQLite has no network; what cuts a holder off there is another process in a write transaction, see outage_test.go.
+// SQLite has no network; what cuts a holder off there is another process in a write transaction,
+// see outage_test.go.
 func TestACutOffHolderStopsBelievingBeforeTheNextGrant(t *testing.T) {
 	eachServer(t, func(w *world) {
 		for name, cut := range map[string]func(*dbtest.Proxy){"cut": (*dbtest.Proxy).Cut, "frozen": (*dbtest.Proxy).Freeze} {

@@ -21,7 +21,8 @@ type holder struct {
 	grade
 }
 
-// step is an operation of the model: somebody begins to hold a lock, holds it, holds it in another grade, or holds it no longer.
+// step is an operation of the model: somebody begins to hold a lock, holds it, holds it in another
+// grade, or holds it no longer.
 type step struct {
 	name string
 	what string
@@ -36,14 +37,17 @@ const (
 	stepEnd       = "ends"
 )
 
-// lockModel is a lock, a lock of readers and writers, and a semaphore: an acquire needs that the others leave room for it,
-// and a token above all before it. An upgrade needs the same, when the share itself is not counted. A hold ends when its
-// context does, at some time between when it was last seen alive and when that was noticed.
+// lockModel is a lock, a lock of readers and writers, and a semaphore: an acquire needs that the
+// others leave room for it, and a token above all before it. An upgrade needs the same, when the
+// share itself is not counted. A hold ends when its context does, at some time between when it was
+// last seen alive and when that was noticed.
 //
-// An acquire whose outcome is not known, because its process was killed, is left out: if it happened nobody came to
-// believe in it, and that it took a token, and room, leaves the next one only less. A model in which it may or may not have
-// happened accepts the same histories. An upgrade, likewise. A downgrade whose outcome is not known happens at some time before
-// the hold ends, if that was seen alive after it: that it did not happen at all would leave others only less room.
+// An acquire whose outcome is not known, because its process was killed, is left out: if it
+// happened nobody came to believe in it, and that it took a token, and room, leaves the next one
+// only less. A model in which it may or may not have happened accepts the same histories. An
+// upgrade, likewise. A downgrade whose outcome is not known happens at some time before the hold
+// ends, if that was seen alive after it: that it did not happen at all would leave others only less
+// room.
 var lockModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byName := map[string][]porcupine.Operation{}

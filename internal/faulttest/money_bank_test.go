@@ -22,15 +22,16 @@ import (
 
 const (
 	tellers = 8 // processes at a time
-	// fewTellers are enough for a bug, and as many as SQLite bears under the race detector: in Go it takes so much of the
-	// machine that with more of them heartbeats do not get through.
+	// fewTellers are enough for a bug, and as many as SQLite bears under the race detector: in Go
+	// it takes so much of the machine that with more of them heartbeats do not get through.
 	fewTellers = 4
 	deposit    = 1_000_000 // what each account begins with
 )
 
 var (
 	moneyTTL = dbtest.Scale(time.Second)
-	// moneyPatience is patience for many processes on few cores, and slow is when the test looks why.
+	// moneyPatience is patience for many processes on few cores, and slow is when the test looks
+	// why.
 	moneyPatience = 2 * patience
 	slow          = dbtest.Scale(5 * time.Second)
 )
@@ -118,8 +119,8 @@ func (b *bank) books() (names []string) {
 	return names
 }
 
-// hire starts a process. On PostgreSQL every second one uses database/sql, which must make no difference to the locks;
-// where there are locks for pgx alone, and no others, all use that.
+// hire starts a process. On PostgreSQL every second one uses database/sql, which must make no
+// difference to the locks; where there are locks for pgx alone, and no others, all use that.
 func (b *bank) hire(i int) {
 	b.Helper()
 	label := fmt.Sprintf("teller %d", len(b.all))
@@ -142,7 +143,8 @@ func (b *bank) hire(i int) {
 	b.running[i], b.all = c, append(b.all, c)
 }
 
-// catchUp reads what was written to the journal since the last time. The line that a process died in is no line.
+// catchUp reads what was written to the journal since the last time. The line that a process died
+// in is no line.
 func (c *clerk) catchUp() []entry {
 	c.t.Helper()
 	file, err := os.Open(c.journal)
@@ -233,7 +235,8 @@ func (b *bank) watch() (stop func()) {
 	return stop
 }
 
-// goesOn waits until each process, and each scheme, has had a transfer acknowledged that a fault did not hinder.
+// goesOn waits until each process, and each scheme, has had a transfer acknowledged that a fault
+// did not hinder.
 func (b *bank) goesOn() {
 	b.Helper()
 	since := session.Boottime()

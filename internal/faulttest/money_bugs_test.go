@@ -15,7 +15,8 @@ const (
 	bugNoBump      = "writes without Bump"
 )
 
-// theBooksShowSeededBugs is on PostgreSQL: SQLite serializes transactions that read and write, locks or no locks.
+// theBooksShowSeededBugs is on PostgreSQL: SQLite serializes transactions that read and write,
+// locks or no locks.
 func theBooksShowSeededBugs(t *testing.T) {
 	t.Parallel()
 	for bug, scheme := range map[string]string{
@@ -30,7 +31,8 @@ func theBooksShowSeededBugs(t *testing.T) {
 				stop := b.watch()
 				b.goesOn()
 				if bug == bugNoGuard || bug == bugSessionOnly {
-					// The session's lock needs more: who is stopped keeps it, and who is cut off notices.
+					// The session's lock needs more: who is stopped keeps it, and who is cut off
+					// notices.
 					b.stopHalf(bug == bugSessionOnly)
 					b.goesOn()
 				}

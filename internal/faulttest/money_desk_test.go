@@ -20,11 +20,12 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// deskConns is enough for each worker to have a transaction open and the client a connection for a moment: a LockTx that
-// waits for a lease needs one, and so would all of them.
+// deskConns is enough for each worker to have a transaction open and the client a connection for a
+// moment: a LockTx that waits for a lease needs one, and so would all of them.
 const deskConns = 8
 
-// desk is what a process of the money test has: a pool, clients on it, and what a transaction is there.
+// desk is what a process of the money test has: a pool, clients on it, and what a transaction is
+// there.
 type desk[TX any] struct {
 	client    *dblock.Client[TX]
 	native    *dblock.Client[TX] // of the server's own locks; nil: not with this kind of transaction

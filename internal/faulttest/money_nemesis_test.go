@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// inMotion are killed, or stopped briefly, while others are stopped for long, and some are left in peace.
+	// inMotion are killed, or stopped briefly, while others are stopped for long, and some are left
+	// in peace.
 	inMotion      = 3
 	stoppedAtOnce = 3
 )
@@ -59,7 +60,8 @@ func (b *bank) longStop() {
 	}
 }
 
-// stopHalf stops half of the processes past their TTL, and can cut all connections while they stand still.
+// stopHalf stops half of the processes past their TTL, and can cut all connections while they stand
+// still.
 func (b *bank) stopHalf(cut bool) {
 	b.Helper()
 	stopped := b.running[:len(b.running)/2]

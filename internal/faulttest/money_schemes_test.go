@@ -36,8 +36,8 @@ func (t *teller[TX]) underLockTx(ctx context.Context, random *rand.Rand, m move)
 	})
 }
 
-// lockTx waits for as long as it takes, or not so long, or not at all. Whoever did not get the lock still has a
-// transaction.
+// lockTx waits for as long as it takes, or not so long, or not at all. Whoever did not get the lock
+// still has a transaction.
 func (t *teller[TX]) lockTx(ctx context.Context, random *rand.Rand, client *dblock.Client[TX], scheme string, tx TX, names []string) error {
 	also := dblock.Also(names[1:]...)
 	var err error
@@ -63,8 +63,8 @@ func (t *teller[TX]) lockTx(ctx context.Context, random *rand.Rand, client *dblo
 // aborted is what PostgreSQL answers in a transaction in which a statement has failed.
 const aborted = "25P02"
 
-// underGuard reads under a lease, works for long, and then writes in a transaction that the lease guards. It does not
-// look whether it still has the lock: that is Guard's business.
+// underGuard reads under a lease, works for long, and then writes in a transaction that the lease
+// guards. It does not look whether it still has the lock: that is Guard's business.
 func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) error {
 	var locks []*dblock.Lock[TX]
 	defer func() {

@@ -43,7 +43,8 @@ func (b *bank) close() {
 	}
 }
 
-// nothingIsStuck takes each name at once when the dead processes' time is over, and looks for what is left in the server.
+// nothingIsStuck takes each name at once when the dead processes' time is over, and looks for what
+// is left in the server.
 func (b *bank) nothingIsStuck(died time.Duration) {
 	b.Helper()
 	if names := b.locked(); len(names) > 0 {
@@ -59,7 +60,8 @@ func (b *bank) nothingIsStuck(died time.Duration) {
 	}
 }
 
-// freeForTransactions takes all names in one transaction, which waits for nobody but its own client's reaper.
+// freeForTransactions takes all names in one transaction, which waits for nobody but its own
+// client's reaper.
 func (b *bank) freeForTransactions(names []string) {
 	b.Helper()
 	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl})

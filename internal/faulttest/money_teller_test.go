@@ -29,7 +29,8 @@ const (
 	schemeSession    = "session" // the server's own locks on a connection: they move no money, see the package's comment
 )
 
-// books are the accounts that a scheme moves money between: LockTx and leases are the same locks, the others are not.
+// books are the accounts that a scheme moves money between: LockTx and leases are the same locks,
+// the others are not.
 var books = map[string]string{schemeLockTx: "table", schemeGuard: "table", schemeAdvisory: "advisory", schemeOptimistic: "optimistic"}
 
 // What a journal says of a transfer.
@@ -220,7 +221,8 @@ func linger(random *rand.Rand, upTo time.Duration) {
 	<-time.After(time.Duration(random.Int64N(int64(upTo) + 1)))
 }
 
-// read is what a transfer decides by. Nothing here locks a row: all that keeps others away is the lock.
+// read is what a transfer decides by. Nothing here locks a row: all that keeps others away is the
+// lock.
 func (t *teller[TX]) read(ctx context.Context, tx TX, m move) (source, target int64, err error) {
 	source, err = t.number(ctx, tx, fmt.Sprintf("SELECT balance FROM accounts WHERE book = '%s' AND id = %d", m.book, m.source))
 	if err == nil {

@@ -24,10 +24,11 @@ var ownServer = map[string]func(testing.TB) *dbtest.Server{
 	dbtest.KindPostgres: dbtest.OwnPostgres, dbtest.KindMariaDB: dbtest.OwnMariaDB, dbtest.KindMySQL: dbtest.OwnMySQL,
 }
 
-// MySQL's server takes so long to make that the sample does without killing it: MariaDB's engine is the same.
+// MySQL's server takes so long to make that the sample does without killing it: MariaDB's engine is
+// the same.
 //
-// The sample has one worker of each scheme in each process, so that all of them meet the same faults in the same time.
-// On demand each scheme has the processes for itself as well.
+// The sample has one worker of each scheme in each process, so that all of them meet the same
+// faults in the same time. On demand each scheme has the processes for itself as well.
 func TestMoney(t *testing.T) {
 	length := lengthOf(t, "DBLOCK_TEST_MONEY", 0) // 0: one round of faults
 	if length == 0 {

@@ -20,8 +20,8 @@ const sessionNames = 4
 
 func sessionName(realm string, i int) string { return fmt.Sprintf("session/%s/%d", realm, i) }
 
-// underAdvisory moves money under LockTx: those locks live and die with the transaction that writes. Now and then it
-// audits instead.
+// underAdvisory moves money under LockTx: those locks live and die with the transaction that
+// writes. Now and then it audits instead.
 func (t *teller[TX]) underAdvisory(ctx context.Context, random *rand.Rand, m move) error {
 	if t.config.Bug == bugSessionOnly {
 		return t.underUnfenced(ctx, random, m)
@@ -50,7 +50,8 @@ func (t *teller[TX]) underAdvisory(ctx context.Context, random *rand.Rand, m mov
 	})
 }
 
-// count reads the accounts in two statements, each with a snapshot of its own: only the lock makes them one.
+// count reads the accounts in two statements, each with a snapshot of its own: only the lock makes
+// them one.
 func (t *teller[TX]) count(ctx context.Context, random *rand.Rand, tx TX, book string) (int64, error) {
 	lower, err := t.number(ctx, tx, fmt.Sprintf("SELECT sum(balance) FROM accounts WHERE book = '%s' AND id < %d", book, accounts/2))
 	if err != nil {
@@ -83,8 +84,8 @@ func (t *teller[TX]) auditTx(ctx context.Context, random *rand.Rand, m move) err
 	})
 }
 
-// audit reads under a session's lock, on another connection than the one that holds it. It counts if Unlock says that the
-// lock was held until then.
+// audit reads under a session's lock, on another connection than the one that holds it. It counts
+// if Unlock says that the lock was held until then.
 func (t *teller[TX]) audit(ctx context.Context, random *rand.Rand, m move) error {
 	l, err := t.native.Lock(ctx, till)
 	if err != nil {
@@ -106,7 +107,8 @@ func (t *teller[TX]) audit(ctx context.Context, random *rand.Rand, m move) error
 	return t.audited(m, total, from, to)
 }
 
-// underSession holds one of the server's own locks for a while, and tells of it if Unlock says that it was held.
+// underSession holds one of the server's own locks for a while, and tells of it if Unlock says that
+// it was held.
 func (t *teller[TX]) underSession(ctx context.Context, random *rand.Rand, m move) error {
 	name := sessionName(t.config.Realm, random.IntN(sessionNames))
 	l, err := t.native.Lock(ctx, name)

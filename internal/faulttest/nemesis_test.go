@@ -6,7 +6,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// fault does something to one actor, and undoes it. One at a time, so that a loss has one explanation.
+// fault does something to one actor, and undoes it. One at a time, so that a loss has one
+// explanation.
 func (h *history) fault() {
 	h.Helper()
 	i := h.random.IntN(slots)

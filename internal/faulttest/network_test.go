@@ -36,8 +36,8 @@ func TestADeadlineCountsFromBeforeTheRequestWasSent(t *testing.T) {
 	})
 }
 
-// A connect that takes longer than a heartbeat may. Broken by a limit on connecting which is that of a heartbeat: it would
-// begin anew until everything is lost.
+// A connect that takes longer than a heartbeat may. Broken by a limit on connecting which is that
+// of a heartbeat: it would begin anew until everything is lost.
 func TestAServerThatConnectsSlowlyLosesNothing(t *testing.T) {
 	eachServer(t, func(w *world) {
 		w.unstarved(func(try string) (starved bool) {

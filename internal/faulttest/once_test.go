@@ -34,7 +34,8 @@ func (w *crew) once(ctx context.Context, random *rand.Rand, c *client) {
 	}
 }
 
-// A slot is run once, by whichever process comes first, and none is left out but where the one that had it was killed.
+// A slot is run once, by whichever process comes first, and none is left out but where the one that
+// had it was killed.
 func TestAJobRunsOncePerSlot(t *testing.T) {
 	slot, processes, run := 500*time.Millisecond, 3, each // beside what mostly waits
 	length := lengthOf(t, "DBLOCK_TEST_ONCE", 0)
@@ -57,7 +58,8 @@ func TestAJobRunsOncePerSlot(t *testing.T) {
 		for range processes {
 			running = append(running, start())
 		}
-		// By the machine's clock, as the events are: the database's, which counts slots, is ahead by so much.
+		// By the machine's clock, as the events are: the database's, which counts slots, is ahead
+		// by so much.
 		ahead := time.Duration(w.count("SELECT %s", w.now()))*time.Microsecond - session.Boottime()
 		from := session.Boottime()
 		var killed []time.Duration

@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// ascend takes some names in the order of their bytes, in all grades, one by one and together, as one owner. Of what goes well it
-// only keeps the number.
+// ascend takes some names in the order of their bytes, in all grades, one by one and together, as
+// one owner. Of what goes well it only keeps the number.
 func (w *crew) ascend(ctx context.Context, random *rand.Rand, c *client) {
 	var unlocks []func(context.Context) error
 	for i, name := range w.names {
@@ -73,7 +73,8 @@ func TestOrderedLockingIsNeverTakenForADeadlock(t *testing.T) {
 		names := []string{"a", "b", "permits c", "permits d", "read e", "read f", "z"}
 		var actors []*process
 		for _, label := range []string{"x", "y", "z"} {
-			// A TTL that no machine is too busy for: what is lost for want of heartbeats is tested elsewhere.
+			// A TTL that no machine is too busy for: what is lost for want of heartbeats is tested
+			// elsewhere.
 			p := w.actor(label, func(c *actorConfig) { c.Seed, c.Deadlock, c.TTL = random.Uint64(), 10*time.Millisecond, 5*ttl })
 			p.work(modeOrdered, 4, names...)
 			actors = append(actors, p)

@@ -8,7 +8,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// ownServers runs a scenario on servers that it may kill. MySQL's takes long to make, and is MariaDB's engine.
+// ownServers runs a scenario on servers that it may kill. MySQL's takes long to make, and is
+// MariaDB's engine.
 func ownServers(t *testing.T, scenario func(w *world, server *dbtest.Server)) {
 	t.Parallel()
 	for kind, own := range map[string]func(testing.TB) *dbtest.Server{
@@ -136,8 +137,8 @@ func TestAnSQLiteProcessThatIsKilledInMidWrite(t *testing.T) {
 	})
 }
 
-// underLoad lets something happen to three processes at work, and checks that they were exclusive throughout, went on
-// afterwards, and left nothing.
+// underLoad lets something happen to three processes at work, and checks that they were exclusive
+// throughout, went on afterwards, and left nothing.
 func (w *world) underLoad(times int, happens func(actors []*process)) {
 	w.Helper()
 	names, shared := []string{"load a", "load b"}, []string{"read load", "permits load"}

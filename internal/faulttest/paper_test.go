@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// What the checkers say of histories that are short enough to be judged by eye. Times are in milliseconds.
+// What the checkers say of histories that are short enough to be judged by eye. Times are in
+// milliseconds.
 func TestTheCheckersOnPaper(t *testing.T) {
 	two, three := grade{2, permits}, grade{3, permits}
 	at := func(ms int) time.Duration { return time.Duration(ms) * time.Millisecond }

@@ -13,12 +13,13 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// resolved is in what time the outcome of a request must be found out whose reply was dropped: before the lease
-// would have ended.
+// resolved is in what time the outcome of a request must be found out whose reply was dropped:
+// before the lease would have ended.
 var resolved = ttl * 9 / 10
 
-// loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a number tells which
-// of them it is; where the last is part of a transaction of several requests, its COMMIT is.
+// loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a
+// number tells which of them it is; where the last is part of a transaction of several requests,
+// its COMMIT is.
 type loss struct {
 	call   string // of Backend
 	nth    int
@@ -50,7 +51,8 @@ func (w *world) forgetful(l loss) *forgetful {
 	return &forgetful{w.actor("forgetful", w.through(proxy), withoutReaper), w, proxy}
 }
 
-// lose drops the reply, once, and returns when the database has done what was asked, and the connection is gone.
+// lose drops the reply, once, and returns when the database has done what was asked, and the
+// connection is gone.
 func (f *forgetful) lose(name string, l loss, act func(), done func() bool) {
 	f.w.Helper()
 	if f.proxy == nil {

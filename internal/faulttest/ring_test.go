@@ -27,8 +27,8 @@ var links = []link{
 	{together: true},
 }
 
-// ringSizes are some, each with its owners spread over as many processes as told; with DBLOCK_TEST_RINGS all up to that, each
-// owner in a process of its own.
+// ringSizes are some, each with its owners spread over as many processes as told; with
+// DBLOCK_TEST_RINGS all up to that, each owner in a process of its own.
 func ringSizes(t testing.TB) (sizes []int, processes int) {
 	t.Helper()
 	text := os.Getenv("DBLOCK_TEST_RINGS")
@@ -64,7 +64,8 @@ func TestARingOfProcessesHasOneVictim(t *testing.T) {
 	})
 }
 
-// ring has each of n owners have a name, and want the next one's. The one who begins to wait last is the victim.
+// ring has each of n owners have a name, and want the next one's. The one who begins to wait last
+// is the victim.
 func (w *world) ring(actors []*process, canary *canary, n int) {
 	w.Helper()
 	owner := func(i int) *process { return actors[i%len(actors)] }

@@ -9,7 +9,8 @@ import (
 
 // What follows goes through a history of any length once, in one order or the other.
 
-// overlaps are the cases in which more believed in the same name than may, and those in which tokens did not rise.
+// overlaps are the cases in which more believed in the same name than may, and those in which
+// tokens did not rise.
 func overlaps(actors ...*process) []string {
 	return append(misplaced(actors...), crowded(actors...)...)
 }
@@ -74,8 +75,9 @@ func grades(phases []*phase) (gs []grade) {
 	return gs
 }
 
-// misplaced are the grants that tokens put in another order than time does: who has a lower token was granted before; so at
-// a grant everybody has the name who has a lower token, and believes in it after that grant was heard of.
+// misplaced are the grants that tokens put in another order than time does: who has a lower token
+// was granted before; so at a grant everybody has the name who has a lower token, and believes in
+// it after that grant was heard of.
 func misplaced(actors ...*process) (found []string) {
 	for name, phases := range phasesByName(actors) {
 		slices.SortStableFunc(phases, func(a, b *phase) int { return cmp.Compare(a.token, b.token) })

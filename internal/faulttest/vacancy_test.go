@@ -7,11 +7,13 @@ import (
 	"time"
 )
 
-// vacancyInterval is short beside the time for which a lost hand-over is not noticed by those who wait.
+// vacancyInterval is short beside the time for which a lost hand-over is not noticed by those who
+// wait.
 const vacancyInterval = 10 * time.Millisecond
 
-// vacancies are the moments at which the first in a queue lived, and there was room for him: whoever makes room hands it on in
-// the same transaction, to as many as it is enough for. So no snapshot ever shows one.
+// vacancies are the moments at which the first in a queue lived, and there was room for him:
+// whoever makes room hands it on in the same transaction, to as many as it is enough for. So no
+// snapshot ever shows one.
 type vacancies struct {
 	mu    sync.Mutex // protects what follows
 	looks int

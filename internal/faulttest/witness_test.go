@@ -10,10 +10,11 @@ import (
 
 const (
 	lookInterval = 2 * time.Millisecond
-	// stall is how late a look may come before the process counts as stopped. A session's margin is a hundredth of
-	// its TTL and more, which no test sets below 1 s.
+	// stall is how late a look may come before the process counts as stopped. A session's margin is
+	// a hundredth of its TTL and more, which no test sets below 1 s.
 	stall = 8 * time.Millisecond
-	// settling is for how long after a stall looks do not count: the session's own timers are as late.
+	// settling is for how long after a stall looks do not count: the session's own timers are as
+	// late.
 	settling = 25 * time.Millisecond
 )
 

@@ -17,8 +17,8 @@ var (
 	ttl = dbtest.Scale(2 * time.Second)
 	// promised is within what a crashed holder is succeeded.
 	promised = ttl + time.Second
-	// scheduling is what two processes and a server may lose on a machine with more to do than cores, on top of what
-	// is promised.
+	// scheduling is what two processes and a server may lose on a machine with more to do than
+	// cores, on top of what is promised.
 	scheduling = dbtest.Scale(1500 * time.Millisecond)
 	// patience is for what has no bound of its own: longer, and it hangs.
 	patience = dbtest.Scale(30 * time.Second)
@@ -31,8 +31,8 @@ type world struct {
 	sql *sql.DB // one connection, past all proxies
 }
 
-// unstarved runs a scenario again which reports that a lock was lost for want of heartbeats: that may have been for want of a
-// processor.
+// unstarved runs a scenario again which reports that a lock was lost for want of heartbeats: that
+// may have been for want of a processor.
 func (w *world) unstarved(scenario func(try string) (starved bool)) {
 	w.Helper()
 	for try := 1; scenario(fmt.Sprint(" ", try)); try++ {
@@ -58,7 +58,8 @@ func each(t *testing.T, scenario func(w *world)) {
 	})
 }
 
-// eachAlone is each, one engine after the other and nothing beside it: for what needs the whole machine.
+// eachAlone is each, one engine after the other and nothing beside it: for what needs the whole
+// machine.
 func eachAlone(t *testing.T, scenario func(w *world)) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		onceOnly(t, db)
@@ -78,7 +79,8 @@ func eachServer(t *testing.T, scenario func(w *world)) {
 	})
 }
 
-// onceOnly leaves out what is tried on another version of the server: it depends on clocks and processes.
+// onceOnly leaves out what is tried on another version of the server: it depends on clocks and
+// processes.
 func onceOnly(t *testing.T, db dbtest.Database) {
 	t.Helper()
 	if dbtest.Brief(db.Kind) {
@@ -175,7 +177,8 @@ func (w *world) now() string {
 	return "(SELECT now_us FROM dblock_clock)"
 }
 
-// leaseEnd is before when the holder's lease cannot end, by this machine's clock: heartbeats only move it away.
+// leaseEnd is before when the holder's lease cannot end, by this machine's clock: heartbeats only
+// move it away.
 func (w *world) leaseEnd(name string) time.Duration {
 	w.Helper()
 	asked := session.Boottime()

@@ -1,5 +1,6 @@
-// Package outage keeps the log readable while something fails again and again: it reports the first failure, then the
-// failure that goes on, at growing intervals, and then the recovery with how long it took.
+// Package outage keeps the log readable while something fails again and again: it reports the first
+// failure, then the failure that goes on, at growing intervals, and then the recovery with how long
+// it took.
 package outage
 
 import (
@@ -26,7 +27,8 @@ type Report struct {
 	failures int
 }
 
-// New makes the report of a kind of work: "dblock: writing events", say, to which " fails" can be added.
+// New makes the report of a kind of work: "dblock: writing events", say, to which " fails" can be
+// added.
 func New(log *slog.Logger, what string) *Report { return &Report{log: log, what: what} }
 
 // Failed counts a failure, and reports it where it is the first of an outage or a report is due.

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// attend starts the goroutine that waits for a line's first, and for whoever is first after it. MUST be called with mu
-// locked.
+// attend starts the goroutine that waits for a line's first, and for whoever is first after it.
+// MUST be called with mu locked.
 func (k *Keeper[K]) attend(l *line[K]) {
 	if k.closed {
 		k.dismiss(l)
@@ -84,8 +84,8 @@ func (k *Keeper[K]) wait(l *line[K]) {
 	}
 }
 
-// begin tells for whom to wait now, and until when; or that the place in the server's queue has to be left first, since
-// nobody wants it any more; or nobody, and the line is not attended any more.
+// begin tells for whom to wait now, and until when; or that the place in the server's queue has to
+// be left first, since nobody wants it any more; or nobody, and the line is not attended any more.
 func (k *Keeper[K]) begin(l *line[K], place chan struct{}) (r *request[K], ctx context.Context, cancel context.CancelFunc, leave bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -117,8 +117,8 @@ func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K
 	return w
 }
 
-// fail settles a request that could not be waited for, unless that may pass; and where it has lasted for too long, all
-// requests of the line.
+// fail settles a request that could not be waited for, unless that may pass; and where it has
+// lasted for too long, all requests of the line.
 func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,10 +130,10 @@ func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	}
 }
 
-// takeFirst takes the lock for the first of the line, whose waiter is the first of the server's queue and saw the lock free;
-// with a share, also for those who want one directly behind. It reports whether to leave the queue: not where the lock
-// was taken meanwhile by somebody who does not know of the queue, or the next wants it in another mode. Its error is that of
-// the first.
+// takeFirst takes the lock for the first of the line, whose waiter is the first of the server's
+// queue and saw the lock free; with a share, also for those who want one directly behind. It
+// reports whether to leave the queue: not where the lock was taken meanwhile by somebody who does
+// not know of the queue, or the next wants it in another mode. Its error is that of the first.
 func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err error) {
 	k.mu.Lock()
 	l.interrupt = nil
@@ -183,8 +183,8 @@ func (k *Keeper[K]) lookAgain(l *line[K]) (err error) {
 	return err
 }
 
-// waiter gets a connection to wait on: one that is there, or a new one. Nil without an error where there are too many of
-// them, after a while.
+// waiter gets a connection to wait on: one that is there, or a new one. Nil without an error where
+// there are too many of them, after a while.
 func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
 	select {
 	case k.slots <- struct{}{}:

@@ -32,17 +32,20 @@ type Keeper[K comparable] struct {
 	idle    []*idleWaiter[K]
 }
 
-// New makes a keeper, whose waits survive an absence of the server that is shorter than ttl. It does no I/O.
+// New makes a keeper, whose waits survive an absence of the server that is shorter than ttl. It
+// does no I/O.
 func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *Keeper[K] {
 	k := &Keeper[K]{server: server, log: log, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
 
-// Limit has the keeper use fewer waiters at a time than MaxWaiters. It is called before anything else.
+// Limit has the keeper use fewer waiters at a time than MaxWaiters. It is called before anything
+// else.
 func (k *Keeper[K]) Limit(waiters int) { k.slots = make(chan struct{}, min(waiters, MaxWaiters)) }
 
-// line is what this client has of a key, and who in this client wants it. It exists while there is either.
+// line is what this client has of a key, and who in this client wants it. It exists while there is
+// either.
 type line[K comparable] struct {
 	key       K
 	exclusive bool // held by this client; as of what was sent to the server, since the pinned connection keeps the order
@@ -105,7 +108,8 @@ func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool)
 	return r.possession, true, nil
 }
 
-// abandon settles a request whose caller does not wait any longer, unless it was settled in the same moment.
+// abandon settles a request whose caller does not wait any longer, unless it was settled in the
+// same moment.
 func (k *Keeper[K]) abandon(l *line[K], r *request[K], cause error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -149,8 +153,8 @@ func (k *Keeper[K]) forget(l *line[K]) {
 	}
 }
 
-// advance does what the first of the queue needs. MUST be called with mu locked, and with the line not busy and not
-// attended.
+// advance does what the first of the queue needs. MUST be called with mu locked, and with the line
+// not busy and not attended.
 func (k *Keeper[K]) advance(l *line[K]) {
 	for len(l.queue) > 0 {
 		r := l.queue[0]
@@ -178,10 +182,10 @@ func (k *Keeper[K]) advance(l *line[K]) {
 	}
 }
 
-// send runs Try or Take for the first of the queue, once more where its connection was lost meanwhile. It settles the
-// request where the lock was taken, where the server refused the operation, and where the caller has gone; then is called with
-// mu locked, and decides what becomes of it otherwise. place is the waiter's in the server's queue. MUST be called with mu
-// locked.
+// send runs Try or Take for the first of the queue, once more where its connection was lost
+// meanwhile. It settles the request where the lock was taken, where the server refused the
+// operation, and where the caller has gone; then is called with mu locked, and decides what becomes
+// of it otherwise. place is the waiter's in the server's queue. MUST be called with mu locked.
 func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool, err error)) {
 	l.busy = true
 	settle := func(p *pin[K], op Op[K], err error) {
@@ -223,7 +227,8 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 	})
 }
 
-// passes reports whether a failure may pass: the server was there before. MUST be called with mu locked.
+// passes reports whether a failure may pass: the server was there before. MUST be called with mu
+// locked.
 func (k *Keeper[K]) passes(err error) bool {
 	return k.reached && !k.closed && errors.Is(err, driver.ErrUnavailable)
 }
@@ -254,8 +259,8 @@ func (k *Keeper[K]) Close(ctx context.Context) error {
 	}
 }
 
-// dismiss settles whoever waits in a line when the keeper is closed; what is under way comes to its own end. MUST be
-// called with mu locked.
+// dismiss settles whoever waits in a line when the keeper is closed; what is under way comes to its
+// own end. MUST be called with mu locked.
 func (k *Keeper[K]) dismiss(l *line[K]) {
 	for _, r := range slices.Clone(l.queue) {
 		if !l.busy || r != l.queue[0] {
@@ -290,12 +295,14 @@ func (p *possession[K]) Cause() error {
 
 var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
 
-// Release gives the lock back. When ctx ends first, it is given back all the same as soon as the server can be reached
-// again, or has ended the connection. It is given back once: by the time of a second call somebody else may have the name
-// on the same connection. Who calls again waits for the same answer.
+// Release gives the lock back. When ctx ends first, it is given back all the same as soon as the
+// server can be reached again, or has ended the connection. It is given back once: by the time of a
+// second call somebody else may have the name on the same connection. Who calls again waits for the
+// same answer.
 func (p *possession[K]) Release(ctx context.Context) error {
 	if p.place != nil {
-		// Otherwise a lock that is free would for a moment have a queue, and a TryLock would fail for nobody.
+		// Otherwise a lock that is free would for a moment have a queue, and a TryLock would fail
+		// for nobody.
 		select {
 		case <-p.place:
 		case <-ctx.Done():
@@ -320,8 +327,8 @@ func (p *possession[K]) Release(ctx context.Context) error {
 	}
 }
 
-// give sends the unlocking. From then on the line counts as free: what is sent later runs later. MUST be called with mu
-// locked.
+// give sends the unlocking. From then on the line counts as free: what is sent later runs later.
+// MUST be called with mu locked.
 func (k *Keeper[K]) give(p *possession[K], then func(err error)) {
 	if k.pin != p.pin {
 		then(p.pin.cause)

@@ -20,8 +20,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// in runs a test in a bubble with a fake server, where time moves when all else has come to rest. At its end nothing of
-// the keepers may be left on the server.
+// in runs a test in a bubble with a fake server, where time moves when all else has come to rest.
+// At its end nothing of the keepers may be left on the server.
 func in(t *testing.T, test func(b *bench)) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bench{T: t, fake: newFake()}
@@ -584,7 +584,8 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// Everything at once, and in the end nobody is stuck: each call that is not called off gets its turn.
+// Everything at once, and in the end nobody is stuck: each call that is not called off gets its
+// turn.
 func TestNobodyIsForgotten(t *testing.T) {
 	in(t, func(b *bench) {
 		keepers := []*Keeper[string]{b.keeper(), b.keeper(), b.keeper()}

@@ -9,13 +9,15 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// lostError is what becomes of an operation whose connection was lost, as opposed to one that could not be made.
+// lostError is what becomes of an operation whose connection was lost, as opposed to one that could
+// not be made.
 type lostError struct{ cause error }
 
 func (e lostError) Error() string { return e.cause.Error() }
 func (e lostError) Unwrap() error { return e.cause }
 
-// failure is what a caller is told: that the server was away, unless the connection ended because it is none to keep locks on.
+// failure is what a caller is told: that the server was away, unless the connection ended because
+// it is none to keep locks on.
 func (e lostError) failure() error {
 	if errors.Is(e.cause, driver.ErrConfig) || errors.Is(e.cause, driver.ErrReadOnly) {
 		return e.cause
@@ -29,8 +31,8 @@ type job[K comparable] struct {
 	done func(p *pin[K], op Op[K], err error)
 }
 
-// pin is a pinned connection from its opening to its end. One goroutine owns the connection; jobs that came while it was
-// busy travel together.
+// pin is a pinned connection from its opening to its end. One goroutine owns the connection; jobs
+// that came while it was busy travel together.
 type pin[K comparable] struct {
 	lost  chan struct{} // closed when the connection is lost, after cause was set
 	cause error
@@ -41,8 +43,8 @@ type pin[K comparable] struct {
 	server    string             // "" until it is connected; protected by the keeper's mu
 }
 
-// submit queues an operation on the pinned connection, which it opens where there is none. MUST be called with mu
-// locked.
+// submit queues an operation on the pinned connection, which it opens where there is none. MUST be
+// called with mu locked.
 func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) {
 	p := k.pin
 	if p == nil {
@@ -64,7 +66,8 @@ func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) 
 	}
 }
 
-// own opens a connection and runs what is to be done on it, until it is lost or the keeper is closed.
+// own opens a connection and runs what is to be done on it, until it is lost or the keeper is
+// closed.
 func (k *Keeper[K]) own(p *pin[K]) {
 	ctx, cancel := context.WithTimeout(k.ctx, connectTimeout)
 	conn, err := k.server.Pin(ctx)
@@ -84,7 +87,8 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	k.mu.Unlock()
 	timer := time.NewTimer(quiet)
 	defer timer.Stop()
-	// One context and one timer for all statements: to make them for each is felt in what a free lock costs.
+	// One context and one timer for all statements: to make them for each is felt in what a free
+	// lock costs.
 	ctx, cancel = context.WithCancel(k.ctx)
 	defer cancel()
 	limit := time.AfterFunc(answerTimeout, cancel)
@@ -151,7 +155,8 @@ func (k *Keeper[K]) watch(p *pin[K], conn Pin[K]) error {
 	return nil
 }
 
-// run runs jobs until ctx ends, and tells their outcome. Its error is the end of the connection; what can be told was told by then.
+// run runs jobs until ctx ends, and tells their outcome. Its error is the end of the connection;
+// what can be told was told by then.
 func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
 	ops := make([]*Op[K], len(jobs))
 	for i := range jobs {
@@ -175,7 +180,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 		if j.op.Kind != Give || j.op.OK {
 			continue
 		}
-		// What else was taken on this connection cannot be trusted either, or cannot be got rid of in another way.
+		// What else was taken on this connection cannot be trusted either, or cannot be got rid of
+		// in another way.
 		if err = errDenied; j.op.Err != nil {
 			err = fmt.Errorf("an unlocking failed, so that the connection that kept it was closed: %w", j.op.Err)
 		}
@@ -192,8 +198,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 	return err
 }
 
-// lose ends a connection for everybody who has something on it, before it is closed: the possessions, and the jobs, those
-// given and those queued. It does so once.
+// lose ends a connection for everybody who has something on it, before it is closed: the
+// possessions, and the jobs, those given and those queued. It does so once.
 func (k *Keeper[K]) lose(p *pin[K], jobs []job[K], err error) {
 	k.mu.Lock()
 	if k.pin != p {

@@ -1,34 +1,41 @@
-// Package pinned keeps the locks of one client on one connection: a server's own locks (advisory locks, named locks),
-// which live exactly as long as the session that took them. It knows no SQL; an engine gives it a Server.
+// Package pinned keeps the locks of one client on one connection: a server's own locks (advisory
+// locks, named locks), which live exactly as long as the session that took them. It knows no SQL;
+// an engine gives it a Server.
 //
 // # Two keys for a name
 //
-// The pinned connection runs one statement at a time for all goroutines of the client, so no statement on it may wait
-// for another's lock. Whoever has to wait does so on a second connection, the waiter's; and since a session lock cannot
-// be handed from one session to another, there is a gap between the waiter's getting the lock and the pinned
-// connection's. So each name is two keys to the server: the lock itself, and the queue for it. The waiter waits for the
-// queue, which the server keeps in order over all clients; as the first of it, it waits until the lock is free; the
-// pinned connection takes the lock while the waiter still has the queue; then the waiter leaves. Who wants the lock
-// without waiting looks at the queue first and does not pass it. So nobody polls, and nobody barges.
+// The pinned connection runs one statement at a time for all goroutines of the client, so no
+// statement on it may wait for another's lock. Whoever has to wait does so on a second connection,
+// the waiter's; and since a session lock cannot be handed from one session to another, there is a
+// gap between the waiter's getting the lock and the pinned connection's. So each name is two keys
+// to the server: the lock itself, and the queue for it. The waiter waits for the queue, which the
+// server keeps in order over all clients; as the first of it, it waits until the lock is free; the
+// pinned connection takes the lock while the waiter still has the queue; then the waiter leaves.
+// Who wants the lock without waiting looks at the queue first and does not pass it. So nobody
+// polls, and nobody barges.
 //
 // # One waiter for a name
 //
-// Goroutines of one client that want the same name queue in the process, in the order in which they asked, and the first
-// of them has the client's waiter. When it gives up, the next inherits the place. At most MaxWaiters names are waited for
-// like that at a time; the goroutines of any further name look again and again until there is a waiter for them.
+// Goroutines of one client that want the same name queue in the process, in the order in which they
+// asked, and the first of them has the client's waiter. When it gives up, the next inherits the
+// place. At most MaxWaiters names are waited for like that at a time; the goroutines of any further
+// name look again and again until there is a waiter for them.
 //
 // # Loss
 //
-// The pinned connection is lost when a statement on it fails, when a blocked read on it ends, which goes on whenever it
-// has been quiet for a moment, or when the server denies a lock that this side believed to hold. Then every
-// possession is lost, and the connection is closed after they were told. Whoever waits goes on with a new connection.
+// The pinned connection is lost when a statement on it fails, when a blocked read on it ends, which
+// goes on whenever it has been quiet for a moment, or when the server denies a lock that this side
+// believed to hold. Then every possession is lost, and the connection is closed after they were
+// told. Whoever waits goes on with a new connection.
 //
 // # Absence
 //
-// A wait survives a server that is away for less than the TTL, as often as that happens: it is tried again after pauses that get
-// longer, and once it stands in the server's queue again, the next failure begins a TTL of its own. After a TTL without that all
-// requests of the name fail. A client that never had a connection fails at once, and so does whoever does not want to wait.
-// While the pinned connection cannot be had, the client leaves the server's queue, so that it holds up no other client.
+// A wait survives a server that is away for less than the TTL, as often as that happens: it is
+// tried again after pauses that get longer, and once it stands in the server's queue again, the
+// next failure begins a TTL of its own. After a TTL without that all requests of the name fail. A
+// client that never had a connection fails at once, and so does whoever does not want to wait.
+// While the pinned connection cannot be had, the client leaves the server's queue, so that it holds
+// up no other client.
 package pinned
 
 import (
@@ -40,23 +47,25 @@ const (
 	// MaxWaiters is how many connections of one client wait at a time, beside the pinned one.
 	MaxWaiters = 16
 
-	// quiet is how long the pinned connection is left alone before it is watched: to interrupt the watching costs a
-	// little, and under traffic the statements themselves notice.
+	// quiet is how long the pinned connection is left alone before it is watched: to interrupt the
+	// watching costs a little, and under traffic the statements themselves notice.
 	quiet = 100 * time.Millisecond
-	// answerTimeout is how long a statement on the pinned connection may take. None of them waits for a lock.
+	// answerTimeout is how long a statement on the pinned connection may take. None of them waits
+	// for a lock.
 	answerTimeout = 15 * time.Second
 	// connectTimeout bounds the opening of a connection.
 	connectTimeout = 15 * time.Second
 	// lookAgain is how often a name is tried that has no waiter, since there are too many.
 	lookAgain = 50 * time.Millisecond
-	// firstPause and longestPause bound the pause, on average, before a wait that failed is tried again.
+	// firstPause and longestPause bound the pause, on average, before a wait that failed is tried
+	// again.
 	firstPause, longestPause = 50 * time.Millisecond, time.Second
 	// linger is how long a waiter's connection is kept that nobody needs.
 	linger = 5 * time.Second
 )
 
-// Server opens the two kinds of connections. K is what the server locks: a name's key. Errors are of the kinds of
-// package driver.
+// Server opens the two kinds of connections. K is what the server locks: a name's key. Errors are
+// of the kinds of package driver.
 type Server[K comparable] interface {
 	// Key tells what a name is to the server. Names with the same key exclude each other.
 	Key(name string) K
@@ -73,24 +82,28 @@ type Pin[K comparable] interface {
 	// Server identifies the running server that the connection ended up at.
 	Server() string
 
-	// Run runs operations in their order, in as few round trips as it can, and sets OK, or Err where the server
-	// refused one of them and did nothing. Its own error is the end of the connection. Nothing in it waits for a lock.
+	// Run runs operations in their order, in as few round trips as it can, and sets OK, or Err
+	// where the server refused one of them and did nothing. Its own error is the end of the
+	// connection. Nothing in it waits for a lock.
 	Run(ctx context.Context, ops []*Op[K]) error
 
-	// Watch blocks until ctx ends, and returns nil with the connection in order; or until the connection is lost.
+	// Watch blocks until ctx ends, and returns nil with the connection in order; or until the
+	// connection is lost.
 	Watch(ctx context.Context) error
 
 	// Close ends the connection, and waits for the network no longer than a second.
 	Close()
 }
 
-// Waiter is a connection to wait on. One goroutine at a time calls its methods. After an error it is closed.
+// Waiter is a connection to wait on. One goroutine at a time calls its methods. After an error it
+// is closed.
 type Waiter[K comparable] interface {
 	// Server identifies the running server that the connection ended up at.
 	Server() string
 
-	// Wait joins the end of a key's queue, unless it is the first of it already; waits until it is the first and the
-	// lock is free; and stays the first. When ctx ends the wait is ended in the server too.
+	// Wait joins the end of a key's queue, unless it is the first of it already; waits until it is
+	// the first and the lock is free; and stays the first. When ctx ends the wait is ended in the
+	// server too.
 	Wait(ctx context.Context, key K, shared bool) error
 
 	// Leave leaves the queue.
@@ -109,8 +122,8 @@ const (
 	Give             // give the lock back once; not OK: the server says that it was not held
 )
 
-// Op is one operation on a key. An exclusive lock is taken once before it is given back; shares are taken and given
-// back any number of times.
+// Op is one operation on a key. An exclusive lock is taken once before it is given back; shares are
+// taken and given back any number of times.
 type Op[K comparable] struct {
 	Kind   Kind
 	Key    K

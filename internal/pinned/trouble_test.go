@@ -52,7 +52,8 @@ func TestAWaitOutlivesAnyNumberOfBreaks(t *testing.T) {
 	}
 }
 
-// Broken by a second failure that ends the wait, and by a series that goes on when the wait stands again.
+// Broken by a second failure that ends the wait, and by a series that goes on when the wait stands
+// again.
 func TestAWaitOutlivesEveryAbsenceThatIsShorterThanTheTTL(t *testing.T) {
 	in(t, func(b *bench) {
 		one, two := b.keeper(), b.keeper()
@@ -187,7 +188,8 @@ func TestAClientWithoutItsConnectionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A connection may have ended a moment ago without anybody having noticed: whoever does not wait is not told of that.
+// A connection may have ended a moment ago without anybody having noticed: whoever does not wait is
+// not told of that.
 func TestATryIsSentAgainWhereItsConnectionWasLost(t *testing.T) {
 	in(t, func(b *bench) {
 		k := b.keeper()
@@ -202,7 +204,8 @@ func TestATryIsSentAgainWhereItsConnectionWasLost(t *testing.T) {
 	})
 }
 
-// Its connection survived what became of the server that has the locks now: a place in the old one's queue is none.
+// Its connection survived what became of the server that has the locks now: a place in the old
+// one's queue is none.
 func TestAnIdleWaiterOnAnotherServerIsClosed(t *testing.T) {
 	in(t, func(b *bench) {
 		one, two := b.keeper(), b.keeper()

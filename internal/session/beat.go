@@ -10,7 +10,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// heart sends a session's heartbeats. Its fields belong to the goroutine of beat; what runs beside it posts its news.
+// heart sends a session's heartbeats. Its fields belong to the goroutine of beat; what runs beside
+// it posts its news.
 type heart struct {
 	*Session
 	interval time.Duration
@@ -26,7 +27,8 @@ type heart struct {
 	few        bool // the session had no more than fewClaims when it last looked
 }
 
-// maxLines is how many connections are reserved at a time: the second one for as long as the first is late with an answer.
+// maxLines is how many connections are reserved at a time: the second one for as long as the first
+// is late with an answer.
 const maxLines = 2
 
 // line is a reserved connection, and what it does.
@@ -199,7 +201,8 @@ func (h *heart) list(l *line) {
 	})
 }
 
-// finished ends the task of a line. It reports false where the task failed: then the line is given up.
+// finished ends the task of a line. It reports false where the task failed: then the line is given
+// up.
 func (h *heart) finished(l *line, what string, err error) bool {
 	l.does = nothing
 	if err == nil {

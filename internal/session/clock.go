@@ -5,8 +5,8 @@ import "time"
 // Clock tells the time since some fixed moment, on a clock that goes on while the machine sleeps.
 type Clock func() time.Duration
 
-// alarmCheck is how often an alarm looks at the clock: Go's timers stand still while the machine sleeps, the clock
-// does not.
+// alarmCheck is how often an alarm looks at the clock: Go's timers stand still while the machine
+// sleeps, the clock does not.
 const alarmCheck = time.Second
 
 // Alarm calls f once the clock reaches at, in a goroutine of its own, unless it is stopped before.

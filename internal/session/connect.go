@@ -47,9 +47,9 @@ func (h *heart) connected(by *connecting, up driver.Upkeep) {
 	h.pulse()
 }
 
-// reserve tries until it has a connection, or ctx ends: nil. Each try may take a TTL, since the heartbeats do not wait
-// for it; after an interval a second one goes on beside it. It tells of what takes long, and of what fails, once in an
-// interval at most.
+// reserve tries until it has a connection, or ctx ends: nil. Each try may take a TTL, since the
+// heartbeats do not wait for it; after an interval a second one goes on beside it. It tells of what
+// takes long, and of what fails, once in an interval at most.
 func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 	type outcome struct {
 		up  driver.Upkeep

@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// outage runs five TTLs after the connection of the heartbeats was lost, on a server that set has changed.
+// outage runs five TTLs after the connection of the heartbeats was lost, on a server that set has
+// changed.
 func outage(t *testing.T, s *server, set func()) *Session {
 	t.Helper()
 	session, _ := start(t, s)

@@ -18,7 +18,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 10 * time.Second
 
-// server is a database in which one session lives: it answers after a delay, fails, or says that the session is dead.
+// server is a database in which one session lives: it answers after a delay, fails, or says that
+// the session is dead.
 type server struct {
 	mu               sync.Mutex
 	delay            time.Duration

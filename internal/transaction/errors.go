@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Retryable tells whether an error means that the whole transaction lost a race and may succeed if it is run again: by
-// code, never by message. The error of a driver that is not known here is not.
+// Retryable tells whether an error means that the whole transaction lost a race and may succeed if
+// it is run again: by code, never by message. The error of a driver that is not known here is not.
 func Retryable(err error) bool {
 	switch sqlState(err) {
 	case "40001", "40P01": // serialization failure, deadlock
@@ -21,8 +21,8 @@ func Retryable(err error) bool {
 	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
 }
 
-// Server names the kind of server that an error came from, "" where it came from none: a connection that
-// broke, or a driver that is not known here.
+// Server names the kind of server that an error came from, "" where it came from none: a connection
+// that broke, or a driver that is not known here.
 func Server(err error) string {
 	if sqlState(err) != "" {
 		return "PostgreSQL"
@@ -36,7 +36,8 @@ func Server(err error) string {
 	return ""
 }
 
-// sqlState is the SQLSTATE of PostgreSQL's errors, "" of any other: every driver for it has this method.
+// sqlState is the SQLSTATE of PostgreSQL's errors, "" of any other: every driver for it has this
+// method.
 func sqlState(err error) string {
 	var server interface{ SQLState() string }
 	if !errors.As(err, &server) {
@@ -45,8 +46,8 @@ func sqlState(err error) string {
 	return server.SQLState()
 }
 
-// mysqlNumber is the server's number of an error, 0 of any other. The driver keeps it in a field, *mysql.MySQLError's
-// Number, and no method tells it.
+// mysqlNumber is the server's number of an error, 0 of any other. The driver keeps it in a field,
+// *mysql.MySQLError's Number, and no method tells it.
 func mysqlNumber(err error) (number uint16) {
 	within(err, func(v reflect.Value) bool {
 		if s := reflect.Indirect(v); s.Kind() == reflect.Struct && s.Type().Name() == "MySQLError" {
@@ -59,9 +60,9 @@ func mysqlNumber(err error) (number uint16) {
 	return number
 }
 
-// sqliteCode is SQLite's result code, in as much detail as the driver has it: modernc.org/sqlite has a method Code,
-// ncruces/go-sqlite3 has ExtendedCode with a type of its own, mattn/go-sqlite3 has fields. The package's name keeps
-// apart what else has a Code.
+// sqliteCode is SQLite's result code, in as much detail as the driver has it: modernc.org/sqlite
+// has a method Code, ncruces/go-sqlite3 has ExtendedCode with a type of its own, mattn/go-sqlite3
+// has fields. The package's name keeps apart what else has a Code.
 func sqliteCode(err error) (code int, ok bool) {
 	within(err, func(v reflect.Value) bool {
 		s := reflect.Indirect(v)

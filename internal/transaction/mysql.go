@@ -34,8 +34,8 @@ var mysql = engine{
 	},
 }
 
-// runMySQL has no use for a savepoint: an error takes back its statement alone, a deadlock the whole transaction, and
-// row locks are kept by either.
+// runMySQL has no use for a savepoint: an error takes back its statement alone, a deadlock the
+// whole transaction, and row locks are kept by either.
 func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
 	if err := q.Exec(quiet, borrowPatience); err != nil {
 		return err

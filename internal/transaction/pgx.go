@@ -5,8 +5,9 @@ import (
 	"reflect"
 )
 
-// pgxQueries is a pgx.Tx. Its methods return types of pgx's own, which no interface can name without importing pgx: two
-// interfaces that ask for the same methods are two types. Hence reflection, which costs a microsecond.
+// pgxQueries is a pgx.Tx. Its methods return types of pgx's own, which no interface can name
+// without importing pgx: two interfaces that ask for the same methods are two types. Hence
+// reflection, which costs a microsecond.
 type pgxQueries struct{ exec, queryRow reflect.Value }
 
 // The ends of a transaction tell it from a pool and a connection, which have the rest.

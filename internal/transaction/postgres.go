@@ -35,7 +35,8 @@ var postgres = engine{
 	},
 }
 
-// runPostgres undoes every error by a savepoint, which also gives back the row that a refusal has locked.
+// runPostgres undoes every error by a savepoint, which also gives back the row that a refusal has
+// locked.
 func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
 	try := func() error {
 		if err := q.Exec(quiet, fmt.Sprintf(enter, millisecondsLeft(ctx))); err != nil {

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two tries. A try is a call within the process.
+	// firstPause and longestPause bound the wait between two tries. A try is a call within the
+	// process.
 	firstPause   = 100 * time.Microsecond
 	longestPause = 5 * time.Millisecond
 )
@@ -34,8 +35,8 @@ var sqlite = engine{
 	},
 }
 
-// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. An older snapshot is not waited
-// out: it stays as old as it is.
+// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. An older
+// snapshot is not waited out: it stays as old as it is.
 func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
 	var ms int64
 	if _, err := q.Row(quiet, "PRAGMA busy_timeout", nil, &ms); err != nil {

@@ -1,5 +1,5 @@
-// Package txtest runs a scripted test in transactions of every kind that an application can have: on every engine, of
-// every library, at every isolation level. Only tests import it.
+// Package txtest runs a scripted test in transactions of every kind that an application can have:
+// on every engine, of every library, at every isolation level. Only tests import it.
 package txtest
 
 import (
@@ -28,8 +28,8 @@ type World struct {
 	pool  *pgxpool.Pool // nil: through database/sql
 }
 
-// Each runs f in every world, with the tables of some sets and one table more, app_rows. The worlds of one engine share
-// a database, so that f needs names of its own: w.Name.
+// Each runs f in every world, with the tables of some sets and one table more, app_rows. The worlds
+// of one engine share a database, so that f needs names of its own: w.Name.
 func Each(t *testing.T, f func(t *testing.T, w World), sets ...migrate.Set) {
 	t.Helper()
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
@@ -71,7 +71,8 @@ func (w World) Snapshots() bool {
 	return w.Engine == migrate.SQLite || w.Level == sql.LevelRepeatableRead || w.Level == sql.LevelSerializable
 }
 
-// Default tells whether this is the one level of a library that a test takes which is not about levels.
+// Default tells whether this is the one level of a library that a test takes which is not about
+// levels.
 func (w World) Default() bool { return w.Level == levels[w.Engine][len(levels[w.Engine])/2] }
 
 // Name is one that no other world has, told apart by what.
@@ -227,7 +228,8 @@ func (x *Tx) Set(text string) {
 // Rollback must work.
 func (x *Tx) Rollback() { x.t.Helper(); ok(x.t, x.end(x.t.Context(), false)) }
 
-// Waiting starts do, which uses x, and returns when it waits for another transaction. It fails where do ends instead.
+// Waiting starts do, which uses x, and returns when it waits for another transaction. It fails
+// where do ends instead.
 func (w World) Waiting(t *testing.T, x *Tx, do func() error) (result func() error) {
 	t.Helper()
 	var rows chan struct{}
@@ -262,7 +264,8 @@ func (w World) Waiting(t *testing.T, x *Tx, do func() error) (result func() erro
 	}
 }
 
-// waits tells whether somebody in the database waits for a row; on SQLite whether the same row was asked for again.
+// waits tells whether somebody in the database waits for a row; on SQLite whether the same row was
+// asked for again.
 func (w World) waits(t *testing.T, rows chan struct{}) bool {
 	t.Helper()
 	if w.Engine == migrate.SQLite {

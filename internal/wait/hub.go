@@ -1,9 +1,10 @@
-// Package wait lets any number of goroutines of one session wait for their turn without a connection each: one
-// listener hears of grants, one loop looks them up, for all of them at once.
+// Package wait lets any number of goroutines of one session wait for their turn without a
+// connection each: one listener hears of grants, one loop looks them up, for all of them at once.
 //
-// A wake-up is only a hint, unless it brings the grant along. What counts is what the loop reads from the database, and
-// it reads on its own account as well: when a holder's lease would end, so that a crash is noticed then; when the listener has connected, since
-// grants may have been made before; and slowly all the while, or fast where the engine has nothing to listen to.
+// A wake-up is only a hint, unless it brings the grant along. What counts is what the loop reads
+// from the database, and it reads on its own account as well: when a holder's lease would end, so
+// that a crash is noticed then; when the listener has connected, since grants may have been made
+// before; and slowly all the while, or fast where the engine has nothing to listen to.
 package wait
 
 import (
@@ -18,7 +19,8 @@ import (
 )
 
 const (
-	// firstLook is when a name is looked at that somebody began to wait for. Most hand-offs are faster.
+	// firstLook is when a name is looked at that somebody began to wait for. Most hand-offs are
+	// faster.
 	firstLook = 100 * time.Millisecond
 	// pollInterval is how often waiters are looked at while nothing is listening.
 	pollInterval = 100 * time.Millisecond
@@ -45,7 +47,8 @@ type Config struct {
 	Safety time.Duration
 	// Limit bounds each statement.
 	Limit time.Duration
-	// Stray is told of wake-ups for attempts that nobody waits with, and of those that do not say for whom they are ("").
+	// Stray is told of wake-ups for attempts that nobody waits with, and of those that do not say
+	// for whom they are ("").
 	Stray func(attempt string)
 	// Reclaimed is told of what was taken from a holder whose time was over.
 	Reclaimed func(name string, holder driver.Holder)
@@ -87,7 +90,8 @@ type Hub struct {
 	states    map[string]driver.State  // as last seen
 }
 
-// New makes the waiting room of a session, which closes with ctx. Nothing runs until somebody waits.
+// New makes the waiting room of a session, which closes with ctx. Nothing runs until somebody
+// waits.
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, stir: make(chan struct{}, 1),
@@ -114,7 +118,8 @@ func (h *Hub) Queued(w *Waiter) {
 	h.expect(w)
 }
 
-// Attend begins to listen although nobody waits: for the sake of those who hold something and may be asked for it.
+// Attend begins to listen although nobody waits: for the sake of those who hold something and may
+// be asked for it.
 func (h *Hub) Attend() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -161,8 +166,8 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return s, ok
 }
 
-// Hand answers the waiters of this hub to whom a lock was handed in this process, without the way through the database.
-// asked is the clock before the statement was sent that did it.
+// Hand answers the waiters of this hub to whom a lock was handed in this process, without the way
+// through the database. asked is the clock before the statement was sent that did it.
 func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -173,7 +178,8 @@ func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	}
 }
 
-// Doubt has a name looked at, since something may have come of a statement whose outcome is not known.
+// Doubt has a name looked at, since something may have come of a statement whose outcome is not
+// known.
 func (h *Hub) Doubt(name string) {
 	h.mu.Lock()
 	if h.names[name] > 0 {
@@ -257,8 +263,8 @@ func (h *Hub) setListening(listening bool) {
 	h.wakeLoop()
 }
 
-// heard takes a hint: that an attempt was granted, or some attempt. One that brings the grant along is the answer: it
-// was sent by the commit that made the grant.
+// heard takes a hint: that an attempt was granted, or some attempt. One that brings the grant along
+// is the answer: it was sent by the commit that made the grant.
 func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]

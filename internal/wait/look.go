@@ -29,8 +29,8 @@ func (h *Hub) loop() {
 	}
 }
 
-// next returns the names that are due, or how long none will be. When one is due for want of news, those that will be
-// soon go with it: one statement serves them all.
+// next returns the names that are due, or how long none will be. When one is due for want of news,
+// those that will be soon go with it: one statement serves them all.
 func (h *Hub) next() (names []string, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -64,8 +64,8 @@ func (h *Hub) next() (names []string, pause time.Duration) {
 	return names, pause
 }
 
-// look reads the state of names, answers those who got them or lost their place, and takes from holders that are
-// over their time.
+// look reads the state of names, answers those who got them or lost their place, and takes from
+// holders that are over their time.
 func (h *Hub) look(names []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.config.Limit)
 	defer cancel()
@@ -91,8 +91,8 @@ func (h *Hub) look(names []string) {
 	}
 }
 
-// ask returns the waiters, by name, that were in the queue before the question was sent: only of these does an answer
-// without them mean that they are gone.
+// ask returns the waiters, by name, that were in the queue before the question was sent: only of
+// these does an answer without them mean that they are gone.
 func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,8 +111,8 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	return queued
 }
 
-// settle answers what a state answers to those who were queued before, and returns what in it is to be taken away from
-// the dead, or handed on for want of anybody who did.
+// settle answers what a state answers to those who were queued before, and returns what in it is to
+// be taken away from the dead, or handed on for want of anybody who did.
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -4,8 +4,9 @@ import "sync/atomic"
 
 // Watcher is somebody who wants to hear of a name without waiting for it.
 type Watcher struct {
-	// News receives when there is reason to look at the name: something was heard of it, or it was looked at for others or
-	// for want of news. What those looks saw is no measure of what the watcher has seen.
+	// News receives when there is reason to look at the name: something was heard of it, or it was
+	// looked at for others or for want of news. What those looks saw is no measure of what the
+	// watcher has seen.
 	News <-chan struct{}
 
 	news    chan struct{}

@@ -1,9 +1,11 @@
-// Command mutants proves that the tests of the rules can fail: it breaks one rule at a time in a copy of the tree, runs
-// the test that watches over it, and reports each break that the test did not notice.
+// Command mutants proves that the tests of the rules can fail: it breaks one rule at a time in a
+// copy of the tree, runs the test that watches over it, and reports each break that the test did
+// not notice.
 //
 //	scripts/mutants [WORD]    only the mutants whose line contains WORD
 //
-// The servers are those of DBLOCK_TEST_POSTGRES_DSN and its sisters; a mutant whose server is missing is an error.
+// The servers are those of DBLOCK_TEST_POSTGRES_DSN and its sisters; a mutant whose server is
+// missing is an error.
 package main
 
 import (
@@ -15,8 +17,9 @@ import (
 	"strings"
 )
 
-// list holds the mutants, five lines each: what is broken; the file; the text; what it becomes; the package and the
-// test. Blank lines stand between them. "\n" and "\t" in a text are a line break and a tab.
+// list holds the mutants, five lines each: what is broken; the file; the text; what it becomes; the
+// package and the test. Blank lines stand between them. "\n" and "\t" in a text are a line break
+// and a tab.
 //
 //go:embed mutants.txt
 var list string

@@ -30,8 +30,8 @@ const Usage = "`database`: postgres://user:pass@host:port/db or mysql://user:pas
 // connectTimeout is how long a server may take to answer for the first time.
 const connectTimeout = 10 * time.Second
 
-// mostConns is room for some clients in one process, as examples have them. pgxpool's default is four on a small machine, and
-// over database/sql each client keeps two.
+// mostConns is room for some clients in one process, as examples have them. pgxpool's default is
+// four on a small machine, and over database/sql each client keeps two.
 const mostConns = 32
 
 // Database is an open pool.
@@ -57,7 +57,8 @@ func Open(ctx context.Context, dsn, name string) (Database, error) {
 		return Database{}, err
 	}
 	file := filepath.Join(folder, name+".db")
-	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and with WAL they can read meanwhile.
+	// SQLite has one writer at a time: the others wait for it, for up to 10 s, and with WAL they
+	// can read meanwhile.
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: "_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)"}
 	d, err := Source{Engine: migrate.SQLite, DSN: u.String(), Place: "SQLite, " + file}.Open(ctx)
 	if err != nil {
@@ -116,8 +117,9 @@ func (s Source) Bind(query string) string {
 	return query
 }
 
-// WhileNobodyWrites calls f at a moment at which no process is in the middle of writing to an SQLite file. SQLite has one
-// write lock for the whole file: a process that is stopped while it has that stops everybody, whatever else they lock.
+// WhileNobodyWrites calls f at a moment at which no process is in the middle of writing to an
+// SQLite file. SQLite has one write lock for the whole file: a process that is stopped while it has
+// that stops everybody, whatever else they lock.
 func (d Database) WhileNobodyWrites(ctx context.Context, f func() error) error {
 	if d.Engine != migrate.SQLite {
 		return f()

@@ -19,7 +19,8 @@ type Source struct {
 	Place  string // for people; without the password
 }
 
-// Parse understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own user:pass@tcp(host:port)/db.
+// Parse understands postgres://, mysql:// and mariadb:// URLs, and go-sql-driver's own
+// user:pass@tcp(host:port)/db.
 func Parse(dsn string) (Source, error) {
 	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
 	case "postgres", "postgresql":

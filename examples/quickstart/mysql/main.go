@@ -1,4 +1,5 @@
-// Command mysql takes a lock in MySQL or MariaDB: DSN='user:password@tcp(host:3306)/database' go run ./examples/quickstart/mysql
+// Command mysql takes a lock in MySQL or MariaDB: DSN='user:password@tcp(host:3306)/database' go
+// run ./examples/quickstart/mysql
 package main
 
 import (

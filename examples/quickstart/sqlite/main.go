@@ -1,4 +1,5 @@
-// Command sqlite takes a lock in a file that all processes of one machine can open: go run ./examples/quickstart/sqlite
+// Command sqlite takes a lock in a file that all processes of one machine can open: go run
+// ./examples/quickstart/sqlite
 package main
 
 import (

@@ -1,6 +1,6 @@
-// Command pace measures how fast this machine and its servers are for tests, and prints a shell assignment that has tests
-// scale their limits. On standard error it says in one line what is slowest. Arguments are kinds of servers, as package dbtest
-// finds them.
+// Command pace measures how fast this machine and its servers are for tests, and prints a shell
+// assignment that has tests scale their limits. On standard error it says in one line what is
+// slowest. Arguments are kinds of servers, as package dbtest finds them.
 package main
 
 import (

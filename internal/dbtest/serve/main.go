@@ -1,7 +1,7 @@
-// Command serve finds servers for the kinds named, as package dbtest does, so that all packages of a test run share
-// them. It prints one shell assignment for each, then an empty line, and stops what it started when its standard input
-// ends or a signal comes. It fails where a kind is missing. With -missing it starts nothing and prints the kinds that
-// have no server.
+// Command serve finds servers for the kinds named, as package dbtest does, so that all packages of
+// a test run share them. It prints one shell assignment for each, then an empty line, and stops
+// what it started when its standard input ends or a signal comes. It fails where a kind is missing.
+// With -missing it starts nothing and prints the kinds that have no server.
 package main
 
 import (

@@ -1,0 +1,20 @@
+# Short names for commands that CONTRIBUTING.md explains. ARGS are passed on: make test ARGS='-run Fair ./postgres'
+.PHONY: help test sqlite mutants generate fmt lint bench ci
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+test: ## every test with the race detector, on every server
+	scripts/test $(ARGS)
+sqlite: ## what needs no server
+	DBLOCK_TEST_ONLY=sqlite go test $(ARGS) ./...
+mutants: ## break each rule and see a test fail; ARGS is a word of the mutants to run
+	scripts/mutants $(ARGS)
+generate: ## make gen/ anew from queries/ and migrations/
+	scripts/generate
+fmt: ## format the code
+	gofmt -w $$(git ls-files '*.go')
+lint: ## vet and staticcheck
+	go vet ./... && go -C tools run honnef.co/go/tools/cmd/staticcheck ../...
+bench: ## the benchmarks, each beside its reference
+	bench/run
+ci: ## what must hold before a change goes in
+	.ci/run
