@@ -106,7 +106,7 @@ func (m mutant) try(dir string) (verdict string, err error) {
 	}
 	defer os.WriteFile(file, whole, 0o644)
 	binary := filepath.Join(dir, "mutant.test")
-	build := exec.Command("go", "test", "-trimpath", "-vet=off", "-c", "-o", binary, "./"+m.pkg)
+	build := exec.Command("go", "test", "-trimpath", "-vet=off", "-ldflags=-s -w", "-c", "-o", binary, "./"+m.pkg)
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile:\n%s", out)
