@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(childRole) != "" {
 		os.Exit(child())
 	}
-	goleak.VerifyTestMain(m)
+	os.Exit(dbtest.Run(m))
 }
 
 // journals are the two ways in which SQLite keeps readers and a writer apart.

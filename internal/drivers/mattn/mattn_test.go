@@ -6,11 +6,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/mattn/go-sqlite3"
-	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
@@ -20,7 +20,7 @@ import (
 func TestMain(m *testing.M) {
 	dbtest.SQLiteDriver = "pragmatic"
 	sql.Register(dbtest.SQLiteDriver, &pragmatic{})
-	goleak.VerifyTestMain(m)
+	os.Exit(dbtest.Run(m))
 }
 
 func TestBehaviour(t *testing.T) {

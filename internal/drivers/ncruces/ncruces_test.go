@@ -2,11 +2,11 @@
 package ncruces
 
 import (
+	"os"
 	"testing"
 
 	_ "github.com/ncruces/go-sqlite3/driver"
 	_ "github.com/ncruces/go-sqlite3/embed"
-	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) {
 	dbtest.SQLiteDriver = "sqlite3"
-	goleak.VerifyTestMain(m)
+	os.Exit(dbtest.Run(m))
 }
 
 func TestBehaviour(t *testing.T) {
