@@ -277,8 +277,8 @@ func (c *Client[TX]) take(ctx context.Context, r driver.Request) (got receipt, t
 	return got, taken, err
 }
 
-// peek looks at a name before it touches it: to find a lock held costs no write. Those who are over
-// their time make way.
+// peek looks at a name before it touches it: to find a lock held costs no write. Holders and
+// waiters that are over their time make way.
 func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
@@ -330,7 +330,7 @@ func collides(s driver.State, r driver.Request) bool {
 	return r.Units > 0 && s.Capacity > 0 && s.Capacity != r.Of && (s.Sharing > 0 || s.Waiters > 0)
 }
 
-// overdue is who has the name and is over his time, if anybody.
+// overdue is a holder of the name that is over its time, if there is one.
 func overdue(s driver.State) *driver.Holder {
 	for _, h := range []driver.Holder{s.Holder, s.Head} {
 		if h.Session != "" && h.Left <= 0 {
@@ -351,7 +351,7 @@ func (c *Client[TX]) look(ctx context.Context, l *life, name string) (state driv
 	return state, err
 }
 
-// reclaim takes a name from a holder that is over its time, and reports whether somebody who waits
+// reclaim takes a name from a holder that is over its time, and reports whether a waiter
 // has got nothing by it.
 func (c *Client[TX]) reclaim(ctx context.Context, l *life, name string, holder driver.Holder) (freed bool, err error) {
 	err = c.statement(ctx, func(ctx context.Context) error {

@@ -17,7 +17,7 @@ var (
 // books are what a client believes to hold. The client's mutex protects them.
 type books struct {
 	holds  map[string]*hold  // by attempt
-	whole  map[string]*hold  // by name: who has all of it
+	whole  map[string]*hold  // by name: the holder of all of it
 	owners map[gateKey]*hold // what an owner enters again; permits are not entered
 
 	permits map[*hold]bool // a set

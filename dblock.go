@@ -101,23 +101,23 @@ func validate[TX any](engine driver.Engine[TX]) error {
 // ends. ctx bounds the waiting only, not the lock. A context under which this owner already holds
 // the name enters it again at once.
 //
-// ErrNotAcquired, with the context's error and with who holds the lock, when ctx ends: the place in
-// the queue is given up, and so is a lock that was granted in the same moment. Lock returns at
-// once: a client gives them up in the background, within a moment where the database answers, so
-// that others may still see the place for that long. ErrUnavailable, with the context's error, when
-// ctx ends before a holder or a queue was seen: the pool had no free connection, say. The context's
-// error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before any I/O.
-// ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the first attempt
-// of this client, or for longer than one TTL; while it waits, Lock survives restarts and failovers.
-// So it is when the database or this machine is too slow for a Lease: when grants come after most
-// of it is over. ErrDeadlock when those who wait for each other wait in a circle, and this is the
-// one who began to wait last. ErrCapacity as Permits says.
+// ErrNotAcquired, with the context's error and with the holder of the lock, when ctx ends: the
+// place in the queue is given up, and so is a lock that was granted in the same moment. Lock
+// returns at once: a client gives them up in the background, within a moment where the database
+// answers, so that others may still see the place for that long. ErrUnavailable, with the context's
+// error, when ctx ends before a holder or a queue was seen: the pool had no free connection, say.
+// The context's error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before
+// any I/O. ErrSchema, ErrReadOnly, ErrClosed. ErrUnavailable when the database was away at the
+// first attempt of this client, or for longer than one TTL; while it waits, Lock survives restarts
+// and failovers. So it is when the database or this machine is too slow for a Lease: when grants
+// come after most of it is over. ErrDeadlock when waiters wait for each other in a cycle, and this
+// is the one that began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "lock", name, options, true)
 }
 
 // TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns
-// ErrNotAcquired, with who holds it, without waiting. Otherwise as Lock.
+// ErrNotAcquired, with its holder, without waiting. Otherwise as Lock.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "trylock", name, options, false)
 }
@@ -174,7 +174,7 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 }
 
 // Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed,
-// calls off whoever waits (ErrClosed), and ends the session. It waits up to a second for statements
+// calls off all waiters (ErrClosed), and ends the session. It waits up to a second for statements
 // under way, and up to five for transactions that hold rows it needs: what is behind those expires
 // with the session. When it returns nil, nothing of the client runs any more. If ctx ends before
 // the database has answered, Close says so, stops trying, and what is left expires with the

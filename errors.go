@@ -16,8 +16,9 @@ import (
 // context.Canceled.
 var (
 	// ErrNotAcquired: another was seen to hold the lock or to wait for it, and TryLock does not
-	// wait, or the context of Lock ended first. The error is a *NotAcquiredError, which tells who.
-	// Where the context ended before anything was seen, the error is ErrUnavailable instead.
+	// wait, or the context of Lock ended first. The error is a *NotAcquiredError, which names the
+	// holder. Where the context ended before anything was seen, the error is ErrUnavailable
+	// instead.
 	ErrNotAcquired = errors.New("not acquired")
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client
@@ -29,7 +30,7 @@ var (
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
 
-	// ErrDeadlock: this one waited for somebody who, through others perhaps, waited for this one,
+	// ErrDeadlock: this one waited for a holder that, perhaps through others, waited for this one,
 	// and had begun to wait last. The error is a *DeadlockError, which names all of them. The
 	// others go on waiting: unlock what they wait for. At once where an owner would wait for its
 	// own share or permits.
@@ -90,8 +91,8 @@ func (e *LockError) Error() string { return fmt.Sprintf("dblock: %s %q: %v", e.O
 // Unwrap returns the cause.
 func (e *LockError) Unwrap() error { return e.Err }
 
-// NotAcquiredError tells who held the lock when it was last looked at. It matches ErrNotAcquired,
-// and its Cause where there is one.
+// NotAcquiredError names the holder of the lock when it was last looked at. It matches
+// ErrNotAcquired, and its Cause where there is one.
 type NotAcquiredError struct {
 	Host    string    // of the holder; "" where nobody held it, or it is not known
 	Thread  string    // of the holder
@@ -102,7 +103,7 @@ type NotAcquiredError struct {
 	Cause   error     // context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
 }
 
-// Error says who holds the lock, since when, until when, and how long the queue is.
+// Error says which process holds the lock, since when, until when, and how long the queue is.
 func (e *NotAcquiredError) Error() string {
 	text := "not acquired"
 	if e.Cause != nil {
@@ -163,17 +164,17 @@ func (w worded) Unwrap() error { return w.error }
 // lost is ErrLost with its reason.
 func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
 
-// DeadlockError is a circle of owners who wait for each other. It matches ErrDeadlock.
+// DeadlockError is a cycle of owners that wait for each other. It matches ErrDeadlock.
 type DeadlockError struct {
-	Cycle []DeadlockLink // the first is the one who gave up; the last waits for the first
+	Cycle []DeadlockLink // the first is the one that gave up; the last waits for the first
 }
 
-// DeadlockLink is one part of a circle: who waits for what that another holds.
+// DeadlockLink is one part of a cycle: an owner that waits for what another one holds.
 type DeadlockLink struct {
-	Host, Thread         string // who waits
+	Host, Thread         string // of the waiter
 	Name                 string // for what
 	Units                int    // how many units of it; 0: the whole name
-	HeldHost, HeldThread string // who holds it, and waits for the next
+	HeldHost, HeldThread string // of the holder, which waits for the next
 }
 
 // Error names the whole circle.

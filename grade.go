@@ -10,7 +10,7 @@ import (
 )
 
 // Downgrade makes a reader of a writer, without a moment in between in which another writer could
-// come in. The readers who stand first in the queue come in with the same commit. The lock keeps
+// come in. The readers that stand first in the queue enter with the same commit. The lock keeps
 // its token, its context and its fixed lease.
 //
 // (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a
@@ -33,7 +33,7 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 			return err
 		}
 		sent = true
-		l.client.yield(l.hold, true) // first: a reader may hear of his grant before the answer is here
+		l.client.yield(l.hold, true) // first: a reader may hear of its grant before the answer is here
 		asked := l.client.config.clock()
 		var next []driver.Handoff
 		err := l.client.statement(ctx, func(ctx context.Context) (err error) {
@@ -54,9 +54,9 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	})
 }
 
-// TryUpgrade makes a writer of a reader, at once and before all who wait, if nobody else has a
+// TryUpgrade makes a writer of a reader, at once and before all waiters, if nobody else has a
 // share of the name. If somebody has, it returns ErrNotAcquired at once, and the lock is what it
-// was: so that of two readers who both want to write neither waits for the other. To wait, unlock,
+// was: so that of two readers that both want to write neither waits for the other. To wait, unlock,
 // and Lock: then others may write in between, and what was read has to be read again. A writer has
 // a new token, higher than those of all readers before it; Token returns it.
 //
@@ -147,7 +147,7 @@ func (l *Lock[TX]) regrade(ctx context.Context, op string, change func(s *standi
 		case !transient(err) || ctx.Err() != nil || !h.life.Alive():
 			return fail(err)
 		}
-		pause(ctx, 10*time.Millisecond) // with nothing locked: who is in the way may need it
+		pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it
 	}
 }
 
@@ -237,7 +237,7 @@ func (c *Client[TX]) ascertain(ctx context.Context, h *hold) error {
 	return driver.ErrNotHeld
 }
 
-// yield says whether readers who come in are no reason to believe that the lock was lost.
+// yield says whether readers that enter are no reason to believe that the lock was lost.
 func (c *Client[TX]) yield(h *hold, yielding bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

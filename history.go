@@ -41,7 +41,7 @@ type Event struct {
 	Name     string
 	Kind     string // "granted", "released", "lost", "expired", "asked", "broken", or one of Record's
 	Token    int64  // of the lock concerned, 0 where there is none
-	Host     string // of the holder concerned; of Ask and Break, of who called them
+	Host     string // of the holder concerned; of Ask and Break, of their caller
 	Thread   string
 	Detail   string // why
 	Metadata map[string]string
@@ -98,9 +98,9 @@ func metadataOf(text string) (kv map[string]string) {
 }
 
 // Record writes an event of the application's own into the history of the name, if the lock is
-// still held, and tells all who watch the name. kind: 1 to 32 ASCII letters; detail: at most 1,024
-// bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on a lock
-// without tables.
+// still held, and tells all watchers of the name. kind: 1 to 32 ASCII letters; detail: at most
+// 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on a
+// lock without tables.
 func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
 	err := checkKind(kind)
 	if err == nil && detail != "" {

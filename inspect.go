@@ -16,12 +16,12 @@ type Info struct {
 	Name     string
 	Token    int64         // the highest that was granted
 	Capacity int           // the units of a semaphore; 0: it is none, or idle
-	Holders  []Party       // one who has it alone, or those who share it, in the order of their tokens
+	Holders  []Party       // one that has it alone, or those that share it, in the order of their tokens
 	Waiters  []Party       // in the order in which they are served
 	Rests    time.Duration // how long nobody gets it for the sake of MinHold
 }
 
-// Party is one who holds a name, or waits for it.
+// Party is a holder of a name, or a waiter.
 type Party struct {
 	Host, Thread string // the owner
 	App          string // of its client
@@ -39,13 +39,13 @@ type Party struct {
 // Filter chooses names. The zero value: all that somebody holds or waits for.
 type Filter struct {
 	Prefix string        // of the name, byte for byte
-	Host   string        // of one who holds it
+	Host   string        // of a holder
 	Older  time.Duration // somebody has held it for at least so long
 	Idle   bool          // also names that nobody holds or waits for, as long as the reaper has left them
 }
 
-// Inspect tells who holds a name and who waits for it. A name that nobody ever used is a name that
-// nobody holds. ErrUnsupported on an engine without tables.
+// Inspect returns the holders of a name and its waiters. A name that nobody ever used is a name
+// that nobody holds. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 	if err := checkText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
@@ -93,7 +93,7 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 // Record and Break, and when the holder's time is over; for other changes it looks a few times in
 // each TTL (a client that polls: ten times a second). Of several changes in quick succession it may
 // show the last only. A few times in each TTL it shows the same again, since a wake-up can be lost:
-// who wants to miss no event reads Events each time.
+// to miss no event, read Events each time.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		begun := false

@@ -23,8 +23,8 @@ type life struct {
 	deadlock *deadlock.Detector
 }
 
-// hand tells those who wait here what a statement has given them. Where its answer was lost they
-// look for themselves.
+// hand tells the waiters of this client what a statement has given them. Where its answer was lost
+// they look for themselves.
 func (l *life) hand(name string, next []driver.Handoff, asked time.Duration, err error) {
 	l.hub.Hand(next, asked)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
@@ -172,7 +172,7 @@ func (c *Client[TX]) bury(l *life) error {
 		return err
 	})
 	for _, claim := range left {
-		left := c.statement(c.tidying, func(ctx context.Context) (err error) { // the engine tells who gets it
+		left := c.statement(c.tidying, func(ctx context.Context) (err error) { // the engine tells the next holder
 			if claim.Token == 0 {
 				_, err = c.engine.Leave(ctx, l.ID, claim.Name, claim.Attempt)
 			} else { // a transaction that it guards may still be open

@@ -182,7 +182,7 @@ func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFu
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// write records how often a lock was entered, for those who look, and finds out whether it is still
+// write records how often a lock was entered, for inspection, and finds out whether it is still
 // held.
 func (c *Client[TX]) write(ctx context.Context, h *hold, count int) error {
 	for {

@@ -23,7 +23,7 @@ func (c *Client[TX]) allow(config lockConfig) error {
 }
 
 // acquireNative takes one of the server's own locks. It has no session, no queue table and no
-// token: the keeper knows who is next, and who holds it holds it for as long as the keeper's
+// token: the keeper knows which waiter is next, and a holder holds it for as long as the keeper's
 // connection lives. To enter again costs nothing.
 func (c *Client[TX]) acquireNative(ctx context.Context, name string, o owner, shared, wait bool) (*hold, error) {
 	gate := gateKey{name, o}

@@ -19,7 +19,7 @@ type Run struct {
 	Slot     int64     // the database's time divided by the interval, rounded down; another interval has other slots
 	SlotEnds time.Time // by the database's clock
 	Token    int64     // of the lock under which it ran
-	Host     string    // of who ran it
+	Host     string    // of the process that ran it
 	Thread   string
 	Began    time.Time // by the database's clock
 	Ended    time.Time // the zero time: it runs still, or its process died

@@ -66,9 +66,9 @@ func WithReaper(options ...reaper.Option) Option {
 // reaper.
 func WithoutReaper() Option { return func(c *config) { c.reap = false } }
 
-// WithDeadlockCheck sets how long somebody waits before looking whether those who wait for each
-// other wait in a circle: at least 10 ms, or 0 for never. He looks again when twice as much time
-// has gone by, and so on. One statement looks for all of the client who are due. Default: 1 s.
+// WithDeadlockCheck sets how long a waiter waits before it looks for a cycle of waiters: at least
+// 10 ms, or 0 for never. It looks again when twice as much time has gone by, and so on. One
+// statement looks for all waiters of the client that are due. Default: 1 s.
 func WithDeadlockCheck(after time.Duration) Option { return func(c *config) { c.deadlock = after } }
 
 // WithEvents records what happens to the client's locks, to be read by Events: granted, released,
@@ -146,7 +146,7 @@ func Lease(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.lease, c.leased = d, true }
 }
 
-// Metadata is kept with the lock while it is held, for people and programs that look at who holds
+// Metadata is kept with the lock while it is held, for people and programs that look at its holder
 // it: valid UTF-8, at most 4096 bytes as JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
 	return func(c *lockConfig) { c.metadata = kv }
@@ -162,10 +162,10 @@ func MinHold(d time.Duration) LockOption {
 
 // Shared makes a reader of the caller: any number of readers have the name at once, and nobody has
 // it alone meanwhile. Readers and writers (without Shared) stand in one queue, first come first
-// served: a writer who waits holds back the readers behind him, and readers who stand next to each
-// other get in together. Every reader has a token of his own.
+// served: a waiting writer holds back the readers behind it, and neighbouring readers enter
+// together. Every reader has a token of its own.
 //
-// An owner who has the name alone may enter it shared; one who has it shared cannot wait for it
+// An owner that has the name alone may enter it shared; one that has it shared cannot wait for it
 // alone, which would be to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share
 // does not come back to it after a restart: it ends with the session. With mysql.Named:
 // ErrUnsupported. Default: exclusive.
@@ -179,8 +179,8 @@ func Shared() LockOption {
 // permit's context, too, Permits takes more units (ErrDeadlock, at once, where there are not so
 // many beside the caller's own). Without Permits, Lock takes all.
 //
-// How many units there are is said by whoever comes first while the name is idle, and stays so
-// until it is idle again, which is when nobody has it or waits for it. Who comes with another
+// How many units there are is said by the first request while the name is idle, and stays so
+// until it is idle again, which is when nobody has it or waits for it. A request with another
 // number meanwhile gets ErrCapacity, at once. 1 <= n <= of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }

@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// owner is who enters a lock. Go has no thread to tell goroutines apart by, so an owner travels in
-// the context: who is called under a lock's context is the same owner.
+// owner is what enters a lock. Go has no thread to tell goroutines apart by, so an owner travels in
+// the context: what is called under a lock's context is the same owner.
 type owner struct {
 	host, thread string
 	explicit     bool  // named by Owner: it outlives the process

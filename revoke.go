@@ -42,7 +42,7 @@ func (h *hold) ask(reason string) {
 	h.asked <- reason
 }
 
-// Ask tells everybody who holds the name that somebody wants it, and why: they receive the reason
+// Ask tells all holders of the name that somebody wants it, and why: they receive the reason
 // from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
 // history. reason: 1 to 1,024 bytes of UTF-8.
 //
@@ -60,7 +60,7 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	})
 }
 
-// Break takes the name away from everybody who holds it, ends what MinHold keeps of it, also where
+// Break takes the name away from all of its holders, ends what MinHold keeps of it, also where
 // nobody holds it, hands it on, and returns how many it was taken from. It is a theft in good
 // order: the next holder has a higher token, so that what the old one still sends is refused where
 // tokens are checked; a transaction that the old holder guards is waited for, until ctx ends; the
@@ -105,7 +105,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 				}
 			}
 			if len(info) == 0 {
-				for _, p := range holders { // those who hold it now, and not who comes after them
+				for _, p := range holders { // the present holders, and not those after them
 					info[p.Grant.Token] = false
 				}
 			}
@@ -135,7 +135,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error
 					}
 				}
 			}
-			return c.engine.Stir(ctx, name) // who watches sees it at once
+			return c.engine.Stir(ctx, name) // watchers see it at once
 		})
 		switch {
 		case err != nil && ctx != nil && ctx.Err() != nil:

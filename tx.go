@@ -143,7 +143,7 @@ func checkTx(ctx context.Context, tx any) error {
 // is under the Context of what its owner holds: the waiter that joined last gets ErrDeadlock, and
 // its transaction stays usable. A ring in which every edge is a row that a transaction has locked
 // is found by the database, which ends one transaction (an error that means to run it again). A
-// ring of both kinds is found by neither: whoever wants a lease on a row that a transaction has
+// ring of both kinds is found by neither: a request for a lease on a row that a transaction has
 // locked asks again and again, and waits in no place that the server or dblock could see. Only a
 // context that ends breaks such a ring, or the end of a transaction (PostgreSQL:
 // transaction_timeout, idle_in_transaction_session_timeout). Name all locks in one call, and give
@@ -160,8 +160,8 @@ func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...
 	return c.acquireTx(ctx, "locktx", tx, name, options, true)
 }
 
-// TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with who holds the
-// lock, and the transaction as it was; on SQLite it may have locked the database.
+// TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with the holder of
+// the lock, and the transaction as it was; on SQLite it may have locked the database.
 func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
 	return c.acquireTx(ctx, "trylocktx", tx, name, options, false)
 }
@@ -364,7 +364,7 @@ func (c *Client[TX]) lend(h *hold) {
 
 // standBehind gives a lease back once the transaction that has locked its row has ended. Nobody
 // tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
-// its session dies first, the lease ends with the session, and whoever takes it over meets the same
+// its session dies first, the lease ends with the session, and its next holder meets the same
 // row lock.
 func (c *Client[TX]) standBehind(h *hold) {
 	c.calls.Go(func() {
