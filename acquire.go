@@ -299,6 +299,10 @@ func (c *Client[TX]) peek(ctx context.Context, l *life, r driver.Request) (recei
 		if c.undone(ctx, state.Holder.Attempt) {
 			continue // it was this client's own, from before
 		}
+		if state.Holder.Session == l.ID && !c.claimed(state.Holder.Attempt) {
+			fails++
+			continue // likewise, and it was undone since the look
+		}
 		switch {
 		case collides(state, r):
 			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", ErrCapacity, state.Capacity, r.Of)

@@ -260,6 +260,13 @@ func (c *Client[TX]) claim(attempt string) {
 	c.attempts[attempt] = true
 }
 
+// claimed reports whether this client may have, or get, what an attempt was for.
+func (c *Client[TX]) claimed(attempt string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.attempts[attempt]
+}
+
 func (c *Client[TX]) unclaim(attempt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
