@@ -177,15 +177,12 @@ func (c *Client[TX]) attempt(ctx context.Context, r driver.Request, o owner, wai
 		if h, ok := c.hold(ctx, l, r, o, got.grant, got.asked); ok {
 			return h, nil
 		}
-		if !tooLate(got.grant.Lease, got.asked, c.config.clock()) {
-			err, got.left = errSessionOver, something
-		} else {
-			err = c.undoLate(ctx, l, r, c.config.clock()-got.asked)
-			got.left = handled
+		err, got.left = errSessionOver, something
+		if now := c.config.clock(); tooLate(got.grant.Lease, got.asked, now) {
+			err = driver.Fail(ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
 		}
 	}
 	switch got.left {
-	case handled:
 	case nothing:
 		c.unclaim(r.Attempt)
 	default:
@@ -202,7 +199,6 @@ type residue int
 
 const (
 	nothing   residue = iota
-	handled           // what there was is being undone
 	something         // a place in the queue, or by now the lock
 	unsure            // the same, and its statement may even still be on its way
 )

@@ -246,14 +246,6 @@ func (c *Client[TX]) undone(ctx context.Context, attempt string) bool {
 	}
 }
 
-// undoLate undoes a grant whose fixed lease was over when the answer came, so that the next attempt
-// does not meet it.
-func (c *Client[TX]) undoLate(ctx context.Context, l *life, r driver.Request, took time.Duration) error {
-	c.abandon(l, r.Name, r.Attempt, false)
-	c.undone(ctx, r.Attempt)
-	return driver.Fail(ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", took, r.Lease))
-}
-
 func (c *Client[TX]) claim(attempt string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
