@@ -65,7 +65,7 @@ func (e *env) set(t *testing.T, s Setting) {
 // app opens a pool of its own, as another process would.
 func (e *env) app(t testing.TB, connections int) App {
 	t.Helper()
-	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB || e.wiring.Name == "database/sql" {
+	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB || e.wiring.Kind == Postgres && e.wiring.Name != "pgx" {
 		connections++ // for work of the client's own that may wait for a row
 	}
 	return e.wiring.Open(t, e.db, connections)
