@@ -128,7 +128,7 @@ func (p *Proxy) connect(client net.Conn) {
 		p.moved.Wait()
 	}
 	for until := time.Now().Add(p.slow); p.slow > 0 && !p.cut && !p.closed && time.Now().Before(until); {
-		again := time.AfterFunc(time.Until(until), p.moved.Broadcast)
+		again := time.AfterFunc(time.Until(until), func() { p.change(func() {}) }) // not before Wait has begun
 		p.moved.Wait()
 		again.Stop()
 	}
