@@ -1,0 +1,118 @@
+package pinned
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {
+	in(t, func(b *bench) {
+		one, two := b.keeper(), b.keeper()
+		first, second := b.lock(one, "a", alone), b.lock(one, "b", shared)
+		own := b.begin(one, "a", alone)
+		other := b.begin(two, "b", alone)
+		time.Sleep(time.Minute) // quiet
+		synctest.Wait()
+		cut := errors.New("cut")
+		b.do(func() { b.pins[0].dead = cut })
+		synctest.Wait()
+		for _, p := range []driver.Possession{first, second} {
+			select {
+			case <-p.Lost():
+			default:
+				b.Fatal("not lost")
+			}
+			if !errors.Is(p.Cause(), cut) {
+				b.Errorf("cause: %v", p.Cause())
+			}
+			if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, cut) {
+				b.Errorf("release: %v", err)
+			}
+		}
+		p := b.has(own)
+		if p.Cause() != nil {
+			b.Errorf("cause: %v", p.Cause())
+		}
+		b.unlock(p)
+		b.unlock(b.has(other))
+	})
+}
+
+func TestNothingIsLostThatIsNot(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "n", alone)
+		for range 5 {
+			time.Sleep(time.Minute)
+			b.unlock(b.lock(k, "m", alone))
+		}
+		b.unlock(p)
+		if len(b.pins) != 1 {
+			b.Errorf("%d connections", len(b.pins))
+		}
+	})
+}
+
+func TestALockThatTheServerDeniesEndsTheConnection(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p, q := b.lock(k, "a", alone), b.lock(k, "b", alone)
+		b.do(func() { b.wrong = true })
+		if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, errDenied) {
+			b.Errorf("release: %v", err)
+		}
+		<-q.Lost()
+		if !errors.Is(q.Cause(), errDenied) {
+			b.Errorf("cause: %v", q.Cause())
+		}
+		b.do(func() { b.wrong = false })
+		b.unlock(b.lock(k, "b", alone))
+	})
+}
+
+func TestAServerThatDoesNotAnswerIsALoss(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "a", alone)
+		b.do(func() { b.stall = true })
+		c := b.begin(k, "b", alone)
+		<-p.Lost()
+		if !strings.Contains(p.Cause().Error(), "no answer within 15s") {
+			b.Errorf("cause: %v", p.Cause())
+		}
+		b.do(func() { b.stall = false })
+		b.unlock(b.has(c))
+	})
+}
+
+func TestARefusalIsSaidToEachAndIsNotForEver(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		b.refuse = driver.Fail(driver.ErrConfig, errors.New("a pooler"))
+		for range 2 {
+			if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrConfig) {
+				b.Fatalf("%v", err)
+			}
+		}
+		b.do(func() { b.refuse = nil })
+		b.unlock(b.lock(k, "n", alone))
+	})
+}
+
+func TestAWaiterOnAnotherServerIsRefused(t *testing.T) {
+	in(t, func(b *bench) {
+		k := b.keeper()
+		p := b.lock(k, "n", alone)
+		b.do(func() { b.name = "b" })
+		if _, _, err := k.Acquire(context.Background(), "n", alone, true); !errors.Is(err, driver.ErrUnavailable) || !errors.Is(err, errElsewhere) {
+			b.Errorf("%v", err)
+		}
+		b.unlock(p)
+	})
+}
