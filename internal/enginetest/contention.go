@@ -52,6 +52,31 @@ func lockTxNewNames(t *testing.T, e *env) {
 	})
 }
 
+// writeInTurn runs transactions one after the other, each of which locks its names in one call and
+// writes a row of app.
+func writeInTurn(t *testing.T, a App, c Client, level sql.IsolationLevel, rounds int, limit time.Duration, names func(round int) []string) {
+	for round := range rounds {
+		tx, err := a.begin(context.Background(), level)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), limit)
+		these := names(round)
+		err = c.LockTx(ctx, tx, these[0], dblock.Also(these[1:]...))
+		cancel()
+		if err == nil {
+			err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")
+		}
+		if err != nil {
+			t.Errorf("round %d: %v", round, err)
+		}
+		if err := tx.commit(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func lockTxEmptyTable(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 8)
@@ -59,26 +84,10 @@ func lockTxEmptyTable(t *testing.T, e *env) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			for round := range 10 {
-				tx, err := a.begin(context.Background(), sql.LevelDefault)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				ctx, cancel := context.WithTimeout(context.Background(), soon)
+			writeInTurn(t, a, c, sql.LevelDefault, 10, soon, func(round int) []string {
 				name := fmt.Sprintf("acc/%d/", round)
-				err = c.LockTx(ctx, tx, name+"1", dblock.Also(name+"2"))
-				cancel()
-				if err == nil {
-					err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")
-				}
-				if err != nil {
-					t.Errorf("round %d: %v", round, err)
-				}
-				if err := tx.commit(); err != nil {
-					t.Error(err)
-				}
-			}
+				return []string{name + "1", name + "2"}
+			})
 		})
 	}
 	all.Wait()
@@ -97,27 +106,10 @@ func lockTxSorted(t *testing.T, e *env) {
 		c := e.clientOf(t, a)
 		clients = append(clients, c)
 		all.Go(func() {
-			for round := range 15 {
-				tx, err := a.begin(context.Background(), e.levels()[0])
-				if err != nil {
-					t.Error(err)
-					return
-				}
+			writeInTurn(t, a, c, e.levels()[0], 15, patience, func(round int) []string {
 				names := []string{"a", "b", "c"}
-				first := names[(i+round)%3]
-				ctx, cancel := context.WithTimeout(context.Background(), patience)
-				err = c.LockTx(ctx, tx, first, dblock.Also(names...))
-				cancel()
-				if err == nil {
-					err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")
-				}
-				if err != nil {
-					t.Errorf("round %d: %v", round, err)
-				}
-				if err := tx.commit(); err != nil {
-					t.Error(err)
-				}
-			}
+				return append([]string{names[(i+round)%3]}, names...)
+			})
 		})
 	}
 	all.Wait()
