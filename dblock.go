@@ -173,7 +173,7 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 	return schema.Check()
 }
 
-// Close gives back every lock that the client still holds, whose contexts end with cause ErrClosed,
+// Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,
 // calls off all waiters (ErrClosed), and ends the session. It waits up to a second for statements
 // under way, and up to five for transactions that hold rows it needs: what is behind those expires
 // with the session. When it returns nil, nothing of the client runs any more. If ctx ends before
