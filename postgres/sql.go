@@ -90,7 +90,7 @@ func beginOverSQL(ctx context.Context) string {
 }
 
 const (
-	longestSilence  = 30 * time.Second // of a transaction whose context has no end
+	reapersSilence  = 2 * time.Second // a reaper's calls have no deadline, and what fails is done by the next sweep
 	shortestSilence = 500 * time.Millisecond
 )
 
@@ -99,7 +99,7 @@ const (
 func silence(ctx context.Context) time.Duration {
 	deadline, ends := ctx.Deadline()
 	if !ends {
-		return longestSilence
+		return reapersSilence
 	}
 	return max(time.Until(deadline)/2, shortestSilence)
 }

@@ -17,6 +17,9 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
+// kindStdlib is PostgreSQL over database/sql, to an actor.
+const kindStdlib = "stdlib"
+
 // openEngine opens a pool of its own for each client, as processes do.
 func openEngine(kind, dsn string) (backend driver.Backend, closePool func(), err error) {
 	if kind == dbtest.KindPostgres {
@@ -30,15 +33,19 @@ func openEngine(kind, dsn string) (backend driver.Backend, closePool func(), err
 	if err != nil {
 		return nil, nil, err
 	}
-	if kind == dbtest.KindSQLite {
-		return sqlite.New(db).Backend, func() { _ = db.Close() }, nil
+	closePool = func() { _ = db.Close() }
+	switch kind {
+	case kindStdlib:
+		return postgres.NewSQL(db).Backend, closePool, nil
+	case dbtest.KindSQLite:
+		return sqlite.New(db).Backend, closePool, nil
 	}
-	return dblockmysql.New(db).Backend, func() { _ = db.Close() }, nil
+	return dblockmysql.New(db).Backend, closePool, nil
 }
 
 func openSQL(kind, dsn string) (*sql.DB, error) {
 	switch kind {
-	case dbtest.KindPostgres:
+	case dbtest.KindPostgres, kindStdlib:
 		return sql.Open("pgx", dsn)
 	case dbtest.KindSQLite:
 		return sql.Open("sqlite", dsn)
