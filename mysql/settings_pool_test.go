@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -122,17 +124,59 @@ func TestServersThatAreSetUpOtherwise(t *testing.T) {
 				s.migrate(t)
 				return s
 			}
+			s := start(t, "--innodb-rollback-on-timeout=ON", "--default-time-zone=+05:45", "--innodb-lock-wait-timeout=1", "--transaction-isolation=SERIALIZABLE",
+				"--init-connect=SET NAMES latin1; SET SESSION sql_mode = 'ANSI'; SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE")
 			t.Run("rollback on timeout, another time zone", func(t *testing.T) {
-				s := start(t, "--innodb-rollback-on-timeout=ON", "--default-time-zone=+05:45", "--innodb-lock-wait-timeout=1", "--transaction-isolation=SERIALIZABLE")
 				s.lifeOfALock(t, func(*sqldriver.Config) {})
 				handOver(t, s.client(t, s.open(t, nil)), s.client(t, s.open(t, nil)), 4)
 			})
+			t.Run("what init_connect sets", func(t *testing.T) {
+				pool := s.as(t, "") // it does not hold for administrators
+				var set string
+				must(t, pool.QueryRowContext(t.Context(), "SELECT @@SESSION.sql_mode").Scan(&set))
+				if !strings.Contains(set, "ANSI_QUOTES") {
+					t.Fatalf("sql_mode is %q", set)
+				}
+				handOver(t, s.client(t, pool), s.client(t, pool), 4)
+			})
+			t.Run("the hour that a time zone has twice", s.hourTwice)
 			t.Run("statements in the binary log", func(t *testing.T) {
 				s := start(t, "--log-bin=binlog", "--server-id=1", "--binlog-format=STATEMENT")
 				err := mysql.New(s.open(t, nil)).Backend.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
 				is(t, err, driver.ErrConfig)
 			})
 		})
+	}
+}
+
+// hourTwice makes a time zone whose clock is set back by an hour, and asks for dblock's time half
+// an hour before and after. Broken by a clock made of local time.
+func (s server) hourTwice(t *testing.T) {
+	const back = 1_800_000_000
+	for _, row := range []string{
+		"INTO mysql.time_zone (Time_zone_id, Use_leap_seconds) VALUES (9999, 'N')",
+		"INTO mysql.time_zone_name (Name, Time_zone_id) VALUES ('Twice', 9999)",
+		"INTO mysql.time_zone_transition_type (Time_zone_id, Transition_type_id, `Offset`, Is_DST, Abbreviation) VALUES (9999, 0, 7200, 1, 'S'), (9999, 1, 3600, 0, 'W')",
+		fmt.Sprintf("INTO mysql.time_zone_transition (Time_zone_id, Transition_time, Transition_type_id) VALUES (9999, 0, 0), (9999, %d, 1)", back),
+	} {
+		s.exec(t, "INSERT "+row)
+	}
+	conn, err := s.open(t, variable("time_zone", "'Twice'")).Conn(t.Context())
+	must(t, err)
+	defer conn.Close()
+	var walls []string
+	for _, at := range []int64{back - 1800, back + 1800} {
+		_, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET SESSION timestamp = %d", at))
+		must(t, err)
+		var wall string
+		var now int64
+		must(t, conn.QueryRowContext(t.Context(), "SELECT DATE_FORMAT(NOW(), '%H:%i'), now_us FROM dblock_clock").Scan(&wall, &now))
+		if walls = append(walls, wall); now != at*1_000_000 {
+			t.Errorf("at %d, which is %s, dblock's clock says %d", at, wall, now)
+		}
+	}
+	if walls[0] != walls[1] {
+		t.Errorf("the hour is there once: %v", walls)
 	}
 }
 
