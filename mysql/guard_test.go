@@ -173,6 +173,20 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 	})
 }
 
+// InnoDB keeps the locks of rows across a rollback to a savepoint, as Guard says.
+func TestAGuardOutlivesARollbackToASavepoint(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.make(t)
+		tx := g.begin(t, sql.LevelReadCommitted)
+		must(t, second(tx.Exec("SAVEPOINT theirs")))
+		must(t, g.guard(t, tx))
+		must(t, second(tx.Exec("ROLLBACK TO SAVEPOINT theirs")))
+		is(t, take(t, g), driver.ErrBusy)
+		must(t, tx.Commit())
+		must(t, take(t, g))
+	})
+}
+
 // Guard has looked, and then the lock is taken over before the share lock. Broken by a Guard that
 // does not look at what takeovers write, and by takeovers that write nothing.
 func TestAGuardThatIsOvertakenIsRefused(t *testing.T) {
