@@ -4,22 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/reaper"
 )
-
-// answerTimeout is how long Close waits for the answers of statements that are under way when it
-// begins.
-const answerTimeout = time.Second
-
-// closingHands is how many locks Close and Locks.Unlock give back at a time.
-const closingHands = 8
 
 // Client takes locks in one database. It is safe for concurrent use; a process needs one. TX is the
 // type of the application's own transactions, as the engine has it.
@@ -28,34 +18,8 @@ const closingHands = 8
 // runs a reaper. It never closes the application's pool, and uses it for a moment at a time: a lock
 // that is held or waited for needs no connection of it.
 type Client[TX any] struct {
-	engine driver.Engine[TX]
-	keeper driver.Keeper[TX] // nil: the locks are in tables
-	config config
-	gates  gates
-
-	background context.Context // ends when Close begins
-	stop       context.CancelCauseFunc
-	answering  context.Context // ends answerTimeout later: a statement that is cut off may take a lock all the same
-	hangUp     context.CancelFunc
-	tidying    context.Context // ends when Close has done its work, or was given no more time for it
-	abort      context.CancelFunc
-	calls      sync.WaitGroup // calls under way, and what they left to be undone; added to with mu locked and not closed
-	lives      sync.WaitGroup // sessions and the reaper
-	down       chan struct{}  // closed when nothing runs any more
-	failure    error          // why not all could be given back; to be read once down is closed
-	opening    chan struct{}  // a token: one goroutine at a time opens a session
-	history    *history       // what WithEvents has still to write
-
-	mu        sync.Mutex // protects what follows
-	closed    bool
-	life      *life           // the latest session; nil before the first
-	dismiss   func()          // ends what the engine keeps for this client; nil before the first session
-	attempts  map[string]bool // every attempt that somebody in this client waits for, holds or is undoing
-	books     books
-	overdue   map[string]bool          // attempts whose fixed lease is over here, and that the database may still have
-	lent      map[string]any           // leases that stand behind a transaction's lock, by attempt: what identifies the transaction
-	contended map[string]bool          // names that others waited for when last seen
-	undoing   map[string]chan struct{} // attempts that are being undone; closed when they are
+	core         *client.Client
+	transactions func(tx TX) client.Tx // what the engine does in the application's transactions; nil: nothing
 }
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts
@@ -69,21 +33,21 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	if err != nil {
 		return nil, err
 	}
-	if err := reaper.Check(config.reaper...); err != nil {
+	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	c := &Client[TX]{
-		engine: engine, config: config, gates: gates{busy: map[gateKey]chan struct{}{}},
-		down: make(chan struct{}), opening: make(chan struct{}, 1),
-		attempts: map[string]bool{}, books: newBooks(), contended: map[string]bool{},
-		overdue: map[string]bool{}, undoing: map[string]chan struct{}{}, lent: map[string]any{}, history: &history{report: outage.New(config.log, "dblock: writing events")},
+	c := &Client[TX]{}
+	switch {
+	case engine.Native != nil:
+		keeper := engine.Native.Open(config.Log, config.TTL)
+		c.core = client.NewNative(keeper, config)
+		c.transactions = func(tx TX) client.Tx { return nativeTx[TX]{keeper, tx} }
+	default:
+		c.core = client.New(engine.Backend, config)
+		if engine.Transactions != nil {
+			c.transactions = func(tx TX) client.Tx { return tableTx[TX]{engine.Transactions, tx} }
+		}
 	}
-	if engine.Native != nil {
-		c.keeper = engine.Native.Open(config.log, config.ttl)
-	}
-	c.background, c.stop = context.WithCancelCause(context.Background())
-	c.tidying, c.abort = context.WithCancel(context.Background())
-	c.answering, c.hangUp = context.WithCancel(c.tidying)
 	return c, nil
 }
 
@@ -135,42 +99,32 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 		return err
 	}
 	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
-	return l.run(ctx, fn)
+	return l.core.Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
-// run calls fn with a context that ends when ctx does, or the lock.
-func (l *Lock[TX]) run(ctx context.Context, fn func(ctx context.Context, l *Lock[TX]) error) error {
-	inner, cancel := context.WithCancelCause(l.hold.under(ctx, l.client))
-	defer cancel(context.Canceled)
-	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
-	return fn(inner, l)
+func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock[TX], error) {
+	want, err := wantOf(name, options)
+	if err != nil {
+		return nil, &LockError{op, name, err}
+	}
+	l, err := c.core.Acquire(ctx, want, wait)
+	if err != nil {
+		return nil, &LockError{op, name, err}
+	}
+	return &Lock[TX]{c, l}, nil
 }
 
 // TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.
-func (c *Client[TX]) TTL() time.Duration { return c.config.ttl }
+func (c *Client[TX]) TTL() time.Duration { return c.core.TTL() }
 
 // CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build
 // can work with: those of its own version, or of a later one that says so. An engine without tables
 // needs none.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
-	if ctx == nil {
-		return fmt.Errorf("dblock: check schema: %w: the context is nil", ErrInvalidOption)
-	}
-	if err := c.checkSchema(ctx); err != nil {
+	if err := c.core.CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)
 	}
 	return nil
-}
-
-func (c *Client[TX]) checkSchema(ctx context.Context) error {
-	if c.keeper != nil {
-		return nil
-	}
-	schema, err := c.engine.Schema(ctx)
-	if err != nil {
-		return err
-	}
-	return schema.Check()
 }
 
 // Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,
@@ -180,87 +134,8 @@ func (c *Client[TX]) checkSchema(ctx context.Context) error {
 // the database has answered, Close says so, stops trying, and what is left expires with the
 // session. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
-	if ctx == nil {
-		return fmt.Errorf("dblock: close: %w: the context is nil", ErrInvalidOption)
-	}
-	c.mu.Lock()
-	if !c.closed {
-		c.closed = true
-		go c.shutDown()
-	}
-	c.mu.Unlock()
-	select {
-	case <-c.down:
-	case <-ctx.Done():
-		c.abort()
-		return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
-	}
-	if c.failure != nil {
-		return fmt.Errorf("dblock: close: %w", c.failure)
+	if err := c.core.Close(ctx); err != nil {
+		return fmt.Errorf("dblock: close: %w", err)
 	}
 	return nil
-}
-
-// shutDown is what Close waits for. No call begins any more.
-func (c *Client[TX]) shutDown() {
-	defer close(c.down)
-	defer c.abort()
-	c.stop(ErrClosed)
-	defer time.AfterFunc(answerTimeout, c.hangUp).Stop()
-	c.mu.Lock()
-	holds := slices.Collect(maps.Values(c.books.holds))
-	c.mu.Unlock()
-	c.failure = errors.Join(byHands(len(holds), func(i int) error { return c.giveUp(holds[i]) })...)
-	c.calls.Wait()
-	c.writeHistory(c.tidying)
-	if c.life != nil {
-		c.failure = errors.Join(c.failure, c.endLife(c.life))
-	}
-	if c.keeper != nil {
-		c.failure = errors.Join(c.failure, c.keeper.Close(c.tidying))
-	}
-	c.lives.Wait()
-	if c.dismiss != nil {
-		c.dismiss()
-	}
-}
-
-// byHands does n things, some at a time, and returns what came of each.
-func byHands(n int, do func(i int) error) []error {
-	outcomes := make([]error, n)
-	hands := make(chan struct{}, closingHands)
-	var given sync.WaitGroup
-	for i := range n {
-		hands <- struct{}{}
-		given.Go(func() {
-			outcomes[i] = do(i)
-			<-hands
-		})
-	}
-	given.Wait()
-	return outcomes
-}
-
-// statement runs one call of the engine within its bound. A call that its bound cut short is a
-// database that does not answer; one that the caller's context cut short is the caller's.
-func (c *Client[TX]) statement(ctx context.Context, f func(ctx context.Context) error) error {
-	inner, cancel := context.WithTimeout(ctx, c.config.ttl)
-	defer cancel()
-	err := f(inner)
-	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return driver.Fail(ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.config.ttl, c.exhausted(), errors.New(err.Error())))
-	}
-	return err
-}
-
-// exhausted says so, for a text, where the pool has no free connection.
-func (c *Client[TX]) exhausted() string {
-	if c.keeper != nil {
-		return ""
-	}
-	inUse, most := c.engine.Connections()
-	if most == 0 || inUse < most {
-		return ""
-	}
-	return fmt.Sprintf(": the pool gave no connection, all %d are in use", most)
 }

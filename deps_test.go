@@ -42,6 +42,7 @@ var layers = []layer{
 	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/postgresdb", "internal/crew", "internal/pinned", "internal/transaction")},
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb", "internal/crew", "internal/pinned", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb", "internal/transaction")},
+	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/pinned", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},

@@ -1,13 +1,12 @@
 package dblock
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
@@ -19,13 +18,13 @@ var (
 	// wait, or the context of Lock ended first. The error is a *NotAcquiredError, which names the
 	// holder. Where the context ended before anything was seen, the error is ErrUnavailable
 	// instead.
-	ErrNotAcquired = errors.New("not acquired")
+	ErrNotAcquired = client.ErrNotAcquired
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client
 	// could not reach the database within the TTL, the process was stopped for longer than that, a
 	// fixed lease ended, or the same owner came back elsewhere. Work done under the lock may have
 	// overlapped with the next holder's unless the token was checked.
-	ErrLost = errors.New("lost")
+	ErrLost = client.ErrLost
 
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
@@ -34,13 +33,13 @@ var (
 	// and had begun to wait last. The error is a *DeadlockError, which names all of them. The
 	// others go on waiting: unlock what they wait for. At once where an owner would wait for its
 	// own share or permits.
-	ErrDeadlock = errors.New("deadlock")
+	ErrDeadlock = client.ErrDeadlock
 
 	// ErrCapacity: the name is in use as a semaphore of another size, or by readers. See Permits.
 	ErrCapacity = driver.ErrCapacity
 
 	// ErrClosed: the client was closed. Close gives back what it held.
-	ErrClosed = errors.New("the client is closed")
+	ErrClosed = client.ErrClosed
 
 	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
 	// error says which and what to run.
@@ -74,7 +73,7 @@ var (
 
 	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is
 	// allowed.
-	ErrInvalidOption = errors.New("invalid option")
+	ErrInvalidOption = client.ErrInvalidOption
 )
 
 // LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock
@@ -90,6 +89,14 @@ func (e *LockError) Error() string { return fmt.Sprintf("dblock: %s %q: %v", e.O
 
 // Unwrap returns the cause.
 func (e *LockError) Unwrap() error { return e.Err }
+
+// fail is a LockError of an error; nil stays nil.
+func fail(op, name string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &LockError{op, name, err}
+}
 
 // NotAcquiredError names the holder of the lock when it was last looked at. It matches
 // ErrNotAcquired, and its Cause where there is one.
@@ -136,34 +143,6 @@ func notAcquired(state driver.State, cause error) error {
 	return e
 }
 
-// ended is an error that came of a context's end: it is both, and its text says each once, on one
-// line.
-func ended(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if err == nil || err == cause {
-		return cause
-	}
-	text := cause.Error()
-	for part := range strings.SplitSeq(err.Error(), "\n") {
-		if !strings.Contains(text, part) {
-			text += ": " + part
-		}
-	}
-	return worded{text, errors.Join(cause, err)}
-}
-
-// worded is an error that says what another one means here.
-type worded struct {
-	text string
-	error
-}
-
-func (w worded) Error() string { return w.text }
-func (w worded) Unwrap() error { return w.error }
-
-// lost is ErrLost with its reason.
-func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
-
 // DeadlockError is a cycle of owners that wait for each other. It matches ErrDeadlock.
 type DeadlockError struct {
 	Cycle []DeadlockLink // the first is the one that gave up; the last waits for the first
@@ -196,11 +175,6 @@ func (e *DeadlockError) Error() string {
 
 // Unwrap makes errors.Is find ErrDeadlock.
 func (e *DeadlockError) Unwrap() error { return ErrDeadlock }
-
-// selfDeadlock is an owner that would wait for what it has itself.
-func selfDeadlock(o owner, name string, units int) error {
-	return deadlocked(deadlock.Cycle{{Host: o.host, Thread: o.thread, Name: name, Units: units, HeldHost: o.host, HeldThread: o.thread}})
-}
 
 func deadlocked(cycle deadlock.Cycle) error {
 	e := &DeadlockError{Cycle: make([]DeadlockLink, len(cycle))}

@@ -2,8 +2,6 @@ package dblock
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -63,8 +61,8 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 	return func(yield func(Info, error) bool) {
 		for after := ""; ; {
 			var page []string
-			err := c.inquire(ctx, "list", f.Prefix, func(ctx context.Context) (err error) {
-				page, err = c.engine.Names(ctx, driver.Filter(f), after, eventPage)
+			err := c.inquire(ctx, "list", f.Prefix, func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.Names(ctx, driver.Filter(f), after, pageSize)
 				return err
 			})
 			var infos []Info
@@ -80,7 +78,7 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 					return
 				}
 			}
-			if len(page) < eventPage {
+			if len(page) < pageSize {
 				return
 			}
 			after = page[len(page)-1]
@@ -96,69 +94,21 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 // to miss no event, read Events each time.
 func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		begun := false
-		tell := func(i Info, err error) bool { begun = true; return yield(i, err) }
-		for first := true; ; first = false {
-			err := c.watch(ctx, name, tell)
-			switch {
-			case err == nil:
-				return
-			case ctx != nil && ctx.Err() == nil && (begun && errors.Is(err, ErrReadOnly) || transient(err) && (!first || c.known())): // a failover
-				pause(ctx, 100*time.Millisecond)
-			default:
-				yield(Info{}, &LockError{"watch", name, err})
-				return
+		var last string
+		var shown time.Time
+		err := c.core.Watch(ctx, name, func(hinted bool) (more bool, err error) {
+			info, err := c.Inspect(ctx, name)
+			if err != nil {
+				return false, err
 			}
-		}
-	}
-}
-
-// watch does so for as long as one session lives; nil: yield wants no more.
-func (c *Client[TX]) watch(ctx context.Context, name string, yield func(Info, error) bool) error {
-	var l *life
-	id := rand.Text()
-	err := c.inquire(ctx, "watch", name, func(ctx context.Context) (err error) {
-		if l, err = c.living(ctx); err != nil {
-			return err
-		}
-		return c.engine.Watch(ctx, l.ID, name, id)
-	})
-	if err != nil {
-		return err
-	}
-	w := l.hub.Watch(name, id)
-	defer func() {
-		l.hub.Unwatch(w)
-		if c.begin() != nil {
-			return // a row too many goes with the session
-		}
-		go func() {
-			defer c.calls.Done()
-			_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.Unwatch(ctx, name, id) })
-		}()
-	}()
-	var last string
-	var shown time.Time
-	for {
-		hinted := w.Hinted()
-		info, err := c.Inspect(ctx, name)
+			if seen := fingerprint(info); hinted || seen != last || time.Since(shown) > c.TTL()/4 {
+				last, shown = seen, time.Now()
+				return yield(info, nil), nil
+			}
+			return true, nil
+		})
 		if err != nil {
-			return err
-		}
-		if seen := fingerprint(info); hinted || seen != last || time.Since(shown) > c.config.ttl/4 {
-			last, shown = seen, time.Now()
-			if !yield(info, nil) {
-				return nil
-			}
-		}
-		select {
-		case <-w.News:
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-c.background.Done():
-			return ErrClosed
-		case <-l.Context().Done():
-			return driver.Fail(ErrUnavailable, errSessionOver)
+			yield(Info{}, fail("watch", name, err))
 		}
 	}
 }
@@ -175,8 +125,8 @@ func fingerprint(i Info) string {
 
 func (c *Client[TX]) describe(ctx context.Context, op string, names []string) (infos []Info, err error) {
 	var details []driver.Detail
-	err = c.inquire(ctx, op, names[0], func(ctx context.Context) (err error) {
-		details, err = c.engine.Describe(ctx, names)
+	err = c.inquire(ctx, op, names[0], func(ctx context.Context, engine driver.Backend) (err error) {
+		details, err = engine.Describe(ctx, names)
 		return err
 	})
 	now := time.Now()
@@ -207,8 +157,8 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	return party
 }
 
-// Incarnation is for how long a database has had the data that it has, for who must know that it
-// lost none (package quorum).
+// Incarnation is for how long a database has had the data that it has. Package quorum needs it, which
+// must know that a database has lost none.
 type Incarnation struct {
 	Age   time.Duration // since it was first asked, or last renewed
 	Floor int64         // a token that none before was above; 0: nobody has said one
@@ -220,34 +170,14 @@ type Incarnation struct {
 // every token that it knows of. ErrUnsupported without tables.
 func (c *Client[TX]) Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error) {
 	var i driver.Incarnation
-	err := c.inquire(ctx, "incarnation", "", func(ctx context.Context) (err error) {
-		i, err = c.engine.Incarnation(ctx, renew, floor)
+	err := c.inquire(ctx, "incarnation", "", func(ctx context.Context, engine driver.Backend) (err error) {
+		i, err = engine.Incarnation(ctx, renew, floor)
 		return err
 	})
 	return Incarnation(i), err
 }
 
 // inquire runs a statement that no lock depends on, and again where a race was lost.
-func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context) error) error {
-	fail := func(err error) error { return &LockError{op, name, err} }
-	switch {
-	case ctx == nil:
-		return fail(fmt.Errorf("%w: the context is nil", ErrInvalidOption))
-	case c.keeper != nil:
-		return fail(fmt.Errorf("%w: it needs locks in tables", ErrUnsupported))
-	}
-	if err := c.begin(); err != nil {
-		return fail(err)
-	}
-	defer c.calls.Done()
-	for tries := 1; ; tries++ {
-		err := c.statement(ctx, f)
-		switch {
-		case err == nil:
-			return nil
-		case !transient(err) || ctx.Err() != nil || tries >= 5:
-			return fail(err)
-		}
-		pause(ctx, 20*time.Millisecond)
-	}
+func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context, engine driver.Backend) error) error {
+	return fail(op, name, c.core.Inquire(ctx, f))
 }

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -25,81 +26,75 @@ const (
 )
 
 // Option configures a client.
-type Option func(*config)
-
-type config struct {
-	ttl       time.Duration
-	host, app string
-	log       *slog.Logger
-	reap      bool
-	reaper    []reaper.Option
-	clock     session.Clock
-	deadlock  time.Duration // how long a waiter waits before it looks for one; 0: never
-	events    bool
-}
+type Option func(*client.Config)
 
 // WithTTL sets how long the client's locks outlive its last sign of life: 1 s to 24 h. A crashed
 // holder is succeeded within this time and one second; a live one must reach the database once in
 // it. A heartbeat is sent every fifth of it, so that four may fail. Default: 15 s, which survives a
 // failover of 10 s.
-func WithTTL(ttl time.Duration) Option { return func(c *config) { c.ttl = ttl } }
+func WithTTL(ttl time.Duration) Option { return func(c *client.Config) { c.TTL = ttl } }
 
 // WithHost sets the host that the client's locks show. Default: os.Hostname.
-func WithHost(host string) Option { return func(c *config) { c.host = host } }
+func WithHost(host string) Option { return func(c *client.Config) { c.Host = host } }
 
 // WithApp sets the name of the application that the client's session shows. Default: the program's
 // file name.
-func WithApp(app string) Option { return func(c *config) { c.app = app } }
+func WithApp(app string) Option { return func(c *client.Config) { c.App = app } }
 
 // WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats,
 // takeovers. What it does not survive it returns as errors. Default: slog.Default.
-func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+func WithLogger(log *slog.Logger) Option { return func(c *client.Config) { c.Log = log } }
 
 // WithReaper configures the reaper that the client runs from its first lock on. Default: the
 // defaults of package reaper.
 func WithReaper(options ...reaper.Option) Option {
-	return func(c *config) { c.reap, c.reaper = true, options }
+	return func(c *client.Config) { c.Reap, c.Reaper = true, options }
 }
 
 // WithoutReaper leaves expiring and purging to other clients, or to a reaper.Run of its own.
 // Waiters of this client still notice by themselves when a holder dies. Default: the client runs a
 // reaper.
-func WithoutReaper() Option { return func(c *config) { c.reap = false } }
+func WithoutReaper() Option { return func(c *client.Config) { c.Reap = false } }
 
 // WithDeadlockCheck sets how long a waiter waits before it looks for a cycle of waiters: at least
 // 10 ms, or 0 for never. It looks again when twice as much time has gone by, and so on. One
 // statement looks for all waiters of the client that are due. Default: 1 s.
-func WithDeadlockCheck(after time.Duration) Option { return func(c *config) { c.deadlock = after } }
+func WithDeadlockCheck(after time.Duration) Option {
+	return func(c *client.Config) { c.Deadlock = after }
+}
 
 // WithEvents records what happens to the client's locks, to be read by Events: granted, released,
 // lost, and expired where the client took a lock from a holder whose time was over. It is written
 // in the background, in batches, within a second; a crash loses what was not written yet, and an
 // outage of the database all but 10,000 events, of which the log tells: at its beginning, at
 // growing intervals, and at its end. Ask, Break and Record are always recorded. Default: not.
-func WithEvents() Option { return func(c *config) { c.events = true } }
+func WithEvents() Option { return func(c *client.Config) { c.Events = true } }
 
-func newConfig(options []Option) (config, error) {
+func newConfig(options []Option) (client.Config, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	c := config{ttl: defaultTTL, host: host, app: filepath.Base(os.Args[0]), log: slog.Default(), reap: true, clock: session.Boottime, deadlock: time.Second}
+	c := client.Config{
+		TTL: defaultTTL, Host: host, App: filepath.Base(os.Args[0]), Log: slog.Default(), Reap: true, Clock: session.Boottime, Deadlock: time.Second,
+		NotAcquired: notAcquired, Deadlocked: deadlocked,
+	}
 	for _, o := range options {
 		if o == nil {
 			return c, fmt.Errorf("dblock: %w: a nil Option", ErrInvalidOption)
 		}
 		o(&c)
 	}
-	if c.ttl < minTTL || c.ttl > maxTTL {
-		return c, fmt.Errorf("dblock: %w: TTL %v: want %v to %v", ErrInvalidOption, c.ttl, minTTL, maxTTL)
+	if c.TTL < minTTL || c.TTL > maxTTL {
+		return c, fmt.Errorf("dblock: %w: TTL %v: want %v to %v", ErrInvalidOption, c.TTL, minTTL, maxTTL)
 	}
-	if c.deadlock != 0 && c.deadlock < 10*time.Millisecond {
-		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never", ErrInvalidOption, c.deadlock)
+	if c.Deadlock != 0 && c.Deadlock < 10*time.Millisecond {
+		return c, fmt.Errorf("dblock: %w: WithDeadlockCheck(%v): want at least 10ms, or 0 for never", ErrInvalidOption, c.Deadlock)
 	}
-	if c.log == nil {
+	if c.Log == nil {
 		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence", ErrInvalidOption)
 	}
-	for what, text := range map[string]string{"host": c.host, "app": c.app} {
+	for what, text := range map[string]string{"host": c.Host, "app": c.App} {
 		if err := checkText(text); err != nil {
 			return c, fmt.Errorf("dblock: %w: %s %w", ErrInvalidOption, what, err)
 		}
@@ -111,7 +106,7 @@ func newConfig(options []Option) (config, error) {
 type LockOption func(*lockConfig)
 
 type lockConfig struct {
-	owner    *owner // nil: from the context, or a new one
+	owner    *client.Owner // nil: from the context, or a new one
 	lease    time.Duration
 	leased   bool
 	metadata map[string]string
@@ -125,9 +120,6 @@ type lockConfig struct {
 	each     map[string][]LockOption // LockAll
 }
 
-// shared reports whether others may have the name as well.
-func (c *lockConfig) shared() bool { return c.units > 0 }
-
 // Owner gives the lock an owner that outlives the process. The same owner enters its own lock again
 // at once, even from a new process while the old one's lock still stands: with a new token, so that
 // the old incarnation is fenced, and told as soon as it can be. Two live clients with the same
@@ -136,7 +128,7 @@ func (c *lockConfig) shared() bool { return c.units > 0 }
 // Default: the client's host, and a thread of its own for each call that is not made under another
 // lock's context.
 func Owner(host, thread string) LockOption {
-	return func(c *lockConfig) { c.owner = &owner{host: host, thread: thread, explicit: true} }
+	return func(c *lockConfig) { c.owner = &client.Owner{Host: host, Thread: thread, Explicit: true} }
 }
 
 // Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
@@ -203,53 +195,81 @@ func Also(names ...string) LockOption {
 	return func(c *lockConfig) { c.also = append(c.also, names...) }
 }
 
-// lockConfigOf validates a name and the options of one lock. It returns the metadata as JSON.
-func lockConfigOf(name string, options []LockOption) (c lockConfig, metadata string, err error) {
+// wantOf validates a name and the options of one lock.
+func wantOf(name string, options []LockOption) (client.Want, error) {
+	c, err := lockConfigOf(name, options)
+	if err != nil {
+		return client.Want{}, err
+	}
+	if c.each != nil {
+		return client.Want{}, fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
+	}
+	return c.want(name)
+}
+
+// want is what is asked of the client.
+func (c *lockConfig) want(name string) (client.Want, error) {
+	if len(c.also) > 0 {
+		return client.Want{}, fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
+	}
+	metadata, err := c.json()
+	return client.Want{Owner: c.owner, Request: driver.Request{
+		Name: name, Lease: c.lease, Metadata: metadata, MinHold: c.minHold, Units: c.units, Of: c.of,
+	}}, err
+}
+
+// json is the metadata as it is kept; "": none.
+func (c *lockConfig) json() (string, error) {
+	if len(c.metadata) == 0 {
+		return "", nil
+	}
+	b, err := json.Marshal(c.metadata)
+	if err != nil {
+		return "", fmt.Errorf("%w: Metadata: %w", ErrInvalidOption, err)
+	}
+	if len(b) > maxMetadata {
+		return "", fmt.Errorf("%w: Metadata is %d bytes as JSON: want at most %d", ErrInvalidOption, len(b), maxMetadata)
+	}
+	return string(b), nil
+}
+
+// lockConfigOf validates a name and the options of one lock.
+func lockConfigOf(name string, options []LockOption) (c lockConfig, err error) {
 	if err := checkText(name); err != nil {
-		return c, "", fmt.Errorf("%w: %w", ErrInvalidName, err)
+		return c, fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
 	for _, o := range options {
 		if o == nil {
-			return c, "", fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
+			return c, fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
 		}
 		o(&c)
 	}
 	if c.leased && c.lease < minLease {
-		return c, "", fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, c.lease, minLease)
+		return c, fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, c.lease, minLease)
 	}
 	switch {
 	case c.shares > 1:
-		return c, "", fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
+		return c, fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
 	case c.permits && (c.units < 1 || c.units > c.of || c.of >= driver.Readers):
-		return c, "", fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, c.units, c.of)
+		return c, fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, c.units, c.of)
 	case c.rests && (c.minHold <= 0 || c.minHold > maxMinHold):
-		return c, "", fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v", ErrInvalidOption, c.minHold, maxMinHold)
-	case c.rests && c.shared():
-		return c, "", fmt.Errorf("%w: MinHold is for who has the name alone", ErrInvalidOption)
+		return c, fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v", ErrInvalidOption, c.minHold, maxMinHold)
+	case c.rests && c.units > 0:
+		return c, fmt.Errorf("%w: MinHold is for locks of a whole name: not with Shared", ErrInvalidOption)
 	}
 	if c.owner != nil {
-		for what, text := range map[string]string{"host": c.owner.host, "thread": c.owner.thread} {
+		for what, text := range map[string]string{"host": c.owner.Host, "thread": c.owner.Thread} {
 			if err := checkText(text); err != nil {
-				return c, "", fmt.Errorf("%w: Owner's %s %w", ErrInvalidOption, what, err)
+				return c, fmt.Errorf("%w: Owner's %s %w", ErrInvalidOption, what, err)
 			}
 		}
 	}
 	for key, value := range c.metadata {
 		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return c, "", fmt.Errorf("%w: Metadata: %q: %q is not valid UTF-8", ErrInvalidOption, key, value)
+			return c, fmt.Errorf("%w: Metadata: %q: %q is not valid UTF-8", ErrInvalidOption, key, value)
 		}
 	}
-	if len(c.metadata) > 0 {
-		b, err := json.Marshal(c.metadata)
-		if err != nil {
-			return c, "", fmt.Errorf("%w: Metadata: %w", ErrInvalidOption, err)
-		}
-		if len(b) > maxMetadata {
-			return c, "", fmt.Errorf("%w: Metadata is %d bytes as JSON: want at most %d", ErrInvalidOption, len(b), maxMetadata)
-		}
-		metadata = string(b)
-	}
-	return c, metadata, nil
+	return c, nil
 }
 
 // checkText refuses what not every engine keeps byte for byte.

@@ -2,14 +2,62 @@ package dblock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
 )
+
+// Guard makes sure, inside a transaction of the application's on the same database, that what it
+// writes is written by the holder of the lock: it returns ErrLost unless the lock is held at that
+// moment, and from then until the transaction ends no takeover of it can commit, however long the
+// holder is stopped. Takeovers do not wait for the transaction; they come back later. What is
+// written before Guard is guarded as well, if it is called before the commit.
+//
+// A guard is of this lock alone: takeovers of other locks of the client go on beside it. It ends
+// with the transaction, and with a rollback to a savepoint from before Guard: then the transaction
+// is not guarded any more, and Guard has to be called again. On MySQL and MariaDB it outlives such
+// a rollback.
+//
+// It is one or two statements. The first Guard of a lock also writes a row, in a transaction of
+// dblock's own, which the reaper deletes when the lock is over. Heartbeats, waiters that queue up
+// and TryLock neither wait for Guard nor it for them. On SQLite the transaction locks the whole
+// database, as with any write.
+//
+// The holder itself can still give the lock away, by Unlock and by Close, and let readers in by
+// Downgrade: call them after the transaction has ended, or UnlockTx in it.
+//
+// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A
+// serialization failure (SQLSTATE 40001, which errors of PostgreSQL's drivers and dblock's own tell
+// by a method SQLState; MySQL's 1213, MariaDB's 1020) means: roll back, and begin the transaction
+// anew. The transaction's snapshot is older than the lock or its token, than a takeover of it, or,
+// on PostgreSQL at REPEATABLE READ and above, than the first Guard of this lock: there, call Guard
+// before anything else in the transaction, or be ready to run it again. It is the same error while
+// Break, or the lock's Owner in another process, waits for guarded transactions to end, and for two
+// seconds after its last try. An error that names an open transaction of the application means that
+// the lock's row is locked, by LockTx or UnlockTx, in another transaction or in this one: call
+// Guard before them. After any error the transaction is as usable as before on PostgreSQL; on MySQL
+// a deadlock has ended it.
+func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error { return l.client.guard(ctx, tx, l.core) }
+
+// Guard is Lock.Guard for all of them.
+func (l *Locks[TX]) Guard(ctx context.Context, tx TX) error {
+	return l.client.guard(ctx, tx, l.core.All()...)
+}
+
+func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) error {
+	in, err := c.in(ctx, tx)
+	failed := locks[0]
+	if err == nil {
+		failed, err = client.Guard(ctx, in, locks...)
+	}
+	if err != nil {
+		return &LockError{"guard", failed.Name(), err}
+	}
+	return nil
+}
 
 // UnlockTx releases the lock together with a transaction of the application's on the same database:
 // that it is free, or the next waiter's, becomes visible if and only if the transaction commits.
@@ -25,94 +73,19 @@ import (
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
 // lock was entered several times: only the last entry can be given back so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
-	return l.inside(ctx, "unlocktx", tx, func() error {
-		h := l.hold
-		h.mu.Lock()
-		count := h.count
-		h.mu.Unlock() // before the database is asked: Unlock must not wait for that past its context
-		if count > 1 {
-			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", ErrUnsupported, count)
-		}
-		done, err := l.rely(ctx)
-		if err != nil {
+	in, err := l.client.in(ctx, tx)
+	if err == nil {
+		err = l.core.UnlockTx(ctx, in)
+	}
+	return l.fail("unlocktx", err)
+}
+
+// UnlockTx is Lock.UnlockTx for all of them.
+func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
+	for _, one := range l.locks {
+		if err := one.UnlockTx(ctx, tx); err != nil {
 			return err
 		}
-		defer done()
-		settle := h.leaving.begin() // first: from the commit on, to find it released is no loss
-		err = l.client.engine.Transactions.ReleaseTx(ctx, tx, h.held(), l.aside)
-		settle(err)
-		return err
-	})
-}
-
-// inside runs a step of a lock in the caller's transaction, unless the lock is known not to be
-// held.
-func (l *Lock[TX]) inside(ctx context.Context, op string, tx TX, step func() error) error {
-	fail := func(err error) error { return &LockError{op, l.hold.name, err} }
-	if err := checkTx(ctx, tx); err != nil {
-		return fail(err)
-	}
-	if l.client.engine.Transactions == nil || l.hold.native != nil {
-		return fail(fmt.Errorf("%w: the lock has no row and no token that a transaction could check", ErrUnsupported))
-	}
-	if err := ctx.Err(); err != nil {
-		return fail(err)
-	}
-	switch cause := context.Cause(l.hold.ctx); {
-	case errors.Is(cause, ErrLost):
-		return fail(errors.Unwrap(cause))
-	case cause != nil:
-		return fail(cause)
-	}
-	if err := l.client.begin(); err != nil {
-		return fail(err)
-	}
-	defer l.client.calls.Done()
-	err := step()
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, driver.ErrNotHeld):
-		if !l.hold.leaving.possible() {
-			l.client.lose(l.hold, err)
-		}
-		return fail(lost(err))
-	case !l.hold.life.Alive(): // it ended while the step was at work
-		return fail(lost(errors.Join(context.Cause(l.hold.life.Context()), err)))
-	}
-	return fail(err)
-}
-
-// rely keeps what the lock is as it is, until done is called: that it is held as something else by
-// now would look like a loss.
-func (l *Lock[TX]) rely(ctx context.Context) (done func(), err error) {
-	h := l.hold
-	for {
-		if err := l.client.sure(ctx, h); err != nil {
-			return nil, err
-		}
-		if err := acquire(ctx, h.grade.TryRLock); err != nil {
-			return nil, err
-		}
-		if !h.vague.Load() {
-			return h.grade.RUnlock, nil
-		}
-		h.grade.RUnlock() // it became so meanwhile
-	}
-}
-
-// aside is the reserved connection of the session that has the lock: of no other, since that would
-// not be a loss.
-func (l *Lock[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return l.client.statement(ctx, func(ctx context.Context) error { return l.hold.life.Aside(ctx, do) })
-}
-
-func checkTx(ctx context.Context, tx any) error {
-	if ctx == nil {
-		return fmt.Errorf("%w: the context is nil", ErrInvalidOption)
-	}
-	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
-		return fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
 	}
 	return nil
 }
@@ -157,239 +130,97 @@ func checkTx(ctx context.Context, tx any) error {
 // can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx
 // looking and locking, or the pool has no second connection to look with, it says so, as on MySQL.
 func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
-	return c.acquireTx(ctx, "locktx", tx, name, options, true)
+	return c.lockTx(ctx, "locktx", tx, name, options, true)
 }
 
 // TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with the holder of
 // the lock, and the transaction as it was; on SQLite it may have locked the database.
 func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
-	return c.acquireTx(ctx, "trylocktx", tx, name, options, false)
+	return c.lockTx(ctx, "trylocktx", tx, name, options, false)
 }
 
-func (c *Client[TX]) acquireTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
-	names, config, err := txNames(name, options)
+func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
+	names, shared, err := txNames(name, options)
+	var in client.Tx
 	if err == nil {
-		err = checkTx(ctx, tx)
+		in, err = c.in(ctx, tx)
 	}
-	switch {
-	case err != nil:
-	case c.keeper == nil && config.shared():
-		err = fmt.Errorf("%w: LockTx takes a name in a table as a whole", ErrUnsupported)
-	case c.keeper == nil && c.engine.Transactions == nil:
-		err = fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
-	default:
-		err = c.begin()
+	failed := name
+	if err == nil {
+		failed, err = c.core.LockTx(ctx, names, shared, wait, in)
 	}
-	if err != nil {
-		return &LockError{op, name, err}
+	return fail(op, failed, err)
+}
+
+// in is the transaction as the client sees it.
+func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
+	if ctx == nil {
+		return nil, fmt.Errorf("%w: the context is nil", ErrInvalidOption)
 	}
-	defer c.calls.Done()
-	for _, name := range names {
-		if c.keeper != nil {
-			err = c.lockTxNative(ctx, tx, name, config.shared(), wait)
-		} else {
-			err = c.lockTx(ctx, tx, name, wait)
-		}
-		if err != nil {
-			return &LockError{op, name, err}
-		}
+	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fmt.Errorf("%w: the transaction is nil", ErrInvalidOption)
 	}
-	return nil
+	if c.transactions == nil {
+		return nil, fmt.Errorf("%w: this engine has no locks inside transactions", ErrUnsupported)
+	}
+	return c.transactions(tx), nil
 }
 
 // txNames returns the names of one call in the order in which they are locked.
-func txNames(name string, options []LockOption) ([]string, lockConfig, error) {
-	config, _, err := lockConfigOf(name, options)
+func txNames(name string, options []LockOption) (names []string, shared bool, err error) {
+	config, err := lockConfigOf(name, options)
 	if err != nil {
-		return nil, config, err
+		return nil, false, err
 	}
 	if config.owner != nil || config.leased || config.metadata != nil || config.rests || config.permits || config.each != nil {
-		return nil, config, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
+		return nil, false, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
 	}
-	names := append([]string{name}, config.also...)
+	names = append([]string{name}, config.also...)
 	for _, also := range config.also {
 		if err := checkText(also); err != nil {
-			return nil, config, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
+			return nil, false, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), config, nil
+	return slices.Compact(names), config.units > 0, nil
 }
 
-func (c *Client[TX]) lockTxNative(ctx context.Context, tx TX, name string, shared, wait bool) error {
-	locked, err := c.keeper.LockTx(ctx, tx, name, shared, wait)
-	switch {
-	case err != nil && ctx.Err() != nil && !wait:
-		return c.unseen(ctx, err)
-	case err != nil && ctx.Err() != nil:
-		return notAcquired(driver.State{}, ended(ctx, err))
-	case err != nil:
-		return err
-	case !locked:
-		return notAcquired(driver.State{}, nil)
-	}
-	return nil
+// tableTx is a transaction on a database with dblock's tables.
+type tableTx[TX any] struct {
+	engine driver.Transactions[TX]
+	tx     TX
 }
 
-// lockTx locks the name's row if no lease stands in the way; else it waits its turn for a lease of
-// its own.
-func (c *Client[TX]) lockTx(ctx context.Context, tx TX, name string, wait bool) error {
-	for {
-		state, locked, err := c.lockRow(ctx, tx, name, "", wait)
-		switch {
-		case err != nil || locked:
-			return err
-		case !wait:
-			return notAcquired(state, nil)
-		}
-		h, err := c.obtain(ctx, driver.Request{Name: name, Wait: true}, errandOf(ctx, c, c.config.host), true)
-		if err != nil {
-			return err
-		}
-		c.lend(h)
-		_, locked, err = c.lockRow(ctx, tx, name, h.attempt, wait)
-		if locked {
-			c.standBehind(h)
-			return nil
-		}
-		c.abandon(h.life, h.name, h.attempt, false)
-		if err != nil {
-			return err
-		}
-	}
+func (t tableTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+	return t.engine.MakeGuard(ctx, h, aside)
 }
 
-// lockRow locks the name's row. turn is the attempt of the lease that was granted for it, "" for
-// none.
-func (c *Client[TX]) lockRow(ctx context.Context, tx TX, name, turn string, wait bool) (driver.State, bool, error) {
-	within, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.background, func() { cancel(ErrClosed) })()
-	mine, err := c.attemptOf(ctx, name)
-	if err != nil {
-		return driver.State{}, false, err
-	}
-	state, locked, err := c.engine.Transactions.LockTx(within, tx, name, c.passing(mine, turn), wait, c.aside)
-	switch {
-	case err == nil:
-		return state, locked, nil
-	case c.background.Err() != nil:
-		return state, false, ErrClosed
-	case errors.Is(err, driver.ErrRetry): // also where ctx has ended: the engine may have ended the transaction
-		return state, false, err
-	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
-		return state, false, c.unseen(ctx, err)
-	case ctx.Err() != nil:
-		return state, false, notAcquired(state, ended(ctx, err))
-	case errors.Is(err, ErrSchema):
-		if which := c.checkSchema(ctx); which != nil {
-			return state, false, which
-		}
-	}
-	return state, false, err
+func (t tableTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+	return t.engine.Guard(ctx, t.tx, h, aside)
 }
 
-// aside is the reserved connection of the session that is alive now; of the next one, if that
-// session ends meanwhile.
-func (c *Client[TX]) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	for {
-		var l *life
-		err := c.statement(ctx, func(ctx context.Context) (err error) {
-			if l, err = c.living(ctx); err != nil {
-				return err
-			}
-			return l.Aside(ctx, do)
-		})
-		if err == nil || l == nil || l.Alive() || ctx.Err() != nil || c.background.Err() != nil {
-			return err
-		}
-	}
+func (t tableTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
+	return t.engine.ReleaseTx(ctx, t.tx, h, aside)
 }
 
-// attemptOf is the attempt with which the owner in ctx holds a name, "" if it does not: its own
-// lease is no obstacle. A share of its own would be one for ever.
-func (c *Client[TX]) attemptOf(ctx context.Context, name string) (string, error) {
-	o, ok := ctx.Value(ownerKey{c}).(owner)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	h := c.books.owners[gateKey{name, o}]
-	switch {
-	case ok && c.books.units(ctx, name, o) > 0:
-		return "", fmt.Errorf("%w: it has permits of the name: unlock first", selfDeadlock(o, name, 0))
-	case !ok || h == nil:
-		return "", nil
-	case h.standing.Load().shared():
-		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", selfDeadlock(o, name, 0))
-	}
-	return h.attempt, nil
+func (t tableTx[TX]) Lock(ctx context.Context, name string, _, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
+	return t.engine.LockTx(ctx, t.tx, name, may, wait, aside)
 }
 
-// passing tells one LockTx which leases its transaction may pass: the one that the owner in its
-// context has, the one that was granted for it, and those that stand behind this transaction
-// already. A lease that stands behind another transaction of this client may be passed only while
-// nobody waits for the name: a transaction that comes later than a ticket must not go before it.
-// The transaction that passed such a lease to wait for the row was there before any ticket that it
-// meets then.
-func (c *Client[TX]) passing(mine, turn string) driver.Pass {
-	var passed string
-	return func(attempt string, waiters int, tx any) bool {
-		if attempt == "" || attempt != mine && attempt != passed && !c.mayPass(attempt, turn, waiters, tx) {
-			return false
-		}
-		passed = attempt
-		return true
-	}
+// nativeTx is a transaction on a server whose own locks are used. A lock that is not in a table is
+// refused before it comes to a guard or a release.
+type nativeTx[TX any] struct {
+	keeper driver.Keeper[TX]
+	tx     TX
 }
 
-// mayPass notes behind which transaction a lease stands that was granted for it.
-func (c *Client[TX]) mayPass(attempt, turn string, waiters int, tx any) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before, lent := c.lent[attempt]
-	if lent && attempt == turn {
-		c.lent[attempt] = tx
-		return true
-	}
-	return lent && (waiters == 0 || before == tx)
+func (nativeTx[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
+	return ErrUnsupported
 }
+func (nativeTx[TX]) Guard(context.Context, driver.Held, driver.Aside) error   { return ErrUnsupported }
+func (nativeTx[TX]) Release(context.Context, driver.Held, driver.Aside) error { return ErrUnsupported }
 
-// lend takes a lease off the books and keeps it: nobody unlocks it, and nobody of this client waits
-// for it.
-func (c *Client[TX]) lend(h *hold) {
-	c.mu.Lock()
-	c.lent[h.attempt] = nil // until its transaction has the row
-	c.mu.Unlock()
-	c.drop(h, fmt.Errorf("%w: it stands behind a transaction", ErrNotHeld))
-}
-
-// standBehind gives a lease back once the transaction that has locked its row has ended. Nobody
-// tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
-// its session dies first, the lease ends with the session, and its next holder meets the same
-// row lock.
-func (c *Client[TX]) standBehind(h *hold) {
-	c.calls.Go(func() {
-		defer c.unclaim(h.attempt)
-		for wait := time.Millisecond; h.life.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-			pause(c.background, wait)
-			asked := c.config.clock()
-			var next []driver.Handoff
-			err := c.statement(c.tidying, func(ctx context.Context) (err error) {
-				next, err = c.engine.Leave(ctx, h.life.ID, h.name, h.attempt)
-				return err
-			})
-			h.life.hand(h.name, next, asked, err)
-			if err == nil || !transient(err) || c.background.Err() != nil {
-				return
-			}
-		}
-	})
-}
-
-// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is
-// a hint like any wake-up: a waiter that hears nothing does it itself.
-func (c *Client[TX]) promote(ctx context.Context, h *hold) {
-	_, err := c.reclaim(ctx, h.life, h.name, driver.Holder{})
-	if err != nil && !transient(err) {
-		c.config.log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
-	}
+func (t nativeTx[TX]) Lock(ctx context.Context, name string, shared, wait bool, _ driver.Pass, _ driver.Aside) (driver.State, bool, error) {
+	locked, err := t.keeper.LockTx(ctx, t.tx, name, shared, wait)
+	return driver.State{}, locked, err
 }

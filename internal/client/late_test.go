@@ -1,4 +1,4 @@
-package dblock
+package client
 
 import (
 	"context"
@@ -40,20 +40,22 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Stop(ErrClosed)
-	c := &Client[any]{
-		config: config{clock: clock, ttl: ttl, log: slog.New(slog.DiscardHandler)}, books: newBooks(), history: &history{},
-		contended: map[string]bool{}, attempts: map[string]bool{}, overdue: map[string]bool{},
+	c := newClient(Config{Clock: clock, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
+	by := &clientSession{Session: s}
+	rely := func(name, attempt string, token int64) bool {
+		k := c.registry.request(name, attempt)
+		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, clock())
+		return held
 	}
-	l := &life{Session: s}
 	now.Store(int64(s.Deadline() - 1))
-	if _, held := c.hold(t.Context(), l, driver.Request{Name: "in time", Attempt: "a"}, owner{}, driver.Grant{Token: 1}, clock()); !held {
+	if !rely("in time", "a", 1) {
 		t.Error("a grant before the deadline is not held")
 	}
 	now.Store(int64(s.Deadline()))
 	if s.Context().Err() != nil {
 		t.Fatal("the session has noticed by itself")
 	}
-	if _, held := c.hold(t.Context(), l, driver.Request{Name: "late", Attempt: "b"}, owner{}, driver.Grant{Token: 2}, clock()); held {
+	if rely("late", "b", 2) {
 		t.Error("a grant after the deadline is held")
 	}
 }

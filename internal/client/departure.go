@@ -1,4 +1,4 @@
-package dblock
+package client
 
 import "sync/atomic"
 

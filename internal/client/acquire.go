@@ -1,0 +1,355 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
+)
+
+// acquire tries until it holds the name, or until trying again is of no use.
+func (t *tables) acquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+	if err := t.checkPermits(ctx, r, o); err != nil {
+		return nil, err
+	}
+	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
+		k := entry{r.Name, o}
+		if !t.entries.lock(ctx, k, wait) {
+			return nil, t.notAcquired(driver.State{}, ctx.Err())
+		}
+		defer t.entries.unlock(k)
+	}
+	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
+	var away time.Duration // since when the database cannot be reached
+	busy := false          // a holder or a waiter was seen: the name's row was locked, or it had a place in the queue
+	for tries := 1; ; tries++ {
+		if h, entered, err := t.reenter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
+			return nil, err
+		} else if entered {
+			return h, nil
+		}
+		h, err := t.tryAcquire(ctx, r, o, wait)
+		switch {
+		case err == nil:
+			return h, nil
+		case errors.Is(err, ErrNotAcquired):
+			return nil, err
+		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
+			return nil, t.notAcquired(driver.State{}, Ended(ctx, err))
+		case ctx.Err() != nil:
+			return nil, t.unseen(ctx, err)
+		case errors.Is(err, driver.ErrSchema):
+			return nil, t.explain(ctx, err)
+		case errors.Is(err, driver.ErrBusy) && !wait:
+			return nil, t.notAcquired(driver.State{}, err)
+		case errors.Is(err, driver.ErrUnavailable):
+			now := t.config.Clock()
+			if away == 0 {
+				away = now
+			}
+			if t.sessions.last() == nil || now-away > t.config.TTL || (!wait && tries > 2) {
+				return nil, err
+			}
+		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
+			if errors.Is(err, driver.ErrBusy) {
+				busy = true
+				r.Wait = false // a long transaction: from now on only knock
+			}
+			if !wait && tries > 20 {
+				return nil, err
+			}
+		case errors.Is(err, errSessionOver), errors.Is(err, errAgain), errors.Is(err, errPlaceGone):
+			away = 0
+			busy = busy || errors.Is(err, errPlaceGone)
+		default:
+			return nil, err
+		}
+		Pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
+	}
+}
+
+// explain says what is wrong with the tables, where that can be found out.
+func (t *tables) explain(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		if which := t.schema(ctx); which != nil {
+			return which
+		}
+	}
+	return err
+}
+
+// checkPermits refuses what would wait for permits that its own caller has.
+func (t *tables) checkPermits(ctx context.Context, r driver.Request, o Owner) error {
+	if _, under := t.owners.in(ctx); !under {
+		return nil
+	}
+	mine := t.registry.units(ctx, r.Name, o)
+	switch {
+	case mine == 0:
+		return nil
+	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
+		return t.selfDeadlock(o, r.Name, r.Units)
+	}
+	return nil
+}
+
+// selfDeadlock is an owner that would wait for what it has itself.
+func (c *Client) selfDeadlock(o Owner, name string, units int) error {
+	return c.config.Deadlocked(deadlock.Cycle{{Host: o.Host, Thread: o.Thread, Name: name, Units: units, HeldHost: o.Host, HeldThread: o.Thread}})
+}
+
+// reenter counts one more entry of the same owner; false if there is nothing to enter any more.
+func (c *Client) reenter(ctx context.Context, r driver.Request, o Owner) (*hold, bool, error) {
+	h := c.registry.owned(r.Name, o)
+	if h == nil {
+		return nil, false, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.grip.settle(ctx, h); err != nil {
+		return nil, false, err
+	}
+	m := h.mode.Load()
+	switch {
+	case h.entries == 0 || h.ctx.Err() != nil || h.grip.over() != nil:
+		return nil, false, nil
+	case m.shared() && r.Units == 0:
+		return nil, false, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
+	case m.shared() && r.Of != m.of:
+		return nil, false, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
+	}
+	if err := h.grip.entered(ctx, h, h.entries+1); err != nil {
+		return nil, false, err
+	}
+	h.entries++
+	return h, true, nil
+}
+
+// tryAcquire makes one attempt in the session that is alive now, and undoes it where that is called
+// for.
+func (t *tables) tryAcquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+	if t.closing() {
+		return nil, ErrClosed
+	}
+	ctx, cancel := untilClosed(ctx, t.answering)
+	defer cancel()
+	h, err := t.attempt(ctx, r, o, wait)
+	if err != nil && t.closing() {
+		return nil, ErrClosed
+	}
+	return h, err
+}
+
+func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+	var s *clientSession
+	open := t.sessions.open
+	if !wait {
+		open = t.sessions.tryOpen
+	}
+	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+		s, err = open(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	r.Session, r.Attempt = s.ID, rand.Text()
+	k := t.registry.request(r.Name, r.Attempt)
+	got, err := t.takeOrQueue(ctx, s, r, o, wait)
+	if err == nil {
+		if h, ok := t.rely(ctx, s, k, rows{t, s}, r, o, got.grant, got.asked); ok {
+			return h, nil
+		}
+		err, got.left = errSessionOver, something
+		if now := t.config.Clock(); tooLate(got.grant.Lease, got.asked, now) {
+			err = driver.Fail(driver.ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
+		}
+	}
+	switch got.left {
+	case nothing:
+		t.registry.transition(k, finish)
+	default:
+		t.abandon(s, k, got.left == unsure)
+	}
+	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
+		return nil, errSessionOver
+	}
+	return nil, err
+}
+
+// receipt is what came of an attempt: a grant, and the clock before the statement was sent that
+// told of it; or what is left.
+type receipt struct {
+	grant driver.Grant
+	asked time.Duration
+	left  residue
+}
+
+// takeOrQueue tries the ways to a lock in turn: the single statement that takes a free name, unless
+// others were seen waiting for it; for an owner that outlives its process, the way back into its
+// own lock; the queue.
+func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Request, o Owner, wait bool) (_ receipt, err error) {
+	if !t.registry.isContended(r.Name) {
+		got, taken, err := t.take(ctx, r)
+		if taken || err != nil {
+			return got, err
+		}
+		defer func() { // whatever comes of it, a holder or a waiter was seen
+			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
+				err = t.notAcquired(driver.State{}, Ended(ctx, err))
+			}
+		}()
+	}
+	if o.Explicit && r.Units == 0 {
+		got, back, err := t.comeBack(ctx, r)
+		if back || err != nil {
+			return got, err
+		}
+	}
+	if !wait {
+		return t.peek(ctx, s, r)
+	}
+	return t.queue(ctx, s, r)
+}
+
+func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken bool, err error) {
+	got.asked = t.config.Clock()
+	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, taken, err = t.engine.Take(ctx, r)
+		return err
+	})
+	if err != nil {
+		got.left = residueOf(err)
+	} else if !taken {
+		t.registry.setContended(r.Name, true)
+	}
+	return got, taken, err
+}
+
+// comeBack takes a lock over that the same owner has, in whatever process.
+func (t *tables) comeBack(ctx context.Context, r driver.Request) (got receipt, back bool, err error) {
+	got.asked = t.config.Clock()
+	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, back, err = t.engine.Reenter(ctx, r)
+		return err
+	})
+	if err != nil {
+		got.left = residueOf(err)
+	}
+	return got, back, err
+}
+
+// peek looks at a name before it touches it: to find a lock held costs no write. Holders and
+// waiters that are over their time make way.
+func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (receipt, error) {
+	var state driver.State
+	for fails := 0; fails < 2; {
+		var err error
+		if state, err = t.look(ctx, s, r.Name); err != nil {
+			return receipt{}, err
+		}
+		if gone := overdue(state); gone != nil && !free(state, r) {
+			freed, err := t.reclaim(ctx, s, r.Name, *gone)
+			if err != nil && !errors.Is(err, driver.ErrBusy) {
+				return receipt{}, err
+			}
+			if !freed {
+				return receipt{}, t.notAcquired(state, err)
+			}
+			continue // there may be more of them
+		}
+		if t.undone(ctx, state.Holder.Attempt) {
+			continue // it was this client's own, from before
+		}
+		if state.Holder.Session == s.ID && !t.registry.claimed(state.Holder.Attempt) {
+			fails++
+			continue // likewise, and it was undone since the look
+		}
+		switch {
+		case collides(state, r):
+			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, state.Capacity, r.Of)
+		case !free(state, r):
+			return receipt{}, t.notAcquired(state, nil)
+		}
+		if got, taken, err := t.take(ctx, r); taken || err != nil {
+			return got, err
+		}
+		fails++
+	}
+	return receipt{}, t.notAcquired(state, nil)
+}
+
+// free reports whether Take would find room for a request.
+func free(s driver.State, r driver.Request) bool {
+	whole := s.Holder.Session == "" || s.Sharing > 0
+	switch {
+	case !whole || s.Waiters > 0 || s.Rest > 0:
+		return false
+	case r.Units == 0:
+		return s.Sharing == 0
+	}
+	return s.Sharing == 0 || s.Capacity == r.Of && s.Used+r.Units <= r.Of
+}
+
+// collides reports whether a request wants units of another number than there are.
+func collides(s driver.State, r driver.Request) bool {
+	return r.Units > 0 && s.Capacity > 0 && s.Capacity != r.Of && (s.Sharing > 0 || s.Waiters > 0)
+}
+
+// overdue is a holder of the name that is over its time, if there is one.
+func overdue(s driver.State) *driver.Holder {
+	for _, h := range []driver.Holder{s.Holder, s.Head} {
+		if h.Session != "" && h.Left <= 0 {
+			return &h
+		}
+	}
+	return nil
+}
+
+// queue joins the end of the queue, and waits there without a connection.
+func (t *tables) queue(ctx context.Context, s *clientSession, r driver.Request) (receipt, error) {
+	w := s.hub.Add(r.Name, r.Attempt)
+	defer s.hub.Remove(w)
+	got := receipt{asked: t.config.Clock()}
+	var outcome driver.Outcome
+	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, outcome, err = t.engine.Enqueue(ctx, r)
+		return err
+	})
+	switch {
+	case err != nil:
+		got.left = residueOf(err)
+		return got, err
+	case outcome == driver.Granted:
+		return got, nil
+	case outcome == driver.Gone:
+		t.registry.setContended(r.Name, false)
+		return got, errAgain
+	}
+	s.hub.Queued(w)
+	suspicion := s.deadlock.Watch(r.Attempt)
+	defer s.deadlock.Forget(suspicion)
+	select {
+	case answer := <-w.C:
+		if !answer.Granted {
+			return got, errPlaceGone
+		}
+		return receipt{grant: answer.Grant, asked: answer.Asked}, nil
+	case cycle := <-suspicion.C:
+		got.left = something
+		return got, t.config.Deadlocked(cycle)
+	case <-s.Context().Done():
+		return got, errSessionOver
+	case <-t.background.Done():
+		got.left = something
+		return got, ErrClosed
+	case <-ctx.Done():
+		state, _ := s.hub.State(r.Name)
+		got.left = something
+		return got, t.notAcquired(state, context.Cause(ctx))
+	}
+}

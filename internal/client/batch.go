@@ -1,0 +1,296 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// maxBatch is how many names one statement takes or releases.
+const maxBatch = 1000
+
+// Locks are several locks that are held as one.
+type Locks struct {
+	client *Client
+	locks  []*Lock // in the order of their names
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	unwatch []func() bool // of the locks' contexts, which may go on
+
+	mu       sync.Mutex // one Unlock at a time
+	unlocked bool
+	outcomes []error // of each lock
+}
+
+// All returns the locks, in the order of their names.
+func (l *Locks) All() []*Lock { return l.locks }
+
+// Context ends when the first of the locks does.
+func (l *Locks) Context() context.Context { return l.ctx }
+
+// AcquireAll takes all names, which are sorted and have one owner, or none. It returns the name
+// that failed with the error.
+func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Locks, failed string, err error) {
+	first := wants[0].Name
+	t, err := c.table()
+	if err != nil {
+		return nil, first, err
+	}
+	if ctx.Err() != nil {
+		return nil, first, context.Cause(ctx)
+	}
+	if err := c.begin(); err != nil {
+		return nil, first, err
+	}
+	defer c.done()
+	o := c.owners.of(ctx, wants[0].Owner)
+	requests := make([]driver.Request, len(wants))
+	for i, w := range wants {
+		requests[i] = w.Request
+		requests[i].Wait = wait
+	}
+	for {
+		all, failed, err := t.gather(ctx, requests, o, wait)
+		switch {
+		case err == nil:
+			return all, "", nil
+		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrUnavailable):
+			err = c.unseen(ctx, err)
+		case errors.Is(err, errLostMeanwhile) && c.closing():
+			err = ErrClosed
+		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
+			Pause(ctx, 10*time.Millisecond)
+			continue
+		case errors.Is(err, errLostMeanwhile):
+			err = c.notAcquired(driver.State{}, err)
+		}
+		return nil, failed, err
+	}
+}
+
+// gather takes all names in their order. Where it fails it releases what it has, and tells of which
+// name it was.
+func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner, wait bool) (_ *Locks, failed string, err error) {
+	all := &Locks{client: t.Client}
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(t.owners.with(context.WithoutCancel(ctx), o), all, true))
+	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
+	defer cancel(nil)
+	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
+	for len(requests) > 0 && err == nil {
+		failed = requests[0].Name
+		var taken int
+		if !o.Explicit { // an owner that comes back is let in name by name
+			taken, err = t.takeBatch(within, all, requests, o)
+		}
+		if err == nil && taken < len(requests) {
+			failed = requests[taken].Name
+			var h *hold
+			if h, err = t.acquire(within, requests[taken], o, wait); err == nil {
+				all.add(h)
+				taken++
+			}
+		}
+		requests = requests[taken:]
+	}
+	for _, l := range all.locks { // the context says so a moment later
+		if cause := context.Cause(l.Context()); err == nil && cause != nil {
+			failed, err = l.Name(), cause
+		}
+	}
+	if err == nil {
+		return all, "", nil
+	}
+	if ctx.Err() == nil && all.ctx.Err() != nil || errors.Is(err, ErrLost) {
+		err = errLostMeanwhile
+	}
+	if ctx.Err() == nil {
+		_ = all.Unlock(ctx) // what it cannot release, the client goes on to
+		return nil, failed, err
+	}
+	t.underWay.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
+	return nil, failed, err
+}
+
+// add is not safe for concurrent use.
+func (l *Locks) add(h *hold) {
+	l.locks = append(l.locks, &Lock{client: l.client, hold: h})
+	l.client.registry.takenWith(h, l)
+	l.unwatch = append(l.unwatch, context.AfterFunc(h.ctx, func() { l.cancel(context.Cause(h.ctx)) }))
+}
+
+// takenWith notes the Locks that a hold was first taken with.
+func (r *registry) takenWith(h *hold, l *Locks) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h.all == nil {
+		h.all = l
+	}
+}
+
+// takeBatch takes the names before the first that is not free, or that the owner has already, and
+// returns how many.
+func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner) (int, error) {
+	fresh := 0
+	for _, r := range requests[:min(len(requests), maxBatch)] {
+		k := entry{r.Name, o}
+		if !t.entries.lock(ctx, k, false) { // the same owner is at it elsewhere
+			break
+		}
+		defer t.entries.unlock(k)
+		if t.registry.owned(r.Name, o) != nil || t.registry.isContended(r.Name) || t.checkPermits(ctx, r, o) != nil {
+			break
+		}
+		fresh++
+	}
+	if fresh < 2 { // one is taken as well by Lock
+		return 0, nil
+	}
+	var s *clientSession
+	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+		s, err = t.sessions.tryOpen(ctx)
+		return err
+	})
+	if err != nil {
+		return 0, severally(err)
+	}
+	rs := slices.Clone(requests[:fresh])
+	claims := make([]*claim, fresh)
+	for i := range rs {
+		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, rand.Text(), o.Host, o.Thread
+		claims[i] = t.registry.request(rs[i].Name, rs[i].Attempt)
+	}
+	asked := t.config.Clock()
+	var grants []driver.Grant
+	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+		grants, err = t.engine.TakeAll(ctx, rs)
+		return err
+	})
+	taken := 0
+	late := false
+	for i, r := range rs {
+		if i >= len(grants) || err != nil {
+			t.registry.transition(claims[i], finish)
+			continue
+		}
+		if !late {
+			if h, ok := t.rely(ctx, s, claims[i], rows{t, s}, r, o, grants[i], asked); ok {
+				all.add(h)
+				taken++
+				continue
+			}
+			late = true // the answer came after a lease was over: what follows is out of order
+		}
+		t.abandon(s, claims[i], false)
+	}
+	if err != nil && residueOf(err) == unsure {
+		s.Check() // what has come of it all the same is nobody's
+	}
+	return taken, severally(err)
+}
+
+// severally passes over what acquire deals with name by name: a race that was lost, a database that
+// is away.
+func severally(err error) error {
+	if transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
+		return nil
+	}
+	return err
+}
+
+// Unlock releases all of them: those for which nobody waits in one transaction. It goes on after an
+// error. It returns what each Unlock did, in the order of the names.
+func (l *Locks) Unlock(ctx context.Context) []error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlocked {
+		return l.outcomes
+	}
+	ctx, cancel := toUnlock(ctx, l)
+	defer cancel()
+	for part := range slices.Chunk(l.locks, maxBatch) {
+		l.client.releaseBatch(ctx, part)
+	}
+	last := len(l.locks) - 1
+	l.outcomes = parallel(len(l.locks), func(i int) error { return l.locks[last-i].Unlock(ctx) })
+	slices.Reverse(l.outcomes)
+	for i, stop := range l.unwatch {
+		if cause := context.Cause(l.locks[i].Context()); errors.Is(cause, ErrLost) {
+			l.cancel(cause)
+		}
+		stop()
+	}
+	l.cancel(errUnlocked)
+	l.unlocked = !slices.ContainsFunc(l.outcomes, func(err error) bool { return err != nil && !errors.Is(err, ErrLost) })
+	return l.outcomes
+}
+
+// releaseBatch releases together those locks for which it knows no reason to do it one by one.
+// Unlock then finds them unlocked, or does the rest.
+func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
+	t, err := c.table()
+	if err != nil || len(locks) < 2 || c.begin() != nil {
+		return
+	}
+	defer c.done()
+	together := map[driver.Held]*Lock{}
+	for _, l := range locks { // in the order of the names, as everybody
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.hold.mu.Lock()
+		defer l.hold.mu.Unlock()
+		if l.simple() {
+			together[l.hold.held()] = l
+		}
+	}
+	if len(together) < 2 {
+		return
+	}
+	list := slices.SortedFunc(maps.Keys(together), func(a, b driver.Held) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Token, b.Token))
+	})
+	for _, l := range together {
+		c.drop(l.hold, errUnlocked)
+		l.hold.entries = 0
+	}
+	var rest []driver.Held
+	err = driver.ErrRetry
+	for tries := 0; tries < 3 && errors.Is(err, driver.ErrRetry); tries++ {
+		err = c.Statement(ctx, func(ctx context.Context) (err error) {
+			rest, err = t.engine.ReleaseAll(ctx, list)
+			return err
+		})
+	}
+	if err != nil { // Unlock does each by itself; what was released all the same is no loss
+		for _, l := range together {
+			if residueOf(err) == unsure {
+				c.registry.transition(l.hold.claim, repeat)
+			}
+		}
+		return
+	}
+	for _, h := range rest {
+		delete(together, h)
+	}
+	for _, l := range together {
+		c.registry.transition(l.hold.claim, finish)
+		c.history.record(l.hold, KindReleased, "")
+		l.unlocked = true
+	}
+}
+
+// simple reports whether the lock can be released by the statement for many: it is the last entry
+// of a hold about which nothing is in doubt, and for which nobody waited. MUST be called with the
+// mu of both locked.
+func (l *Lock) simple() bool {
+	h := l.hold
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.grip.over() == nil && !h.departure.possible() && !h.contended &&
+		!h.mode.Load().late && l.client.registry.state(h.claim) == Held
+}

@@ -1,0 +1,155 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+const (
+	// answerTimeout is how long Close waits for the answers of statements that are under way when
+	// it begins.
+	answerTimeout = time.Second
+	// cleanupTimeout is how long Unlock tries when its context has already ended.
+	cleanupTimeout = 5 * time.Second
+	// parallelism is how many locks Close and Locks.Unlock release at a time.
+	parallelism = 8
+)
+
+// calls are what a client has under way, and the stages in which Close ends it: first those that
+// wait, then statements that are not answered, and in the end its own work.
+type calls struct {
+	ttl         time.Duration            // bounds every statement
+	connections func() (inUse, most int) // of the application's pool
+	background  context.Context          // ends when Close begins
+	stop        context.CancelCauseFunc  // ends it
+	answering   context.Context          // ends answerTimeout later: a statement that is cut off may take a lock all the same
+	hangUp      context.CancelFunc       // ends it
+	tidying     context.Context          // ends when Close has done its work, or was given no more time for it
+	abort       context.CancelFunc       // ends it
+	underWay    sync.WaitGroup           // calls, and what they left to be undone
+
+	mu     sync.Mutex // protects closed; underWay is added to with it locked, or within a call
+	closed bool
+}
+
+func newCalls(ttl time.Duration) *calls {
+	c := &calls{ttl: ttl}
+	c.background, c.stop = context.WithCancelCause(context.Background())
+	c.tidying, c.abort = context.WithCancel(context.Background())
+	c.answering, c.hangUp = context.WithCancel(c.tidying)
+	return c
+}
+
+// begin counts a call in, so that Close waits for it; it MUST be followed by done. ErrClosed.
+func (c *calls) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.underWay.Add(1)
+	return nil
+}
+
+func (c *calls) done() { c.underWay.Done() }
+
+// close lets no call begin any more. It reports false where that was so already.
+func (c *calls) close() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	first := !c.closed
+	c.closed = true
+	return first
+}
+
+// closing reports whether Close has begun.
+func (c *calls) closing() bool { return c.background.Err() != nil }
+
+// Statement runs one call of the engine within its bound. A call that its bound cut short is a
+// database that does not answer; one that the caller's context cut short is the caller's.
+func (c *calls) Statement(ctx context.Context, f func(ctx context.Context) error) error {
+	inner, cancel := context.WithTimeout(ctx, c.ttl)
+	defer cancel()
+	err := f(inner)
+	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.ttl, c.exhausted(), errors.New(err.Error())))
+	}
+	return err
+}
+
+// exhausted says so, for a text, where the pool has no free connection.
+func (c *calls) exhausted() string {
+	if c.connections == nil {
+		return ""
+	}
+	inUse, most := c.connections()
+	if most == 0 || inUse < most {
+		return ""
+	}
+	return fmt.Sprintf(": the pool gave no connection, all %d are in use", most)
+}
+
+// unseen is the end of a context before it was known whether the name has a holder or a waiter.
+func (c *calls) unseen(ctx context.Context, err error) error {
+	if why := c.exhausted(); why != "" && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
+		return fmt.Errorf("%w%s: %w", driver.ErrUnavailable, why, Ended(ctx, err))
+	}
+	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, Ended(ctx, err))
+}
+
+// untilClosed is ctx that also ends, with cause ErrClosed, when another one does.
+func untilClosed(ctx, other context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(other, func() { cancel(ErrClosed) })
+	return within, func() { stop(); cancel(nil) }
+}
+
+// Pause waits for about d, or until ctx ends.
+func Pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d/2 + rand.N(d)):
+	}
+}
+
+// lockWithin waits for a mutex until ctx ends.
+func lockWithin(ctx context.Context, try func() bool) error {
+	for !try() {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		Pause(ctx, time.Millisecond)
+	}
+	return nil
+}
+
+// parallel does n things, some at a time, and returns what came of each.
+func parallel(n int, do func(i int) error) []error {
+	outcomes := make([]error, n)
+	free := make(chan struct{}, parallelism)
+	var all sync.WaitGroup
+	for i := range n {
+		free <- struct{}{}
+		all.Go(func() {
+			outcomes[i] = do(i)
+			<-free
+		})
+	}
+	all.Wait()
+	return outcomes
+}
+
+// toUnlock is the context to unlock with: one of its own for a few seconds where ctx has ended, or
+// is under what is unlocked.
+func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {
+	if ctx.Err() == nil && ctx.Value(under) == nil {
+		return ctx, func() {}
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+}

@@ -1,0 +1,217 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// settle finds out what a hold is, where that is not known.
+func (g rows) settle(ctx context.Context, h *hold) error {
+	if !g.registry.state(h.claim).vague() {
+		return nil
+	}
+	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
+		return err
+	}
+	defer h.conversion.Unlock()
+	err := g.ascertain(ctx, h)
+	if errors.Is(err, driver.ErrNotHeld) {
+		g.lose(h, err)
+		err = Lost(err)
+	}
+	return err
+}
+
+// ascertain finds out what a hold is after a conversion whose answer was lost. MUST be called with
+// conversion locked.
+func (g rows) ascertain(ctx context.Context, h *hold) error {
+	was := g.registry.state(h.claim)
+	if h.ctx.Err() != nil || !was.vague() {
+		return nil
+	}
+	state, err := g.look(ctx, g.in, h.name)
+	if err != nil {
+		return err
+	}
+	for _, own := range state.Granted {
+		if own.Attempt != h.attempt {
+			continue
+		}
+		now := *h.mode.Load()
+		now.token = own.Grant.Token
+		switch {
+		case state.Sharing == 0:
+			now.units, now.of = 0, 0
+			if was.yielding() { // its Downgrade may still run: not with another token
+				now.token, err = g.engine.Raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
+				if err != nil {
+					return err
+				}
+			}
+		case now.units == 0:
+			now.units, now.of = 1, driver.Readers
+		}
+		g.registry.setMode(h, now)
+		g.registry.transition(h.claim, settle)
+		return nil
+	}
+	return driver.ErrNotHeld
+}
+
+// Downgrade makes a reader of a writer.
+func (l *Lock) Downgrade(ctx context.Context) error {
+	sent := false
+	return l.convert(ctx, downgrade, func(g rows, m mode) (mode, error) {
+		if m.shared() && sent { // its answer was lost
+			return m, nil
+		}
+		if m.shared() {
+			return m, fmt.Errorf("%w: it is shared already", driver.ErrUnsupported)
+		}
+		if err := l.hold.once(); err != nil {
+			return m, err
+		}
+		sent = true
+		asked := g.config.Clock()
+		var next []driver.Handoff
+		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+			next, err = g.engine.Downgrade(ctx, l.hold.held())
+			return err
+		})
+		g.in.hub.Hand(next, asked)
+		if err != nil {
+			g.in.hub.Doubt(l.hold.name)
+			return m, err
+		}
+		m.units, m.of = 1, driver.Readers
+		return m, nil
+	})
+}
+
+// TryUpgrade makes a writer of a reader, if it is the only one.
+func (l *Lock) TryUpgrade(ctx context.Context) error {
+	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+		if !m.shared() {
+			return m, nil
+		}
+		if err := l.hold.once(); err != nil {
+			return m, err
+		}
+		var got driver.Grant
+		var upgraded bool
+		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+			got, upgraded, err = g.engine.Upgrade(ctx, l.hold.held(), l.hold.attempt)
+			return err
+		})
+		switch {
+		case err != nil:
+			return m, err
+		case !upgraded:
+			state, _ := g.look(ctx, g.in, l.hold.name)
+			return m, g.notAcquired(state, nil)
+		}
+		m.token, m.units, m.of = got.Token, 0, 0
+		return m, nil
+	})
+}
+
+// Raise lifts the token to at least a value, and returns what it is then.
+func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error) {
+	err = l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+		if m.shared() {
+			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
+		}
+		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+			raised, err = g.engine.Raise(ctx, l.hold.held(), token)
+			return err
+		})
+		if err == nil {
+			m.token = raised
+		}
+		return m, err
+	})
+	return raised, err
+}
+
+// Record writes an event of the application's own, if the lock is held.
+func (l *Lock) Record(ctx context.Context, kind, detail string) error {
+	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+		e := eventOf(l.hold, kind, detail)
+		return m, g.Statement(ctx, func(ctx context.Context) error { return g.engine.Announce(ctx, l.hold.held(), e) })
+	})
+}
+
+// once refuses to change what code relies on that entered the lock again. MUST be called with mu
+// locked.
+func (h *hold) once() error {
+	if h.entries > 1 {
+		return fmt.Errorf("%w: the lock was entered %d times", driver.ErrUnsupported, h.entries)
+	}
+	return nil
+}
+
+// conversion sends what changes the mode of a hold, and returns the mode that it has then.
+type conversion func(g rows, m mode) (mode, error)
+
+// convert changes what a lock is in the database, alone, and again where a race was lost.
+func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	h := l.hold
+	g, inTable := h.grip.(rows)
+	if !inTable {
+		return fmt.Errorf("%w: the lock is not in a table", driver.ErrUnsupported)
+	}
+	if err := g.begin(); err != nil {
+		return err
+	}
+	defer g.done()
+	for {
+		err := g.tryConvert(ctx, h, e, f)
+		switch cause := context.Cause(h.ctx); { // it may have ended while the statement was at work
+		case errors.Is(cause, ErrLost):
+			return errors.Unwrap(cause)
+		case cause != nil:
+			return cause
+		case err == nil:
+			return nil
+		case errors.Is(err, driver.ErrNotHeld):
+			g.lose(h, err)
+			return Lost(err)
+		case !transient(err) || ctx.Err() != nil || !g.in.Alive():
+			return err
+		}
+		Pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it
+	}
+}
+
+// tryConvert does so once.
+func (g rows) tryConvert(ctx context.Context, h *hold, e event, f conversion) error {
+	if err := lockWithin(ctx, h.mu.TryLock); err != nil { // a transaction relies on what it is, and waits perhaps
+		return err
+	}
+	defer h.mu.Unlock()
+	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
+		return err
+	}
+	defer h.conversion.Unlock()
+	if err := g.ascertain(ctx, h); err != nil {
+		return err
+	}
+	g.registry.transition(h.claim, e)
+	now, err := f(g, *h.mode.Load())
+	if err != nil && residueOf(err) == unsure && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
+		now.late = true
+		g.registry.setMode(h, now)
+		g.registry.transition(h.claim, doubt)
+		return err
+	}
+	g.registry.setMode(h, now)
+	g.registry.transition(h.claim, settle)
+	return err
+}

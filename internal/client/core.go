@@ -1,0 +1,90 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/reaper"
+)
+
+// Config is how a client works. Package dblock documents the options.
+type Config struct {
+	TTL       time.Duration
+	Host, App string
+	Log       *slog.Logger
+	Clock     session.Clock
+	Deadlock  time.Duration // how long a waiter waits before it looks for a cycle; 0: never
+	Events    bool
+	Reap      bool
+	Reaper    []reaper.Option
+
+	// NotAcquired makes the error that matches ErrNotAcquired, and cause where there is one.
+	NotAcquired func(state driver.State, cause error) error
+	// Deadlocked makes the error that matches ErrDeadlock.
+	Deadlocked func(cycle deadlock.Cycle) error
+}
+
+// Want is a lock that is asked for. Of its request the name and what it wants are set.
+type Want struct {
+	driver.Request
+	Owner *Owner // nil: the one in the context, or a new one
+}
+
+// shared reports whether others may have the name as well.
+func (w Want) shared() bool { return w.Units > 0 }
+
+// Tx is a transaction of the application's, with what the engine does in it.
+type Tx interface {
+	MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error
+	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
+	Release(ctx context.Context, h driver.Held, aside driver.Aside) error
+	// Lock is as of driver.Transactions or driver.Keeper; without tables, may and aside are nil.
+	Lock(ctx context.Context, name string, shared, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
+}
+
+// backing is what a client's locks are in: rows of tables, or the server's own lock functions.
+type backing interface {
+	// allow refuses what such a lock cannot be, before any I/O.
+	allow(w Want) error
+	// acquire takes a name, and waits for it where wait is true.
+	acquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error)
+	// lockTx takes a name in a transaction.
+	lockTx(ctx context.Context, name string, shared, wait bool, tx Tx) error
+	// schema is why this build cannot work with the database's tables, or nil.
+	schema(ctx context.Context) error
+	// close ends what the locks hang on, when all are released.
+	close() error
+}
+
+// Client takes locks in one database. It is safe for concurrent use.
+type Client struct {
+	*calls
+	config   Config
+	backing  backing
+	owners   *owners
+	entries  *entries
+	registry *registry
+	history  *history
+
+	down    chan struct{} // closed when nothing runs any more
+	failure error         // why Close could not release everything; to be read once down is closed
+}
+
+// TTL is how long the client's locks outlive its last heartbeat.
+func (c *Client) TTL() time.Duration { return c.config.TTL }
+
+// refusal is an error that matches ErrNotAcquired, and what was seen of the name.
+type refusal struct {
+	error
+	state driver.State
+}
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (c *Client) notAcquired(state driver.State, cause error) error {
+	return refusal{c.config.NotAcquired(state, cause), state}
+}

@@ -1,0 +1,80 @@
+// Package client is what stands between the words that users read (package dblock) and the engines
+// (package driver): acquiring, holding and losing locks, without the type of the application's
+// transactions. A transaction comes in as a Tx, the server's own locks as a Keeper.
+//
+// # The path of a lock
+//
+// Client.Acquire (lock.go) asks the backing of the client: tables, or native. Tables.acquire
+// (acquire.go) tries until it holds the name: tryAcquire makes one attempt in the present session,
+// takeOrQueue sends it, by take where the name seems free and otherwise by queue, and rely (loss.go)
+// makes a hold of the grant. Lock.Unlock (lock.go) ends in the release of the hold's grip (rows.go).
+//
+// # Files
+//
+// Each file stands on those below it, and a test holds that no two stand on each other:
+//
+//	client.go                                              New, Close
+//	job.go  revoke.go  watch.go  locktx.go  reconcile.go   what needs several of the following
+//	batch.go                                               several names as one lock
+//	convert.go  transaction.go                             what happens to a lock that is held
+//	lock.go                                                the handle: Acquire, Unlock
+//	acquire.go  native.go  unlock.go                       in tables; the server's own; the way back
+//	rows.go  undo.go  loss.go                              a hold in tables; attempts that came to nothing; losses
+//	tables.go                                              a client with tables
+//	core.go                                                the client
+//	session.go  history.go  registry.go                    its parts
+//	hold.go  state.go  mode.go  departure.go               what is held
+//	calls.go  owner.go  errors.go  text.go
+//
+// # States
+//
+// An attempt is in one State from before its statement is sent until nothing of it can be in the
+// database any more. registry.move makes every transition, and refuses those that are not here:
+//
+//	stateDiagram-v2
+//	    [*] --> Requested
+//	    Requested --> Held: grant
+//	    Requested --> Undoing: abandon
+//	    Requested --> Gone: finish
+//	    Held --> Converting: convert
+//	    Held --> Sharing: downgrade
+//	    Held --> Lent: lend
+//	    Held --> Releasing: unlock
+//	    Held --> Gone: lose
+//	    Held --> Overdue: expire
+//	    Converting --> Held: settle
+//	    Converting --> Uncertain: doubt
+//	    Converting --> Releasing: unlock
+//	    Converting --> Gone: lose
+//	    Converting --> Overdue: expire
+//	    Sharing --> Held: settle
+//	    Sharing --> MaybeShared: doubt
+//	    Sharing --> Releasing: unlock
+//	    Sharing --> Gone: lose
+//	    Sharing --> Overdue: expire
+//	    Uncertain --> Held: settle
+//	    Uncertain --> Releasing: unlock
+//	    Uncertain --> Gone: lose
+//	    Uncertain --> Overdue: expire
+//	    MaybeShared --> Held: settle
+//	    MaybeShared --> Releasing: unlock
+//	    MaybeShared --> Gone: lose
+//	    MaybeShared --> Overdue: expire
+//	    Lent --> Undoing: abandon
+//	    Lent --> Gone: finish
+//	    Releasing --> Unanswered: repeat
+//	    Releasing --> Undoing: abandon
+//	    Releasing --> Gone: finish
+//	    Unanswered --> Unanswered: repeat
+//	    Unanswered --> Undoing: abandon
+//	    Unanswered --> Gone: finish
+//	    Undoing --> Undoing: repeat
+//	    Undoing --> Undoing: abandon
+//	    Undoing --> Gone: finish
+//	    Overdue --> Gone: finish
+//	    Gone --> Undoing: abandon
+//	    Gone --> [*]
+//
+// Beside it stands one more question, which only a transaction of the application's can answer:
+// whether an UnlockTx has released the hold (departure).
+package client

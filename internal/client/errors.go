@@ -1,0 +1,95 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// The kinds of failure that the client itself finds. Package dblock documents them.
+var (
+	ErrNotAcquired   = errors.New("not acquired")
+	ErrLost          = errors.New("lost")
+	ErrDeadlock      = errors.New("deadlock")
+	ErrClosed        = errors.New("the client is closed")
+	ErrInvalidOption = errors.New("invalid option")
+)
+
+// ErrNoTables is why a lock that is not in a table cannot do what needs one.
+var ErrNoTables = fmt.Errorf("%w: it needs locks in tables", driver.ErrUnsupported)
+
+var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalidOption)
+
+// errUnlocked is the cause with which a lock ends that was unlocked.
+var errUnlocked = fmt.Errorf("%w: unlocked", driver.ErrNotHeld)
+
+// The reasons to acquire once more.
+var (
+	errSessionOver = errors.New("the session ended while waiting")
+	errAgain       = errors.New("the name's row is gone, or it has no holder any more")
+	errPlaceGone   = errors.New("the place in the queue is gone")
+)
+
+// The reasons for a loss that a session does not give.
+var (
+	errLeaseOver     = errors.New("its fixed lease is over")
+	errGrantedAgain  = errors.New("the database granted the name again")
+	errDisowned      = errors.New("the database says that another has it, or nobody")
+	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
+)
+
+// Lost is ErrLost with its reason.
+func Lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
+
+// transient reports whether it may help to run a statement of the client's own again.
+func transient(err error) bool {
+	return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrUnavailable)
+}
+
+// residue is what an attempt that failed may have left in the database.
+type residue int
+
+const (
+	nothing   residue = iota
+	something         // a place in the queue, or by now the lock
+	unsure            // the same, and its statement may still be on its way
+)
+
+// residueOf judges by the error of a statement that might have taken the lock or a place in the
+// queue.
+func residueOf(err error) residue {
+	for _, refused := range []error{driver.ErrRetry, driver.ErrBusy, driver.ErrSchema, driver.ErrReadOnly, driver.ErrConfig} {
+		if errors.Is(err, refused) {
+			return nothing
+		}
+	}
+	return unsure
+}
+
+// Ended is an error that came of a context's end: it is both, and its text says each once, on one
+// line.
+func Ended(ctx context.Context, err error) error {
+	cause := context.Cause(ctx)
+	if err == nil || err == cause {
+		return cause
+	}
+	text := cause.Error()
+	for part := range strings.SplitSeq(err.Error(), "\n") {
+		if !strings.Contains(text, part) {
+			text += ": " + part
+		}
+	}
+	return worded{text, errors.Join(cause, err)}
+}
+
+// worded is an error that says what another one means here.
+type worded struct {
+	text string
+	error
+}
+
+func (w worded) Error() string { return w.text }
+func (w worded) Unwrap() error { return w.error }

@@ -1,0 +1,137 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
+)
+
+// The kinds of event that the library writes.
+const (
+	KindGranted  = "granted"
+	KindReleased = "released"
+	KindLost     = "lost"
+	KindExpired  = "expired"
+	KindAsked    = "asked"
+	KindBroken   = "broken"
+)
+
+const (
+	// historyPause is how long events are gathered before they are written.
+	historyPause = 100 * time.Millisecond
+	// maxUnwritten is how many events wait for a database that is away; more are counted and
+	// forgotten.
+	maxUnwritten = 10_000
+	// eventPage is how many events are written at a time.
+	eventPage = 500
+)
+
+// history is what is still to be written of what happened to this client's locks.
+type history struct {
+	calls   *calls
+	write   func(ctx context.Context, events []driver.Event) error // nil: nothing is recorded
+	log     *slog.Logger
+	report  *outage.Report
+	dropped atomic.Int64 // events that will not be written, since the last that were
+
+	writing sync.Mutex // one at a time, so that they are written in their order
+
+	mu     sync.Mutex // protects what follows
+	events []driver.Event
+}
+
+// eventOf is what is to be said of a hold.
+func eventOf(h *hold, kind, detail string) driver.Event {
+	e := driver.Event{
+		Name: h.name, Kind: kind, Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Detail: Clean(detail), Metadata: h.metadata,
+	}
+	if s, ok := h.grip.session(); ok {
+		e.Session = s.ID
+	}
+	return e
+}
+
+// record notes what happened to a hold, where that is wanted.
+func (y *history) record(h *hold, kind, detail string) {
+	if y.write != nil {
+		y.add(eventOf(h, kind, detail))
+	}
+}
+
+// recordExpired notes that a name was taken from a holder whose time was over.
+func (y *history) recordExpired(name string, holder driver.Holder) {
+	if y.write != nil {
+		y.add(driver.Event{
+			Name: name, Kind: KindExpired, Token: holder.Grant.Token, Session: holder.Session, Host: holder.Host, Thread: holder.Thread,
+		})
+	}
+}
+
+func (y *history) add(e driver.Event) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if len(y.events) >= maxUnwritten {
+		y.dropped.Add(1)
+		return
+	}
+	y.events = append(y.events, e)
+}
+
+func (y *history) take() (events []driver.Event) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	events, y.events = y.events, nil
+	return events
+}
+
+// putBack puts events that could not be written before those that came meanwhile.
+func (y *history) putBack(events []driver.Event) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.events = append(events, y.events...)
+}
+
+// run writes events until Close, which writes the last itself.
+func (y *history) run() {
+	for !y.calls.closing() {
+		select {
+		case <-y.calls.background.Done():
+			return
+		case <-time.After(historyPause):
+			y.flush(y.calls.tidying) // Close does not cut it short
+		}
+	}
+}
+
+// flush writes what there is, and keeps it where the database does not answer.
+func (y *history) flush(ctx context.Context) {
+	y.writing.Lock()
+	defer y.writing.Unlock()
+	events := y.take()
+	for len(events) > 0 {
+		page := events[:min(len(events), eventPage)]
+		err := y.calls.Statement(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
+		switch {
+		case err == nil:
+			y.report.Worked()
+			if lost := y.dropped.Swap(0); lost > 0 {
+				y.log.Warn("dblock: events were lost: more than wait for the database", "lost", lost)
+			}
+			events = events[len(page):]
+			continue
+		case y.calls.closing():
+			y.log.Warn("dblock: the last events were not written", "lost", y.dropped.Add(int64(len(events))), "error", err)
+		case transient(err):
+			y.putBack(events)
+			y.report.Failed(err, "waiting", len(events), "lost", y.dropped.Load())
+		default:
+			y.report.Failed(err, "lost", y.dropped.Add(int64(len(events))))
+		}
+		return
+	}
+}

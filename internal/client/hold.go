@@ -1,0 +1,97 @@
+package client
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// claim is an attempt of this client's. The registry's mutex protects its state.
+type claim struct {
+	name    string
+	attempt string
+	state   State
+	tx      any           // Lent: what identifies the transaction, nil until that has the row
+	undone  chan struct{} // Undoing: closed when it is over
+}
+
+// hold is a name that this client holds, or a share of it, entered once or several times by the
+// same owner.
+type hold struct {
+	*claim
+	grip      grip
+	owner     Owner
+	mode      atomic.Pointer[mode]
+	contended bool // others were waiting when it was granted
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	unwatch   func()        // stops the watch over session and lease
+	fixed     bool          // it has a fixed lease
+	end       time.Duration // of the fixed lease, on the client's clock
+	departure departure     // UnlockTx was called: a transaction may have released it
+	guardable atomic.Bool   // the row that Guard locks was made
+	all       any           // the Locks that it was taken with; the registry's mutex protects it
+	metadata  string
+	asked     chan string // why others want it
+	reason    string      // the last that was sent there; the registry's mutex protects it
+
+	conversion sync.RWMutex // locked by what changes the mode, and shared by what relies on it
+
+	mu      sync.Mutex // protects entries, and orders what is written of it
+	entries int        // how often its owner has entered it and not unlocked; 0: it counts as released
+}
+
+// grip is what keeps a hold in the database: a session and its rows, or a connection of the
+// server's own locks.
+type grip interface {
+	// over is why nothing can be held by it any more, or nil.
+	over() error
+	// settle finds out the mode of a hold, where an answer was lost.
+	settle(ctx context.Context, h *hold) error
+	// entered records how often a hold was entered, and finds out whether it is still held.
+	entered(ctx context.Context, h *hold, entries int) error
+	// release gives what is not relied upon any more to the next. It is safe to repeat. It is
+	// called with the hold's mu locked.
+	release(ctx context.Context, h *hold) error
+	// session is the session that has the hold; false: there is none, nor a table.
+	session() (*clientSession, bool)
+}
+
+// held is the hold as the database knows it.
+func (h *hold) held() driver.Held {
+	m := h.mode.Load()
+	s, _ := h.grip.session()
+	return driver.Held{Name: h.name, Session: s.ID, Token: m.token, Shared: m.shared()}
+}
+
+// loss is the event by which a hold ends that was not unlocked. What had a fixed lease stays known
+// while its session lives: a transaction that it guards may still be open, and only a takeover
+// looks for that. Of everything else the database's rest is nobody's, and is given back.
+func (h *hold) loss() event {
+	if h.fixed && h.grip.over() == nil {
+		return expire
+	}
+	return lose
+}
+
+// under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
+// it ends with the hold.
+func (h *hold) under(ctx context.Context, o *owners) context.Context {
+	return context.WithValue(o.with(ctx, h.owner), h, true)
+}
+
+// ask passes on why others want the lock, once. MUST be called with the registry's mutex locked.
+func (h *hold) ask(reason string) {
+	if reason == "" || reason == h.reason {
+		return
+	}
+	h.reason = reason
+	select {
+	case <-h.asked:
+	default:
+	}
+	h.asked <- reason
+}

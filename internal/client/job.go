@@ -1,0 +1,159 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another.
+// The outcome is what f returned; failure is everything else that went wrong.
+func (c *Client) Job(ctx context.Context, name string, lock Want, interval time.Duration, retry bool, f func(ctx context.Context, l *Lock) error) (ran bool, outcome, failure error) {
+	t, err := c.table()
+	if err != nil {
+		return false, nil, err
+	}
+	if err := c.begin(); err != nil { // Close waits for the job, whose context it ends, and for its outcome
+		return false, nil, err
+	}
+	defer c.done()
+	l, err := t.lockJob(ctx, name, lock)
+	if l == nil || err != nil {
+		return false, nil, err
+	}
+	defer func() { failure = errors.Join(failure, l.Unlock(ctx)) }()
+	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
+	began, ours, err := t.beginRun(ctx, run, interval, retry)
+	if err != nil {
+		t.disclaim(ctx, run, err)
+		return false, nil, err
+	}
+	if !ours {
+		return false, nil, nil
+	}
+	if err := l.confirm(ctx); err != nil { // it may have been lost before the slot was claimed, and another be running
+		began.Failed, began.Detail = true, "the lock was lost before the job began"
+		_ = t.endRun(ctx, began)
+		return false, nil, err
+	}
+	outcome, failure = t.run(ctx, l, began, f)
+	return true, outcome, failure
+}
+
+// lockJob takes the lock of a job; nil where a run of it goes on. A client that has the lock only
+// to look whether the slot has been run is waited for: by then it may be the next slot.
+func (t *tables) lockJob(ctx context.Context, name string, w Want) (*Lock, error) {
+	ctx = t.owners.without(ctx) // a job that asks for itself is another owner, and finds itself running
+	for tries := 1; ; tries++ {
+		l, err := t.Acquire(ctx, w, false)
+		var refused refusal
+		if !errors.As(err, &refused) {
+			return l, err
+		}
+		if running, err := t.running(ctx, name, refused.state.Holder.Grant.Token); running || err != nil {
+			return nil, err
+		}
+		if tries > 100 || ctx.Err() != nil { // many look, and one of them will run it
+			return nil, ctx.Err()
+		}
+		Pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// running reports whether the latest run of a job has this token, and has not ended.
+func (t *tables) running(ctx context.Context, name string, token int64) (running bool, err error) {
+	err = t.inquire(ctx, func(ctx context.Context) error {
+		latest, err := t.engine.Runs(ctx, name, time.Time{}, 1)
+		running = len(latest) > 0 && latest[0].Token == token && latest[0].Ended.IsZero()
+		return err
+	})
+	return running, err
+}
+
+// confirm asks the database whether a lock is held.
+func (l *Lock) confirm(ctx context.Context) error {
+	l.hold.mu.Lock()
+	defer l.hold.mu.Unlock()
+	if err := context.Cause(l.hold.ctx); err != nil {
+		return err
+	}
+	return l.hold.grip.entered(ctx, l.hold, 1)
+}
+
+// beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
+// may be the next slot's turn.
+func (t *tables) beginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, ours bool, err error) {
+	for tries := 1; ; tries++ {
+		err = t.Statement(ctx, func(ctx context.Context) error {
+			if tries > 1 {
+				latest, err := t.engine.Runs(ctx, r.Name, time.Time{}, 1)
+				if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
+					run, ours = append(latest, driver.Run{})[0], err == nil
+					return err
+				}
+			}
+			run, ours, err = t.engine.BeginRun(ctx, r, interval, retry)
+			return err
+		})
+		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
+			return run, ours, err
+		}
+		Pause(ctx, 20*time.Millisecond)
+	}
+}
+
+// disclaim ends a run that may have been claimed without its caller's knowing, so that a retry may
+// try the slot again.
+func (t *tables) disclaim(ctx context.Context, run driver.Run, why error) {
+	if residueOf(why) != unsure {
+		return
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	var latest []driver.Run
+	err := t.Statement(within, func(ctx context.Context) (err error) {
+		latest, err = t.engine.Runs(ctx, run.Name, time.Time{}, 1)
+		return err
+	})
+	if err == nil && len(latest) > 0 && latest[0].Token == run.Token {
+		latest[0].Failed, latest[0].Detail = true, "it was claimed, and the answer was lost"
+		_ = t.endRun(within, latest[0])
+	}
+}
+
+// run runs f and writes what came of it, also when it panics.
+func (t *tables) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx context.Context, l *Lock) error) (outcome, failure error) {
+	run.Failed, run.Detail = true, "it panicked"
+	defer func() {
+		failure = t.endRun(ctx, run)
+		if errors.Is(failure, driver.ErrNotHeld) { // another has taken the slot over, which a retry may do after a loss
+			failure = Lost(errors.New("another runs the slot"))
+		}
+	}()
+	outcome = l.Run(ctx, func(inner context.Context) error {
+		if caller, ok := t.owners.in(ctx); ok { // what the caller holds, the job enters again
+			inner = t.owners.with(inner, caller)
+		}
+		return f(inner, l)
+	})
+	run.Failed, run.Detail = outcome != nil, ""
+	if outcome != nil {
+		run.Detail = Clean(outcome.Error())
+	}
+	return outcome, nil
+}
+
+// endRun writes an outcome, also when ctx has ended.
+func (t *tables) endRun(ctx context.Context, run driver.Run) error {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	defer cancel()
+	for {
+		err := t.Statement(within, func(ctx context.Context) error { return t.engine.EndRun(ctx, run) })
+		if !transient(err) || within.Err() != nil {
+			return err
+		}
+		Pause(within, 50*time.Millisecond)
+	}
+}

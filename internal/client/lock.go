@@ -1,0 +1,110 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
+// It is unlocked once.
+type Lock struct {
+	client *Client
+	hold   *hold
+
+	mu       sync.Mutex // one Unlock at a time
+	unlocked bool
+	outcome  error // what Unlock said
+}
+
+// Name returns the name of the lock.
+func (l *Lock) Name() string { return l.hold.name }
+
+// Owner returns the owner of the lock.
+func (l *Lock) Owner() Owner { return l.hold.owner }
+
+// Token returns the fencing token, 0 where the lock has none.
+func (l *Lock) Token() int64 { return l.hold.mode.Load().token }
+
+// Context ends when the lock does.
+func (l *Lock) Context() context.Context { return l.hold.ctx }
+
+// Shared reports whether others may have the name as well, or whether that is not known.
+func (l *Lock) Shared() bool {
+	return l.client.registry.state(l.hold.claim).vague() || l.hold.mode.Load().shared()
+}
+
+// Until is when the lock ends if its client does not reach the database any more from now on. The
+// zero time for a lock without a session, and for one that is not held any more.
+func (l *Lock) Until() time.Time {
+	h := l.hold
+	s, ok := h.grip.session()
+	if !ok || h.ctx.Err() != nil {
+		return time.Time{}
+	}
+	end := s.Deadline()
+	if h.fixed {
+		end = min(end, h.end)
+	}
+	return time.Now().Add(end - l.client.config.Clock())
+}
+
+// Asked receives why others want the lock. From the first call on the client listens for that.
+func (l *Lock) Asked() <-chan string {
+	if s, ok := l.hold.grip.session(); ok {
+		s.hub.Attend()
+	}
+	return l.hold.asked
+}
+
+// Under is ctx with the owner of the lock in it, and marked as the lock's own.
+func (l *Lock) Under(ctx context.Context) context.Context { return l.hold.under(ctx, l.client.owners) }
+
+// Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
+// returns what the first did, unless that may be tried again.
+func (l *Lock) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.unlocked {
+		return l.outcome
+	}
+	ctx, cancel := toUnlock(ctx, l.hold)
+	defer cancel()
+	l.outcome = l.client.unlock(ctx, l.hold)
+	l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
+	return l.outcome
+}
+
+// Run calls f with a context that ends when ctx does, or the lock.
+func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error {
+	inner, cancel := context.WithCancelCause(l.Under(ctx))
+	defer cancel(context.Canceled)
+	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
+	return f(inner)
+}
+
+// Acquire is Lock of package dblock, and with wait false TryLock.
+func (c *Client) Acquire(ctx context.Context, w Want, wait bool) (*Lock, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.done()
+	if err := c.backing.allow(w); err != nil {
+		return nil, err
+	}
+	h, err := c.backing.acquire(ctx, w.Request, c.owners.of(ctx, w.Owner), wait)
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{client: c, hold: h}, nil
+}

@@ -1,0 +1,16 @@
+package client
+
+import "github.com/dblock-go/dblock/driver"
+
+// mode is what a hold is in the database.
+type mode struct {
+	token int64
+	units int // 0: the whole name
+	of    int
+	late  bool // a conversion that was not answered may still run: only the attempt is certain to identify the hold
+}
+
+func (m *mode) shared() bool { return m.units > 0 }
+
+// permit reports whether it is units of a semaphore, which nobody enters again.
+func (m *mode) permit() bool { return m.units > 0 && m.of != driver.Readers }

@@ -1,0 +1,51 @@
+package client
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// reconcile compares what a session has in the database with what the client believes that it has.
+// What no handle claims is given back: a statement that ran after its caller had given up. What a
+// handle claims and the database does not have is lost: taken by the same owner elsewhere, by an
+// operator, or by a failover to a server that never heard of it.
+func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
+	s := t.sessions.last()
+	if s == nil || s.Session != in {
+		return nil
+	}
+	believed := t.registry.heldBy(s) // before the question: what is granted after it is not in the answer
+	overdue := t.registry.overdue()
+	claims, err := list(ctx)
+	if err != nil {
+		return err
+	}
+	if t.sessions.last() != s || t.begin() != nil {
+		return nil
+	}
+	defer t.done()
+	for _, claim := range claims {
+		delete(believed, claim.Attempt)
+		delete(overdue, claim.Attempt)
+		if k := t.registry.found(claim); k != nil {
+			t.abandon(s, k, false)
+		}
+	}
+	for _, k := range overdue { // somebody has taken it
+		t.registry.transition(k, finish)
+	}
+	for _, h := range believed {
+		t.lose(h, errDisowned)
+	}
+	return nil
+}
+
+// stray follows a hint about an attempt that nobody waits with, or about none in particular (""):
+// if it holds a lock, that may be lost, or somebody asks for it.
+func (t *tables) stray(attempt string) {
+	if t.registry.claimed(attempt) || attempt == "" && t.registry.holding() { // held, or about to be
+		t.sessions.last().Check()
+	}
+}

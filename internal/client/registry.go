@@ -1,0 +1,267 @@
+package client
+
+import (
+	"context"
+	"sync"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// maxContended bounds the hints about names that others wait for. To forget them costs a statement
+// here and there.
+const maxContended = 4096
+
+// registry is what a client believes to hold, and every attempt that the database may know.
+type registry struct {
+	mu        sync.Mutex        // protects what follows
+	closed    bool              // nothing is added any more
+	claims    map[string]*claim // by attempt; those that are gone are not in it
+	holds     map[string]*hold  // by attempt; what is relied upon
+	whole     map[string]*hold  // by name: the holder of all of it
+	owners    map[entry]*hold   // what an owner enters again; permits are not entered
+	permits   map[*hold]bool    // a set
+	contended map[string]bool   // names that others waited for when last seen
+}
+
+func newRegistry() *registry {
+	return &registry{
+		claims: map[string]*claim{}, holds: map[string]*hold{}, whole: map[string]*hold{}, owners: map[entry]*hold{},
+		permits: map[*hold]bool{}, contended: map[string]bool{},
+	}
+}
+
+// move is every transition of an attempt. It reports false where the event is impossible in the
+// state that the attempt is in, and then changes nothing. MUST be called with mu locked.
+func (r *registry) move(c *claim, e event) bool {
+	next, possible := c.state.after(e)
+	if !possible {
+		return false
+	}
+	c.state = next
+	if next == Gone {
+		if r.claims[c.attempt] == c {
+			delete(r.claims, c.attempt)
+		}
+	} else {
+		r.claims[c.attempt] = c
+	}
+	return true
+}
+
+// transition is move for a caller that has not locked mu.
+func (r *registry) transition(c *claim, e event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.move(c, e)
+}
+
+func (r *registry) state(c *claim) State {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return c.state
+}
+
+// request registers an attempt before it is sent.
+func (r *registry) request(name, attempt string) *claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := &claim{name: name, attempt: attempt}
+	r.claims[attempt] = c
+	return c
+}
+
+// claimed reports whether this client may have, or get, what an attempt was for.
+func (r *registry) claimed(attempt string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.claims[attempt] != nil
+}
+
+// add registers a hold, unless its grant came too late to be relied upon: the client is closed, a
+// later grant of the name is here already, or admit, which is called with mu locked, says so. It
+// returns another hold that had the whole name until then, as far as was known.
+func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := h.mode.Load()
+	before = r.whole[h.name]
+	if r.closed || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
+		return nil, false
+	}
+	if h.contended {
+		r.noteContended(h.name)
+	} else {
+		delete(r.contended, h.name)
+	}
+	if m.token == 0 || before != nil && before.state.yielding() && m.shared() {
+		before = nil // without tokens nobody can tell which of two is the later
+	}
+	r.move(h.claim, grant)
+	r.holds[h.attempt] = h
+	r.sort(h)
+	if before != nil {
+		r.remove(before, before.loss())
+	}
+	return before, true
+}
+
+// sort files a hold under its mode. MUST be called with mu locked.
+func (r *registry) sort(h *hold) {
+	m := h.mode.Load()
+	if !m.shared() {
+		r.whole[h.name] = h
+	} else if r.whole[h.name] == h {
+		delete(r.whole, h.name)
+	}
+	if m.permit() {
+		r.permits[h] = true
+		return
+	}
+	delete(r.permits, h)
+	r.owners[entry{h.name, h.owner}] = h
+}
+
+// setMode notes what a hold is now.
+func (r *registry) setMode(h *hold, m mode) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h.mode.Store(&m)
+	if r.holds[h.attempt] == h {
+		r.sort(h)
+	}
+}
+
+// remove takes a hold out of what is relied upon; false if it was out already. MUST be called with
+// mu locked.
+func (r *registry) remove(h *hold, e event) bool {
+	if r.holds[h.attempt] != h {
+		return false
+	}
+	r.move(h.claim, e)
+	delete(r.holds, h.attempt)
+	delete(r.permits, h)
+	if r.whole[h.name] == h {
+		delete(r.whole, h.name)
+	}
+	if k := (entry{h.name, h.owner}); r.owners[k] == h {
+		delete(r.owners, k)
+	}
+	return true
+}
+
+// take is remove for a caller that has not locked mu.
+func (r *registry) take(h *hold, e event) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.remove(h, e)
+}
+
+// owned is what an owner holds of a name, and would enter again; nil: nothing.
+func (r *registry) owned(name string, o Owner) *hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.owners[entry{name, o}]
+}
+
+// units are what an owner has of a name by permits that ctx is under: they cannot come back before
+// ctx is done with.
+func (r *registry) units(ctx context.Context, name string, o Owner) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for h := range r.permits {
+		if h.name == name && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
+			n += h.mode.Load().units
+		}
+	}
+	return n
+}
+
+// close lets nothing be added any more, and returns what is held.
+func (r *registry) close() (holds []*hold) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closed = true
+	for _, h := range r.holds {
+		holds = append(holds, h)
+	}
+	return holds
+}
+
+// heldBy returns what the client believes to hold in a session, by attempt.
+func (r *registry) heldBy(s *clientSession) map[string]*hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	holds := make(map[string]*hold, len(r.holds))
+	for attempt, h := range r.holds {
+		if by, _ := h.grip.session(); by == s {
+			holds[attempt] = h
+		}
+	}
+	return holds
+}
+
+// holding reports whether there is anything that others could want or take.
+func (r *registry) holding() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.holds) > 0 {
+		return true
+	}
+	for _, c := range r.claims {
+		if c.state == Overdue {
+			return true
+		}
+	}
+	return false
+}
+
+// noteContended remembers that others want a name. MUST be called with mu locked.
+func (r *registry) noteContended(name string) {
+	if len(r.contended) >= maxContended {
+		clear(r.contended)
+	}
+	r.contended[name] = true
+}
+
+func (r *registry) setContended(name string, contended bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if contended {
+		r.noteContended(name)
+	} else {
+		delete(r.contended, name)
+	}
+}
+
+func (r *registry) isContended(name string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.contended[name]
+}
+
+// overdue are the attempts whose fixed lease is over here.
+func (r *registry) overdue() map[string]*claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]*claim{}
+	for attempt, c := range r.claims {
+		if c.state == Overdue {
+			all[attempt] = c
+		}
+	}
+	return all
+}
+
+// found notes what the database has of an attempt, and returns a claim where the client knows of
+// none.
+func (r *registry) found(c driver.Claim) *claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if h := r.holds[c.Attempt]; h != nil {
+		h.ask(c.Asked)
+	}
+	if r.claims[c.Attempt] != nil {
+		return nil
+	}
+	return &claim{name: c.Name, attempt: c.Attempt}
+}

@@ -1,0 +1,84 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// rows is the grip of a hold in tables: what its session has in the database.
+type rows struct {
+	*tables
+	in *clientSession
+}
+
+func (g rows) session() (*clientSession, bool) { return g.in, true }
+
+func (g rows) over() error { return overOf(g.in) }
+
+func (g rows) entered(ctx context.Context, h *hold, entries int) error {
+	for {
+		err := g.Statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
+		switch {
+		case errors.Is(err, driver.ErrNotHeld):
+			g.lose(h, err)
+			return Lost(err)
+		case err == nil || !transient(err) || ctx.Err() != nil || h.ctx.Err() != nil || !g.in.Alive():
+			return err
+		}
+		Pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// release: after an answer that was lost, not to hold the lock any more is success.
+func (g rows) release(ctx context.Context, h *hold) error {
+	began := g.config.Clock()
+	for {
+		asked := g.config.Clock()
+		err := g.pass(ctx, g.in, h.name, func(ctx context.Context) ([]driver.Handoff, error) {
+			if h.mode.Load().late {
+				return g.engine.Leave(ctx, g.in.ID, h.name, h.attempt)
+			}
+			return g.engine.Release(ctx, h.held(), h.contended || h.departure.possible())
+		})
+		switch {
+		case err == nil:
+			g.registry.transition(h.claim, finish)
+			g.history.record(h, KindReleased, "")
+			return nil
+		case errors.Is(err, driver.ErrNotHeld):
+			known := !g.registry.state(h.claim).unanswered()
+			g.registry.transition(h.claim, finish)
+			if h.departure.possible() {
+				g.promote(ctx, h)
+				return nil
+			}
+			if known {
+				return Lost(err)
+			}
+			return nil
+		case !g.in.Alive():
+			g.registry.transition(h.claim, finish)
+			return Lost(errors.Join(context.Cause(g.in.Context()), err))
+		case !transient(err) || ctx.Err() != nil,
+			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
+			g.abandon(g.in, h.claim, true)
+			return err
+		}
+		if errors.Is(err, driver.ErrUnavailable) {
+			g.registry.transition(h.claim, repeat)
+		}
+		Pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is
+// a hint like any wake-up: a waiter that hears nothing does it itself.
+func (g rows) promote(ctx context.Context, h *hold) {
+	_, err := g.reclaim(ctx, g.in, h.name, driver.Holder{})
+	if err != nil && !transient(err) {
+		g.config.Log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
+	}
+}

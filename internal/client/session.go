@@ -1,0 +1,207 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// clientSession is a session of a client, with the waiting room and the search for deadlocks that
+// belong to it.
+type clientSession struct {
+	*session.Session
+	hub      *wait.Hub
+	deadlock *deadlock.Detector
+}
+
+// deliver tells the waiters of this client what a statement has given them. Where its answer was
+// lost they look for themselves.
+func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
+	s.hub.Hand(next, asked)
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
+		s.hub.Doubt(name)
+	}
+}
+
+// sessions are a client's: one that is alive, and those that are about to end.
+type sessions struct {
+	calls    *calls
+	engine   driver.Backend
+	host     string
+	app      string
+	clock    session.Clock
+	log      *slog.Logger
+	deadlock time.Duration // how long a waiter waits before it looks for a cycle; 0: never
+
+	reconcile func(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Claim, error)) error
+	holding   func() bool
+	stray     func(attempt string)
+	reclaimed func(name string, holder driver.Holder)
+	first     func() // called when the first session is there
+
+	opening chan struct{}  // a token: one goroutine at a time opens a session
+	running sync.WaitGroup // sessions, and what first has begun
+
+	mu     sync.Mutex // protects what follows
+	latest *clientSession
+	leave  func() // ends what the engine keeps for this client; nil before the first session
+}
+
+// open returns the session that is alive now, and opens one where none is.
+func (m *sessions) open(ctx context.Context) (*clientSession, error) {
+	for {
+		s, err := m.tryOpen(ctx)
+		if !errors.Is(err, driver.ErrBusy) {
+			return s, err
+		}
+		Pause(ctx, 20*time.Millisecond)
+		if ctx.Err() != nil {
+			return nil, driver.Fail(ctx.Err(), err)
+		}
+	}
+}
+
+// tryOpen is open that does not wait for a transaction of the application's which has locked the
+// database: ErrBusy.
+func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
+	if s := m.alive(); s != nil {
+		return s, nil
+	}
+	select {
+	case m.opening <- struct{}{}:
+		defer func() { <-m.opening }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if s := m.alive(); s != nil {
+		return s, nil
+	}
+	if err := m.checkSchema(ctx); err != nil {
+		return nil, err
+	}
+	m.attend()
+	in, err := session.Open(ctx, m.engine, session.Config{
+		Host: m.host, App: m.app, PID: os.Getpid(), TTL: m.calls.ttl, Clock: m.clock, Log: m.log, Reconcile: m.reconcile, Holding: m.holding,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s := &clientSession{Session: in, hub: wait.New(in.Context(), m.engine, in.ID, wait.Config{
+		Clock: m.clock, Log: m.log, Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
+	})}
+	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{After: m.deadlock, Limit: m.calls.ttl, Log: m.log})
+	m.mu.Lock()
+	first := m.latest == nil
+	m.latest = s
+	m.mu.Unlock()
+	m.running.Go(func() {
+		<-in.Context().Done()
+		in.Stop(nil)
+		s.hub.Wait()
+		s.deadlock.Wait()
+	})
+	if first {
+		m.first()
+	}
+	return s, nil
+}
+
+func (m *sessions) checkSchema(ctx context.Context) error {
+	schema, err := m.engine.Schema(ctx)
+	if err != nil {
+		return err
+	}
+	return schema.Check()
+}
+
+// attend tells the engine once that this client works through it.
+func (m *sessions) attend() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.leave == nil {
+		m.leave = m.engine.Attend(m.calls.ttl)
+	}
+}
+
+// last is the latest session, alive or not; nil before the first.
+func (m *sessions) last() *clientSession {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.latest
+}
+
+// alive is the latest session if it is alive, else nil.
+func (m *sessions) alive() *clientSession {
+	if s := m.last(); s != nil && s.Alive() {
+		return s
+	}
+	return nil
+}
+
+var errMore = errors.New("statements that were cut off go on taking locks for it")
+
+// end ends the latest session in good order. It is called once, by Close.
+func (m *sessions) end() error {
+	s := m.last()
+	if s == nil {
+		return nil
+	}
+	s.Stop(ErrClosed)
+	began := m.clock()
+	for {
+		err := m.bury(s)
+		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // another is ending it, or a race was lost
+		switch {
+		case err == nil:
+			return nil
+		case !busy && !errors.Is(err, errMore) || m.clock()-began >= cleanupTimeout || m.calls.tidying.Err() != nil:
+			return fmt.Errorf("ending session %s, which now expires by itself: %w", s.ID, err)
+		case busy:
+			Pause(m.calls.tidying, 20*time.Millisecond)
+		}
+	}
+}
+
+// bury ends a session in the database, and gives back what a statement that was cut off has taken
+// for it all the same, after the client had looked for that: errMore, until there is nothing. What
+// is behind a transaction of the application's goes with the dead.
+func (m *sessions) bury(s *clientSession) error {
+	var left []driver.Claim
+	err := m.calls.Statement(m.calls.tidying, func(ctx context.Context) (err error) {
+		if err = m.engine.EndSession(ctx, s.ID); err == nil {
+			left, err = m.engine.Orphans(ctx, s.ID, 64)
+		}
+		return err
+	})
+	for _, claim := range left {
+		given := m.calls.Statement(m.calls.tidying, func(ctx context.Context) (err error) { // the engine tells the next holder
+			if claim.Token == 0 {
+				_, err = m.engine.Leave(ctx, s.ID, claim.Name, claim.Attempt)
+			} else { // a transaction that it guards may still be open
+				_, _, err = m.engine.Reclaim(ctx, "", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
+			}
+			return err
+		})
+		if given == nil {
+			err = errMore
+		}
+	}
+	return err
+}
+
+// wait returns when nothing of any session runs any more.
+func (m *sessions) wait() {
+	m.running.Wait()
+	if m.leave != nil {
+		m.leave()
+	}
+}

@@ -1,0 +1,81 @@
+package client
+
+// State is what an attempt of this client's is, as far as the client knows: from before its
+// statement is sent until nothing of it can be in the database any more.
+type State int
+
+// The states.
+const (
+	Requested   State = iota // a statement was or will be sent that may take the lock or a place in the queue
+	Held                     // it has the lock
+	Converting               // a statement is under way that changes its mode or its token
+	Sharing                  // likewise, a Downgrade: readers may come in beside it
+	Uncertain                // the answer to a conversion was lost
+	MaybeShared              // likewise, to a Downgrade
+	Lent                     // its lease stands behind the lock of a transaction
+	Releasing                // it counts as released, and the database is told
+	Unanswered               // likewise, and an answer was lost: not to be held is no loss any more
+	Undoing                  // the client gives back, in the background, whatever the attempt has got
+	Overdue                  // its fixed lease is over here, and the database may still have it
+	Gone                     // nothing is left of it
+)
+
+var stateNames = [...]string{"requested", "held", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "gone"}
+
+func (s State) String() string { return stateNames[s] }
+
+// event is what happens to an attempt.
+type event int
+
+const (
+	grant     event = iota // the database granted it, and the client relies on that
+	convert                // TryUpgrade or Raise is about to be sent
+	downgrade              // Downgrade is about to be sent
+	settle                 // the mode is known again
+	doubt                  // the answer to a conversion was lost
+	lend                   // a transaction gets what the lease stands for
+	unlock                 // Unlock, UnlockAll or Close
+	repeat                 // the answer to a release was lost
+	abandon                // nobody relies on it any more, and the database may have it
+	lose                   // the lock ended, and was not unlocked
+	expire                 // likewise, by the end of a fixed lease
+	finish                 // nothing of it is in the database any more
+)
+
+var eventNames = [...]string{"grant", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "finish"}
+
+func (e event) String() string { return eventNames[e] }
+
+// transitions are all that are possible.
+var transitions = map[State]map[event]State{
+	Requested:   {grant: Held, abandon: Undoing, finish: Gone},
+	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue},
+	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, expire: Overdue},
+	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, expire: Overdue},
+	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
+	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
+	Lent:        {abandon: Undoing, finish: Gone},
+	Releasing:   {repeat: Unanswered, abandon: Undoing, finish: Gone},
+	Unanswered:  {repeat: Unanswered, abandon: Undoing, finish: Gone},
+	Undoing:     {repeat: Undoing, abandon: Undoing, finish: Gone},
+	Overdue:     {finish: Gone},
+	Gone:        {abandon: Undoing},
+}
+
+// after is the state that an event leads to; false: the event is impossible in this state.
+func (s State) after(e event) (State, bool) {
+	next, possible := transitions[s][e]
+	return next, possible
+}
+
+// held reports whether the lock is one that its holder relies on.
+func (s State) held() bool { return Held <= s && s <= MaybeShared }
+
+// vague reports whether the mode has to be looked up before anything is done that depends on it.
+func (s State) vague() bool { return s == Uncertain || s == MaybeShared }
+
+// yielding reports whether readers that enter are no sign of a loss.
+func (s State) yielding() bool { return s == Sharing || s == MaybeShared }
+
+// unanswered reports whether the database may have released it already.
+func (s State) unanswered() bool { return s == Unanswered || s == Undoing || s == Gone }

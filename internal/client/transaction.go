@@ -1,0 +1,160 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
+// transactions of dblock's own, and not for the application's, which may be the caller's own.
+const guardTimeout = time.Second
+
+// UnlockTx releases the lock with a transaction, if that commits.
+func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
+	return l.inside(ctx, func(g rows) error {
+		h := l.hold
+		h.mu.Lock()
+		entries := h.entries
+		h.mu.Unlock() // before the database is asked: Unlock must not wait for that past its context
+		if entries > 1 {
+			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, entries)
+		}
+		done, err := g.fix(ctx, h)
+		if err != nil {
+			return err
+		}
+		defer done()
+		settle := h.departure.begin() // first: from the commit on, to find it released is no loss
+		err = tx.Release(ctx, h.held(), g.aside)
+		settle(err)
+		return err
+	})
+}
+
+// Guard makes sure that what a transaction writes is written by the holder of all these locks. It
+// returns the lock that failed with the error. It makes the guards of all before it touches the
+// transaction, whose snapshot must show them.
+func Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed *Lock, err error) {
+	proofs := make([]func(), len(locks))
+	for i, l := range locks {
+		if err := l.inside(ctx, func(g rows) (err error) {
+			proofs[i], err = l.makeGuard(ctx, g, tx)
+			return err
+		}); err != nil {
+			return l, err
+		}
+	}
+	for i, l := range locks {
+		if err := l.inside(ctx, func(g rows) error { return l.guard(ctx, g, tx) }); err != nil {
+			return l, err
+		}
+		proofs[i]()
+	}
+	return nil, nil
+}
+
+func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
+	done, err := g.fix(ctx, l.hold)
+	if err != nil {
+		return err
+	}
+	defer done()
+	err = tx.Guard(ctx, l.hold.held(), g.aside)
+	if errors.Is(err, driver.ErrRetry) {
+		l.hold.guardable.Store(false) // the row may be gone: the next transaction finds it made anew
+	}
+	return err
+}
+
+// makeGuard makes the row that Guard locks, unless that was done. After UnlockTx it is done again,
+// for what it finds out: the name's row is not locked, and the lock is held, so the transaction of
+// UnlockTx was rolled back. Once the lock is guarded, proven must be called.
+func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err error) {
+	h := l.hold
+	proven = h.departure.seen()
+	if h.guardable.Load() && !h.departure.possible() {
+		return proven, nil
+	}
+	done, err := g.fix(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	for began := g.config.Clock(); ; Pause(ctx, 10*time.Millisecond) {
+		err := tx.MakeGuard(ctx, h.held(), g.aside)
+		switch {
+		case err == nil:
+			h.guardable.Store(true)
+			return proven, nil
+		case ctx.Err() != nil:
+			return nil, errors.Join(context.Cause(ctx), err)
+		case !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry): // of a transaction of dblock's own
+			return nil, err
+		case g.config.Clock()-began >= guardTimeout:
+			return nil, fmt.Errorf("the lock's row is locked by LockTx or UnlockTx, in another transaction or before Guard in this one: %w", err)
+		}
+	}
+}
+
+// inside runs a step of a lock in the caller's transaction, unless the lock is known not to be
+// held.
+func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
+	h := l.hold
+	g, inTable := h.grip.(rows)
+	if !inTable {
+		return fmt.Errorf("%w: the lock has no row and no token that a transaction could check", driver.ErrUnsupported)
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	switch cause := context.Cause(h.ctx); {
+	case errors.Is(cause, ErrLost):
+		return errors.Unwrap(cause)
+	case cause != nil:
+		return cause
+	}
+	if err := g.begin(); err != nil {
+		return err
+	}
+	defer g.done()
+	err := step(g)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, driver.ErrNotHeld):
+		if !h.departure.possible() {
+			g.lose(h, err)
+		}
+		return Lost(err)
+	case !g.in.Alive(): // it ended while the step was at work
+		return Lost(errors.Join(context.Cause(g.in.Context()), err))
+	}
+	return err
+}
+
+// fix keeps the mode of a hold as it is, until done is called: that it is held as something else by
+// now would look like a loss.
+func (g rows) fix(ctx context.Context, h *hold) (done func(), err error) {
+	for {
+		if err := g.settle(ctx, h); err != nil {
+			return nil, err
+		}
+		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
+			return nil, err
+		}
+		if !g.registry.state(h.claim).vague() {
+			return h.conversion.RUnlock, nil
+		}
+		h.conversion.RUnlock() // it became so meanwhile
+	}
+}
+
+// aside is a connection of the session that has the lock: of no other, since that would not be a
+// loss.
+func (g rows) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return g.Statement(ctx, func(ctx context.Context) error { return g.in.Aside(ctx, do) })
+}

@@ -1,0 +1,68 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// unlock takes back one entry; with the last one the lock goes to the next.
+func (c *Client) unlock(ctx context.Context, h *hold) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if over := h.grip.over(); over != nil { // it is about to be said
+		c.lose(h, over)
+		<-h.ctx.Done() // whatever took it out of the registry ends it
+	}
+	switch cause := context.Cause(h.ctx); {
+	case errors.Is(cause, ErrLost):
+		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
+	case errors.Is(cause, ErrClosed):
+		return cause
+	}
+	if h.entries > 1 {
+		err := h.grip.settle(ctx, h)
+		if err == nil {
+			err = h.grip.entered(ctx, h, h.entries-1)
+		}
+		if err == nil {
+			h.entries--
+		}
+		return err
+	}
+	h.entries = 0
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.done()
+	c.drop(h, errUnlocked)
+	return h.grip.release(ctx, h)
+}
+
+// drop ends a hold that is about to be released; false if it has ended already.
+func (c *Client) drop(h *hold, cause error) bool {
+	held := c.registry.take(h, unlock)
+	if held {
+		c.end(h, cause)
+	}
+	return held
+}
+
+// giveUp releases what Close finds still held.
+func (c *Client) giveUp(h *hold) error {
+	if !c.drop(h, ErrClosed) {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	ctx := c.tidying
+	if h.departure.possible() { // its transaction may still be open, for as long as the application likes
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
+		defer cancel()
+	}
+	if err := h.grip.release(ctx, h); err != nil && !(h.entries == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
+		return fmt.Errorf("unlocking %q: %w", h.name, err)
+	}
+	return nil
+}

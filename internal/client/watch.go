@@ -1,0 +1,92 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// Watch calls changed at first, and then whenever a name may have changed (hinted: it was said so),
+// until ctx ends: that is its error; nil: changed has said that it wants no more. It goes on after
+// a failover, and calls changed again.
+func (c *Client) Watch(ctx context.Context, name string, changed func(hinted bool) (more bool, err error)) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	t, err := c.table()
+	if err != nil {
+		return err
+	}
+	begun := false
+	for first := true; ; first = false {
+		err := t.watch(ctx, name, func(hinted bool) (bool, error) {
+			more, err := changed(hinted)
+			begun = begun || err == nil
+			return more, err
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() == nil && (begun && errors.Is(err, driver.ErrReadOnly) || transient(err) && (!first || t.sessions.last() != nil)): // a failover
+			Pause(ctx, 100*time.Millisecond)
+		default:
+			return err
+		}
+	}
+}
+
+// watch does so for as long as one session lives.
+func (t *tables) watch(ctx context.Context, name string, changed func(hinted bool) (bool, error)) error {
+	id := rand.Text()
+	s, w, err := t.beginWatch(ctx, name, id)
+	if err != nil {
+		return err
+	}
+	defer t.endWatch(s, w, name, id)
+	for {
+		if more, err := changed(w.Hinted()); err != nil || !more {
+			return err
+		}
+		select {
+		case <-w.News:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-t.background.Done():
+			return ErrClosed
+		case <-s.Context().Done():
+			return driver.Fail(driver.ErrUnavailable, errSessionOver)
+		}
+	}
+}
+
+func (t *tables) beginWatch(ctx context.Context, name, id string) (s *clientSession, w *wait.Watcher, err error) {
+	if err := t.begin(); err != nil {
+		return nil, nil, err
+	}
+	defer t.done()
+	err = t.inquire(ctx, func(ctx context.Context) (err error) {
+		if s, err = t.sessions.open(ctx); err != nil {
+			return err
+		}
+		return t.engine.Watch(ctx, s.ID, name, id)
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, s.hub.Watch(name, id), nil
+}
+
+func (t *tables) endWatch(s *clientSession, w *wait.Watcher, name, id string) {
+	s.hub.Unwatch(w)
+	if t.begin() != nil {
+		return // a row too many goes with the session
+	}
+	go func() {
+		defer t.done()
+		_ = t.Statement(t.tidying, func(ctx context.Context) error { return t.engine.Unwatch(ctx, name, id) })
+	}()
+}
