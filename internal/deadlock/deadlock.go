@@ -1,22 +1,25 @@
-// Package deadlock finds out whether those who wait for each other wait in a circle.
+// Package deadlock finds waiters that wait for each other in a cycle.
 //
-// # When to look
+// # When to check
 //
-// An owner waits for one thing at a time. So whatever each one in a circle holds, it got before it
-// began to wait, and the circle is complete when its youngest waiter joins its queue. It is enough
-// that everybody looks once, a while after he began to wait: whoever finds himself the youngest in
-// a circle gives up, and nobody else does. That he looks again, after twice the time and so on, is
-// for failures, and for owners of whom several goroutines wait.
+// An owner waits for one name at a time, and got what it holds before it began to wait. So a cycle
+// is complete when its youngest waiter joins its queue. One check per waiter is enough, some time
+// after it joined: the youngest waiter of a cycle gives up, and no other waiter does. Later checks,
+// at intervals that double, cover failed checks and owners with several waiting goroutines.
 //
-// # Who is stuck
+// # Which waiters are stuck
 //
-// A circle of who waits for whom is no deadlock where a semaphore is part of it: some other
-// holder's units may do. So the graph is reduced first (Holt, Some deadlock properties of computer
-// systems, 1972): who waits for nothing is assumed to give back all that he has; who can have what
-// he wants then, likewise; who is left when nothing changes any more is stuck. Since queues are
-// first come first served, somebody in a queue can have what he wants when there is room for the
-// largest request up to his own; those before him get theirs and give it back. What is said of the
-// one who gives up is a circle among the stuck.
+// A cycle that passes through a semaphore may be no deadlock, because another holder may release
+// enough units. So the graph is reduced first (Holt, Some deadlock properties of computer systems,
+// 1972):
+//
+//   - An owner that waits for nothing is assumed to release everything that it holds.
+//   - An owner whose request can then be granted is assumed to do the same.
+//   - The owners that are left when nothing changes any more are stuck.
+//
+// Queues are first-come, first-served. So a waiter's request can be granted when there is room for
+// the largest request up to and including its own: earlier waiters get theirs and release it. The
+// error of the waiter that gives up shows a cycle among the stuck owners.
 package deadlock
 
 import (
@@ -26,70 +29,70 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Link is one part of a circle: somebody waits for a name that the next one holds.
+// Link is one edge of a cycle: a waiter, and a holder of the name that it waits for.
 type Link struct {
-	Host, Thread         string // who waits
+	Host, Thread         string // of the waiter
 	Name                 string
-	Units                int    // that it wants; 0: the whole name
-	HeldHost, HeldThread string // who holds it, and is the waiter of the next link
+	Units                int    // requested; 0: the whole name
+	HeldHost, HeldThread string // of the holder, which is the waiter of the next link
 }
 
-// Cycle is a circle, beginning with the one who gives up.
+// Cycle begins with the waiter that gives up.
 type Cycle []Link
 
-// owner is who holds and waits.
+// owner identifies a holder or waiter.
 type owner struct{ session, host, thread string }
 
 func ownerOf(w driver.Wait) owner { return owner{w.Session, w.Host, w.Thread} }
 
-// graph is who waits for whom at one moment.
+// graph is the wait-for graph at one moment.
 type graph struct {
-	places  map[owner][]driver.Wait // in queues
-	holders map[string][]driver.Wait
+	queued  map[owner][]driver.Wait  // each owner's places in queues
+	holders map[string][]driver.Wait // by name
 	stuck   map[owner]bool
-	next    map[owner]map[owner]driver.Wait // of the stuck: whom they wait for, and by which of their places
+	edges   map[owner]map[owner]driver.Wait // from each stuck owner to its blockers, with the place in the queue
 }
 
-// Find returns the circles in which attempts wait that are the youngest waiters in them: those who
-// are to give up. Of those who wait for each other in several circles one is enough at a time.
-// stuck are those attempts that wait for a circle, or in one and are not the youngest.
+// Find returns, for each attempt that must give up, the cycle that it waits in: it is the youngest
+// waiter there. Where several cycles share owners, one attempt at a time gives up. stuck are the
+// attempts that wait for a cycle, or wait in one without being its youngest waiter.
 func Find(waits []driver.Wait, attempts []string) (found map[string]Cycle, stuck map[string]bool) {
-	g := graph{places: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}, next: map[owner]map[owner]driver.Wait{}}
-	places := map[string]driver.Wait{}
+	g := graph{queued: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}, edges: map[owner]map[owner]driver.Wait{}}
+	waiting := map[string]driver.Wait{} // by attempt
 	for _, w := range waits {
 		if w.Holds {
 			g.holders[w.Name] = append(g.holders[w.Name], w)
 			continue
 		}
-		g.places[ownerOf(w)] = append(g.places[ownerOf(w)], w)
+		g.queued[ownerOf(w)] = append(g.queued[ownerOf(w)], w)
 		g.stuck[ownerOf(w)] = true
-		places[w.Attempt] = w
+		waiting[w.Attempt] = w
 	}
 	g.reduce()
 	for o := range g.stuck {
-		g.next[o] = g.ahead(o)
+		g.edges[o] = g.blockers(o)
 	}
-	youngest := map[owner]driver.Wait{} // of those who wait for each other, for each of them
-	for _, group := range g.groups() {
+	youngest := map[owner]driver.Wait{} // of the component that the owner is in
+	for _, component := range g.components() {
 		var last driver.Wait
-		for _, o := range group {
+		for _, o := range component {
 			for _, w := range g.blocked(o) {
 				if last.Attempt == "" || younger(w, last) {
 					last = w
 				}
 			}
 		}
-		for _, o := range group {
+		for _, o := range component {
 			youngest[o] = last
 		}
 	}
 	found, stuck = map[string]Cycle{}, map[string]bool{}
 	for _, attempt := range attempts {
-		w, there := places[attempt]
+		w, there := waiting[attempt]
 		switch o := ownerOf(w); {
 		case !there || !g.stuck[o]:
 		case youngest[o].Attempt == attempt:
-			found[attempt] = g.circle(o)
+			found[attempt] = g.cycle(o)
 		default:
 			stuck[attempt] = true
 		}
@@ -104,7 +107,7 @@ func younger(a, b driver.Wait) bool {
 	return a.Attempt > b.Attempt
 }
 
-// reduce leaves those who are stuck.
+// reduce leaves in stuck only the owners that are stuck.
 func (g *graph) reduce() {
 	for changed := true; changed; {
 		changed = false
@@ -117,11 +120,11 @@ func (g *graph) reduce() {
 	}
 }
 
-// blocked returns the places of an owner that it cannot get if only those who are not stuck give
-// back what they have. What it has itself is not in its own way: several goroutines of it may be at
-// work (the client knows of those that cannot).
+// blocked returns the owner's requests that cannot be granted even when every owner that is not
+// stuck releases everything. An owner does not block itself: another of its goroutines may release
+// what it holds. The client detects the cases where none can.
 func (g *graph) blocked(o owner) (blocked []driver.Wait) {
-	for _, w := range g.places[o] {
+	for _, w := range g.queued[o] {
 		used := 0
 		whole := false
 		for _, h := range g.holders[w.Name] {
@@ -137,22 +140,22 @@ func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 	return blocked
 }
 
-// ahead returns whom an owner waits for among the stuck, and by which of its places.
-func (g *graph) ahead(o owner) map[owner]driver.Wait {
-	next := map[owner]driver.Wait{}
+// blockers returns the stuck owners that o waits for, with o's place in the queue of each.
+func (g *graph) blockers(o owner) map[owner]driver.Wait {
+	blockers := map[owner]driver.Wait{}
 	for _, w := range g.blocked(o) {
 		for _, h := range g.holders[w.Name] {
 			if holder := ownerOf(h); holder != o && g.stuck[holder] {
-				next[holder] = w
+				blockers[holder] = w
 			}
 		}
 	}
-	return next
+	return blockers
 }
 
-// groups are those who wait for each other, directly or through others (Tarjan, Depth-first search
-// and linear graph algorithms, 1972).
-func (g *graph) groups() (groups [][]owner) {
+// components returns the strongly connected components of more than one owner (Tarjan, Depth-first
+// search and linear graph algorithms, 1972).
+func (g *graph) components() (components [][]owner) {
 	index, low := map[owner]int{}, map[owner]int{}
 	on := map[owner]bool{}
 	var stack []owner
@@ -162,7 +165,7 @@ func (g *graph) groups() (groups [][]owner) {
 		low[o] = index[o]
 		stack = append(stack, o)
 		on[o] = true
-		for n := range g.next[o] {
+		for n := range g.edges[o] {
 			if index[n] == 0 {
 				visit(n)
 				low[o] = min(low[o], low[n])
@@ -174,13 +177,13 @@ func (g *graph) groups() (groups [][]owner) {
 			return
 		}
 		at := slices.Index(stack, o)
-		group := slices.Clone(stack[at:])
+		component := slices.Clone(stack[at:])
 		stack = stack[:at]
-		for _, n := range group {
+		for _, n := range component {
 			on[n] = false
 		}
-		if len(group) > 1 {
-			groups = append(groups, group)
+		if len(component) > 1 {
+			components = append(components, component)
 		}
 	}
 	for o := range g.stuck {
@@ -188,24 +191,25 @@ func (g *graph) groups() (groups [][]owner) {
 			visit(o)
 		}
 	}
-	return groups
+	return components
 }
 
-// circle returns the shortest way from an owner back to itself; of several the first by names.
-func (g *graph) circle(me owner) Cycle {
-	ways := map[owner]Cycle{}
-	for front := []owner{me}; len(front) > 0; {
+// cycle returns the shortest path from an owner back to itself. Among paths of the same length it
+// returns the first in the order of the owners.
+func (g *graph) cycle(start owner) Cycle {
+	paths := map[owner]Cycle{}
+	for front := []owner{start}; len(front) > 0; {
 		var further []owner
 		for _, o := range front {
-			next := g.next[o]
-			for _, to := range sorted(next) {
-				w := next[to]
-				way := append(slices.Clone(ways[o]), Link{o.host, o.thread, w.Name, w.Units, to.host, to.thread})
-				if to == me {
-					return way
+			edges := g.edges[o]
+			for _, to := range sorted(edges) {
+				w := edges[to]
+				path := append(slices.Clone(paths[o]), Link{o.host, o.thread, w.Name, w.Units, to.host, to.thread})
+				if to == start {
+					return path
 				}
-				if _, seen := ways[to]; !seen {
-					ways[to] = way
+				if _, seen := paths[to]; !seen {
+					paths[to] = path
 					further = append(further, to)
 				}
 			}

@@ -8,56 +8,58 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// world builds a list of waits by words.
+// world builds a list of waits.
 type world struct {
 	waits []driver.Wait
 	clock time.Time
 }
 
-func (w *world) add(who, name string, holds bool, units, capacity, need int) *world {
+func (w *world) add(owner, name string, holds bool, units, capacity, need int) *world {
 	w.clock = w.clock.Add(time.Second)
 	w.waits = append(w.waits, driver.Wait{
-		Name: name, Session: "s" + who, Host: "h", Thread: who, Attempt: fmt.Sprintf("%s/%s/%v", who, name, holds),
+		Name: name, Session: "s" + owner, Host: "h", Thread: owner, Attempt: fmt.Sprintf("%s/%s/%v", owner, name, holds),
 		Holds: holds, Units: units, Capacity: capacity, Need: need, Since: w.clock,
 	})
 	return w
 }
 
-func (w *world) has(who, name string) *world   { return w.add(who, name, true, 0, 0, 0) }
-func (w *world) wants(who, name string) *world { return w.add(who, name, false, 0, 0, 0) }
-func (w *world) reads(who, name string) *world { return w.add(who, name, true, 1, driver.Readers, 0) }
-func (w *world) wantsToRead(who, name string) *world {
-	return w.add(who, name, false, 1, driver.Readers, 1)
+func (w *world) has(owner, name string) *world   { return w.add(owner, name, true, 0, 0, 0) }
+func (w *world) wants(owner, name string) *world { return w.add(owner, name, false, 0, 0, 0) }
+func (w *world) reads(owner, name string) *world {
+	return w.add(owner, name, true, 1, driver.Readers, 0)
 }
-func (w *world) permits(who, name string, n, of int) *world {
-	return w.add(who, name, true, n, of, 0)
+func (w *world) wantsToRead(owner, name string) *world {
+	return w.add(owner, name, false, 1, driver.Readers, 1)
 }
-func (w *world) wantsPermits(who, name string, n, of, need int) *world {
-	return w.add(who, name, false, n, of, need)
+func (w *world) permits(owner, name string, n, of int) *world {
+	return w.add(owner, name, true, n, of, 0)
+}
+func (w *world) wantsPermits(owner, name string, n, of, need int) *world {
+	return w.add(owner, name, false, n, of, need)
 }
 
-func TestWhoGivesUp(t *testing.T) {
+func TestTheYoungestWaiterOfACycleGivesUp(t *testing.T) {
 	for _, c := range []struct {
 		about  string
 		world  *world
-		victim string // its attempt; "": nobody
+		victim string // its attempt; "": none
 	}{
-		{"one waits", new(world).has("a", "x").wants("b", "x"), ""},
+		{"one waiter", new(world).has("a", "x").wants("b", "x"), ""},
 		{"two wait for each other: the younger", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
 		{"the other way round", new(world).has("a", "x").has("b", "y").wants("b", "x").wants("a", "y"), "a/y/false"},
 		{"three", new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y"), "a/y/false"},
-		{"one who waits behind a circle is no part of it", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").wants("c", "x"), "b/x/false"},
-		{"one in the circle who holds what nobody wants", new(world).has("a", "x").has("a", "w").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
+		{"a waiter behind a cycle is no part of it", new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").wants("c", "x"), "b/x/false"},
+		{"an owner in the cycle holds a name without waiters", new(world).has("a", "x").has("a", "w").has("b", "y").wants("a", "y").wants("b", "x"), "b/x/false"},
 		{"a chain that ends", new(world).has("a", "x").has("b", "y").has("c", "z").wants("a", "y").wants("b", "z"), ""},
 		{"two readers and a writer each", new(world).reads("a", "x").reads("b", "x").wants("a", "x").wants("b", "x"), "b/x/false"},
-		{"a reader that waits for a writer that waits for him", new(world).reads("a", "x").has("b", "y").wants("b", "x").wantsToRead("a", "y"), "a/y/false"},
-		{"a reader behind a writer whom another reader keeps waiting", new(world).reads("a", "x").wants("b", "x").wantsToRead("c", "x"), ""},
-		{"a semaphore whose other holder will go", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), ""},
-		{"a semaphore whose holders all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
+		{"a reader and a writer that wait for each other", new(world).reads("a", "x").has("b", "y").wants("b", "x").wantsToRead("a", "y"), "a/y/false"},
+		{"a reader behind a writer that waits for another reader", new(world).reads("a", "x").wants("b", "x").wantsToRead("c", "x"), ""},
+		{"a semaphore with a holder that does not wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), ""},
+		{"a semaphore with holders that all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
 		{"there would be room but for a larger request before it", new(world).permits("a", "s", 1, 3).has("b", "y").wantsPermits("d", "s", 3, 3, 3).wants("a", "y").wantsPermits("b", "s", 1, 3, 3), "b/s/false"},
 		{"there is room", new(world).permits("a", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 3, 1), ""},
-		{"its own permits are in nobody's way: another goroutine may have them", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
-		{"two circles through one: one is enough at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
+		{"an owner does not block itself: another of its goroutines may hold the permits", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
+		{"two cycles through one owner: one waiter gives up at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
 			var attempts []string
@@ -74,7 +76,7 @@ func TestWhoGivesUp(t *testing.T) {
 	}
 }
 
-func TestTheCircleIsToldInOrder(t *testing.T) {
+func TestACycleBeginsWithTheWaiterThatGivesUp(t *testing.T) {
 	w := new(world).has("a", "x").has("b", "y").has("c", "z").wants("b", "z").wants("c", "x").wants("a", "y")
 	found, _ := Find(w.waits, []string{"a/y/false"})
 	got := found["a/y/false"]
@@ -84,7 +86,7 @@ func TestTheCircleIsToldInOrder(t *testing.T) {
 	}
 }
 
-// TestRings is what the classical case comes to, however long.
+// A ring of n owners, each waiting for the next, is the classical case.
 func TestRings(t *testing.T) {
 	for n := 2; n <= 20; n++ {
 		w := &world{}
@@ -100,7 +102,7 @@ func TestRings(t *testing.T) {
 		if len(stuck) != n-1 || len(found) != 1 || len(found[attempts[n-1]]) != n {
 			t.Errorf("ring of %d: %v", n, found)
 		}
-		for i, mine := range attempts[:n-1] { // each one by itself says the same
+		for i, mine := range attempts[:n-1] { // a check of one attempt alone says the same
 			if found, _ := Find(w.waits, []string{mine}); len(found) > 0 {
 				t.Errorf("ring of %d: %d gives up as well", n, i)
 			}
@@ -108,7 +110,7 @@ func TestRings(t *testing.T) {
 	}
 }
 
-func TestTwoCirclesApartAreOneEach(t *testing.T) {
+func TestOneWaiterOfEachSeparateCycleGivesUp(t *testing.T) {
 	w := new(world).has("a", "x").has("b", "y").has("c", "z").has("d", "w").wants("a", "y").wants("b", "x").wants("c", "w").wants("d", "z")
 	found, _ := Find(w.waits, []string{"a/y/false", "b/x/false", "c/w/false", "d/z/false"})
 	if len(found) != 2 || found["b/x/false"] == nil || found["d/z/false"] == nil {
@@ -116,8 +118,8 @@ func TestTwoCirclesApartAreOneEach(t *testing.T) {
 	}
 }
 
-// BenchmarkManyBehindACircle is a size at which looking at each by itself took seconds.
-func BenchmarkManyBehindACircle(b *testing.B) {
+// A check of each of these waiters by itself took seconds.
+func BenchmarkManyBehindACycle(b *testing.B) {
 	w := new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x")
 	var attempts []string
 	for i := range 1000 {

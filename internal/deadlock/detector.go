@@ -11,58 +11,58 @@ import (
 )
 
 const (
-	// together is how much earlier than he is due somebody is looked for at first, where the
-	// statement is sent for another anyway. Later it is a quarter of the time since the look
-	// before: those who wait long are soon looked for together.
-	together = 50 * time.Millisecond
-	// recheck is the pause before a circle that was found is looked for again: one who was about to
-	// be granted what he waits for, or had given up, has gone by then.
-	recheck = 20 * time.Millisecond
-	// most is how many attempts one statement asks about.
-	most = 1000
+	// batchWindow is how long before it is due a waiter's first check may join a statement that is
+	// sent for another waiter. For later checks it is a quarter of the pause since the last one, so
+	// that the checks of long waiters soon share their statements.
+	batchWindow = 50 * time.Millisecond
+	// recheckDelay is the pause before a cycle that was found is checked again. A waiter that was
+	// about to be granted its request, or to give up, is gone by then.
+	recheckDelay = 20 * time.Millisecond
+	// batchSize is how many attempts one statement asks about.
+	batchSize = 1000
 )
 
-// Store is what looking for deadlocks needs of an engine.
+// Store is the part of an engine that the detector needs.
 type Store interface {
 	Waits(ctx context.Context, attempts []string) ([]driver.Wait, error)
 }
 
 // Config is the same for all detectors of a client.
 type Config struct {
-	After time.Duration // how long somebody waits before he looks; 0: never
+	After time.Duration // from joining the queue to the first check; 0: no checks
 	Limit time.Duration // of each statement
 	Log   *slog.Logger
 }
 
-// Detector looks for all waiters of one session, with one statement at a time.
+// Detector checks all waiters of one session, with one statement at a time.
 type Detector struct {
 	store  Store
 	config Config
 	ctx    context.Context
 	done   sync.WaitGroup
-	stir   chan struct{} // there is an earlier time to wake up at
+	wake   chan struct{} // the loop has to look at the watches now
 
 	mu      sync.Mutex // protects what follows
 	started bool
-	asleep  time.Time         // until when the loop sleeps
+	asleep  time.Time         // when the loop wakes up
 	watches map[string]*Watch // by attempt
 }
 
-// Watch is one attempt that waits.
+// Watch is one waiting attempt.
 type Watch struct {
-	C chan Cycle // receives once, if the attempt has to give up
+	C chan Cycle // receives once, if the attempt must give up
 
 	attempt string
 	due     time.Time
-	pause   time.Duration // until it is due once more
+	pause   time.Duration // between its last check and the next one
 }
 
-// New makes a detector that ends with ctx. Nothing runs until somebody waits.
+// New makes a detector that ends with ctx. Nothing runs before the first Watch.
 func New(ctx context.Context, store Store, config Config) *Detector {
-	return &Detector{store: store, config: config, ctx: ctx, stir: make(chan struct{}, 1), watches: map[string]*Watch{}}
+	return &Detector{store: store, config: config, ctx: ctx, wake: make(chan struct{}, 1), watches: map[string]*Watch{}}
 }
 
-// Watch begins to count an attempt's time in the queue.
+// Watch schedules the first check of an attempt that has joined a queue.
 func (d *Detector) Watch(attempt string) *Watch {
 	w := &Watch{attempt: attempt, pause: d.config.After, due: time.Now().Add(d.config.After)}
 	if d.config.After == 0 {
@@ -81,7 +81,7 @@ func (d *Detector) Watch(attempt string) *Watch {
 	d.watches[attempt] = w
 	if w.due.Before(d.asleep) {
 		select {
-		case d.stir <- struct{}{}:
+		case d.wake <- struct{}{}:
 		default:
 		}
 	}
@@ -95,10 +95,10 @@ func (d *Detector) Forget(w *Watch) {
 	delete(d.watches, w.attempt)
 }
 
-// Wait returns when nothing of the detector runs any more; its context must have ended.
+// Wait returns when no goroutine of the detector runs any more. Its context must have ended.
 func (d *Detector) Wait() {
 	d.mu.Lock()
-	started := d.started // whoever comes after this sees that the context has ended, and starts nothing
+	started := d.started // a later Watch sees that the context has ended, and starts nothing
 	d.mu.Unlock()
 	if started {
 		d.done.Wait()
@@ -108,8 +108,8 @@ func (d *Detector) Wait() {
 func (d *Detector) loop() {
 	for {
 		due, pause := d.next()
-		for part := range slices.Chunk(due, most) {
-			d.look(part)
+		for part := range slices.Chunk(due, batchSize) {
+			d.check(part)
 		}
 		if len(due) > 0 {
 			continue
@@ -119,14 +119,15 @@ func (d *Detector) loop() {
 		case <-d.ctx.Done():
 			timer.Stop()
 			return
-		case <-d.stir:
+		case <-d.wake:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-// next returns the attempts that are due, and when they are due again; or how long none will be.
+// next returns the attempts that are due, and schedules their next checks. If none is due, it
+// returns the time until one is.
 func (d *Detector) next() (due []string, pause time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -143,7 +144,7 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 		return nil, pause
 	}
 	for attempt, w := range d.watches {
-		early := min(together, d.config.After/4)
+		early := min(batchWindow, d.config.After/4)
 		if w.pause > d.config.After {
 			early = w.pause / 4
 		}
@@ -156,28 +157,29 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 	return due, 0
 }
 
-// look tells those who have to give up, after it has looked twice.
-func (d *Detector) look(attempts []string) {
-	found, err := d.find(attempts)
+// check notifies the attempts that must give up. It looks for cycles twice: a cycle counts if both
+// results have it.
+func (d *Detector) check(attempts []string) {
+	found, err := d.query(attempts)
 	if len(found) > 0 && err == nil {
 		select {
 		case <-d.ctx.Done():
 			return
-		case <-time.After(recheck):
+		case <-time.After(recheckDelay):
 		}
 		var again map[string]Cycle
-		if again, err = d.find(attempts); err == nil {
-			d.tell(found, again)
+		if again, err = d.query(attempts); err == nil {
+			d.notify(found, again)
 		}
 	}
 	if err != nil && d.ctx.Err() == nil {
 		d.config.Log.Warn("dblock: looking for deadlocks failed", "error", err)
-		d.postpone(attempts)
+		d.retry(attempts)
 	}
 }
 
-// find asks once for all. Who waits longest gives nothing up: of each circle only one is found.
-func (d *Detector) find(attempts []string) (map[string]Cycle, error) {
+// query looks for cycles with one statement for all attempts.
+func (d *Detector) query(attempts []string) (map[string]Cycle, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.config.Limit)
 	defer cancel()
 	waits, err := d.store.Waits(ctx, attempts)
@@ -187,21 +189,22 @@ func (d *Detector) find(attempts []string) (map[string]Cycle, error) {
 	found, stuck := Find(waits, attempts)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for attempt := range stuck { // whoever gives up may not be enough
-		d.again(attempt)
+	for attempt := range stuck { // the cycle may go on after another attempt has given up
+		d.reschedule(attempt)
 	}
 	return found, nil
 }
 
-// again makes an attempt due after one interval. MUST be called with mu locked.
-func (d *Detector) again(attempt string) {
+// reschedule makes an attempt due after Config.After, and restarts its doubling pauses from there.
+// MUST be called with mu locked.
+func (d *Detector) reschedule(attempt string) {
 	if w := d.watches[attempt]; w != nil {
 		w.pause = d.config.After
 		w.due = time.Now().Add(w.pause)
 	}
 }
 
-func (d *Detector) tell(found, again map[string]Cycle) {
+func (d *Detector) notify(found, again map[string]Cycle) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for attempt, cycle := range found {
@@ -211,17 +214,17 @@ func (d *Detector) tell(found, again map[string]Cycle) {
 		case slices.Equal(cycle, again[attempt]):
 			delete(d.watches, attempt)
 			w.C <- cycle
-		default: // another circle by now, or none
-			d.again(attempt)
+		default: // another cycle by now, or none
+			d.reschedule(attempt)
 		}
 	}
 }
 
-// postpone makes up for a look that failed.
-func (d *Detector) postpone(attempts []string) {
+// retry reschedules the attempts of a check that failed.
+func (d *Detector) retry(attempts []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, attempt := range attempts {
-		d.again(attempt)
+		d.reschedule(attempt)
 	}
 }

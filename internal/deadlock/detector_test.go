@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// script answers questions in turn; the last answer stays.
+// script answers queries in turn, and repeats the last answer.
 type script struct {
 	mu      sync.Mutex
 	asked   []time.Time
@@ -40,13 +40,13 @@ func (s *script) Waits(_ context.Context, attempts []string) ([]driver.Wait, err
 	return a.waits, a.err
 }
 
-func (s *script) questions() int {
+func (s *script) queries() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.asked)
 }
 
-// first is what the first question was about.
+// first returns the attempts of the first query.
 func (s *script) first() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,15 +60,15 @@ func start(t *testing.T, s *script) *Detector {
 	return d
 }
 
-func circle() []driver.Wait {
+func cycle() []driver.Wait {
 	return new(world).has("a", "x").has("b", "y").wants("a", "y").wants("b", "x").waits
 }
 
 const victim, other = "b/x/false", "a/y/false"
 
-func TestTheYoungestIsToldAfterTheIntervalAndTheOthersAreNot(t *testing.T) {
+func TestOnlyTheYoungestIsNotifiedAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{answers: []answer{{waits: circle()}}}
+		s := &script{answers: []answer{{waits: cycle()}}}
 		d := start(t, s)
 		began := time.Now()
 		o, v := d.Watch(other), d.Watch(victim)
@@ -78,25 +78,25 @@ func TestTheYoungestIsToldAfterTheIntervalAndTheOthersAreNot(t *testing.T) {
 		}
 		select {
 		case c := <-o.C:
-			t.Errorf("the other is told too: %v", c)
+			t.Errorf("the other is notified too: %v", c)
 		case <-time.After(time.Minute):
 		}
 	})
 }
 
-func TestACircleThatIsGoneWhenLookedAtAgainIsNone(t *testing.T) {
+func TestACycleThatIsGoneAtTheSecondLookIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{answers: []answer{{waits: circle()}, {}}}
+		s := &script{answers: []answer{{waits: cycle()}, {}}}
 		v := start(t, s).Watch(victim)
 		select {
 		case c := <-v.C:
-			t.Errorf("told: %v", c)
+			t.Errorf("notified: %v", c)
 		case <-time.After(time.Minute):
 		}
 	})
 }
 
-func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T) {
+func TestManyWaitersShareOneQueryAtIntervalsThatDouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
@@ -104,13 +104,13 @@ func TestManyWaitersAreOneQuestionAndEachIsAskedAboutEverMoreSeldom(t *testing.T
 			d.Watch(a)
 		}
 		time.Sleep(time.Minute)
-		if n := s.questions(); n != 5 || len(s.first()) != 4 { // after 1, 3, 7, 15 and 31 s
-			t.Errorf("%d questions, the first about %v", n, s.first())
+		if n := s.queries(); n != 5 || len(s.first()) != 4 { // after 1, 3, 7, 15 and 31 s
+			t.Errorf("%d queries, the first about %v", n, s.first())
 		}
 	})
 }
 
-func TestWhoHasWaitedForLongIsAskedAboutTogetherWithOthers(t *testing.T) {
+func TestLongWaitersShareTheirQueries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
@@ -119,20 +119,20 @@ func TestWhoHasWaitedForLongIsAskedAboutTogetherWithOthers(t *testing.T) {
 			time.Sleep(200 * time.Millisecond)
 		}
 		time.Sleep(time.Minute)
-		if n := s.questions(); n != 4+2+3 { // each alone after 1 s; after 3 and 3.6 s; together after 7, 15 and 31 s
-			t.Errorf("%d questions", n)
+		if n := s.queries(); n != 4+2+3 { // each alone after 1 s; after 3 and 3.6 s; together after 7, 15 and 31 s
+			t.Errorf("%d queries", n)
 		}
 	})
 }
 
-func TestWhoComesLaterIsNotHeldUpByWhoHasWaitedForLong(t *testing.T) {
+func TestALateWaiterIsNotDelayedByALongWaiter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
 		d.Watch("old")
 		time.Sleep(time.Hour + time.Minute) // it is due again in an hour
 		s.mu.Lock()
-		s.answers = []answer{{waits: circle()}}
+		s.answers = []answer{{waits: cycle()}}
 		s.mu.Unlock()
 		began := time.Now()
 		<-d.Watch(victim).C
@@ -142,20 +142,20 @@ func TestWhoComesLaterIsNotHeldUpByWhoHasWaitedForLong(t *testing.T) {
 	})
 }
 
-func TestWhoIsStuckAndNotTheYoungestLooksAgainAfterTheInterval(t *testing.T) {
+func TestAStuckWaiterThatIsNotTheYoungestIsCheckedAgainAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{answers: []answer{{waits: circle()}}}
+		s := &script{answers: []answer{{waits: cycle()}}}
 		start(t, s).Watch(other)
 		time.Sleep(10*time.Second + time.Millisecond)
-		if n := s.questions(); n != 10 {
-			t.Errorf("%d questions in 10 s", n)
+		if n := s.queries(); n != 10 {
+			t.Errorf("%d queries in 10 s", n)
 		}
 	})
 }
 
-func TestAQuestionThatFailedIsAskedAgainAfterTheInterval(t *testing.T) {
+func TestAQueryThatFailedIsRepeatedAfterTheInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &script{answers: []answer{{err: errors.New("away")}, {waits: circle()}}}
+		s := &script{answers: []answer{{err: errors.New("away")}, {waits: cycle()}}}
 		began := time.Now()
 		<-start(t, s).Watch(victim).C
 		if took := time.Since(began); took > 3*time.Second {
@@ -164,14 +164,14 @@ func TestAQuestionThatFailedIsAskedAgainAfterTheInterval(t *testing.T) {
 	})
 }
 
-func TestWhoWaitsNoMoreIsNotAskedAbout(t *testing.T) {
+func TestAForgottenWaiterIsNotChecked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &script{answers: []answer{{}}}
 		d := start(t, s)
 		d.Forget(d.Watch("a"))
 		time.Sleep(time.Minute)
-		if n := s.questions(); n > 0 {
-			t.Errorf("%d questions", n)
+		if n := s.queries(); n > 0 {
+			t.Errorf("%d queries", n)
 		}
 	})
 }
@@ -179,7 +179,7 @@ func TestWhoWaitsNoMoreIsNotAskedAbout(t *testing.T) {
 func TestWithoutAnIntervalNothingRuns(t *testing.T) {
 	d := New(context.Background(), nil, Config{})
 	if w := d.Watch("a"); w.C != nil {
-		t.Error("it waits for an answer")
+		t.Error("it has a channel")
 	}
 	d.Wait()
 }
