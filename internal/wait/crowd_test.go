@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// crowd is a name that many dead share, of whom each look shows one.
+// crowd is a name that many dead sessions share. Each look shows one of them.
 type crowd struct {
 	mu   sync.Mutex
 	left int
@@ -41,7 +41,7 @@ func (c *crowd) Listen(ctx context.Context, _ string, ready func(), _ func(drive
 	return ctx.Err()
 }
 
-func TestACrowdOfTheDeadIsSucceededAsFastAsOne(t *testing.T) {
+func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := time.Now()

@@ -1,10 +1,11 @@
-// Package wait lets any number of goroutines of one session wait for their turn without a
-// connection each: one listener hears of grants, one loop looks them up, for all of them at once.
+// Package wait lets any number of goroutines of one session wait for locks without a connection
+// each. One listener receives hints of grants, and one loop reads the state of the names, for all
+// of them.
 //
-// A wake-up is only a hint, unless it brings the grant along. What counts is what the loop reads
-// from the database, and it reads on its own account as well: when a holder's lease would end, so
-// that a crash is noticed then; when the listener has connected, since grants may have been made
-// before; and slowly all the while, or fast where the engine has nothing to listen to.
+// A hint without a grant in it only wakes the loop. What counts is what the loop reads from the
+// database. It also reads without a hint: when a holder's lease should end, to notice a crash; when
+// the listener has connected, because grants may have been made before; and at a slow interval all
+// the time, or a fast one where the engine has nothing to listen to.
 package wait
 
 import (
@@ -19,20 +20,21 @@ import (
 )
 
 const (
-	// firstLook is when a name is looked at that somebody began to wait for. Most hand-offs are
-	// faster.
+	// firstLook is the delay from the first waiter of a name to the first look at it. Most
+	// hand-offs are faster.
 	firstLook = 100 * time.Millisecond
-	// pollInterval is how often waiters are looked at while nothing is listening.
+	// pollInterval is the interval of looks while no listener is connected.
 	pollInterval = 100 * time.Millisecond
-	// busyRetry is when a takeover is tried again that a guarded transaction held up.
+	// busyRetry is the delay before a takeover is tried again after a guarded transaction refused
+	// it.
 	busyRetry = 200 * time.Millisecond
-	// slack is how much later than the end of a lease its holder is looked at.
+	// slack is the delay from the end of a lease to the look at its holder.
 	slack = 5 * time.Millisecond
-	// relisten bounds the pause before a broken listener connects again.
+	// relistenMin and relistenMax bound the pause before a broken listener connects again.
 	relistenMin, relistenMax = 100 * time.Millisecond, 5 * time.Second
 )
 
-// Backend is what waiting needs of an engine.
+// Backend is the part of an engine that the hub needs.
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
 	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error)
@@ -43,42 +45,42 @@ type Backend interface {
 type Config struct {
 	Clock func() time.Duration
 	Log   *slog.Logger
-	// Safety is how often everything is looked at although nothing was heard.
+	// Safety is the interval of looks without a hint.
 	Safety time.Duration
 	// Limit bounds each statement.
 	Limit time.Duration
-	// Stray is told of wake-ups for attempts that nobody waits with, and of those that do not say
-	// for whom they are ("").
+	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
+	// hint names no attempt or the listener has connected.
 	Stray func(attempt string)
-	// Reclaimed is told of what was taken from a holder whose time was over.
+	// Reclaimed is called after the lock of an expired holder was taken.
 	Reclaimed func(name string, holder driver.Holder)
 }
 
 // Result is how a wait ended.
 type Result struct {
-	Granted bool // false: the attempt is in no queue any more, and holds nothing
+	Granted bool // false: the attempt is in no queue any more and holds nothing
 	Grant   driver.Grant
-	Asked   time.Duration // on the hub's clock, before the statement was sent that told of the grant
+	Asked   time.Duration // by the hub's clock, before the statement that returned the grant was sent
 }
 
-// Waiter is one attempt that waits.
+// Waiter is one waiting attempt.
 type Waiter struct {
 	Name    string
 	Attempt string
 	C       chan Result // receives once
 
 	queued  bool     // the database has confirmed the place in the queue
-	watcher *Watcher // it waits for nothing but news
+	watcher *Watcher // not nil: it waits for news only
 }
 
-// Hub is the waiting room of one session.
+// Hub has the waiters of one session.
 type Hub struct {
 	backend Backend
 	session string
 	config  Config
 	ctx     context.Context
 	done    sync.WaitGroup
-	stir    chan struct{} // the loop has something new to consider
+	woken   chan struct{} // a name is due
 
 	mu        sync.Mutex // protects what follows
 	started   bool
@@ -90,17 +92,18 @@ type Hub struct {
 	states    map[string]driver.State  // as last seen
 }
 
-// New makes the waiting room of a session, which closes with ctx. Nothing runs until somebody
-// waits.
+// New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
+// Attend.
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
-		backend: backend, session: session, config: config, ctx: ctx, stir: make(chan struct{}, 1),
+		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1),
 		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
 		states: map[string]driver.State{},
 	}
 }
 
-// Add registers an attempt before it is sent, so that no grant can come too early to be heard.
+// Add registers an attempt. It MUST be called before the request is sent: a grant may come before
+// the request returns.
 func (h *Hub) Add(name, attempt string) *Waiter {
 	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
 	h.mu.Lock()
@@ -110,7 +113,8 @@ func (h *Hub) Add(name, attempt string) *Waiter {
 	return w
 }
 
-// Queued notes that the attempt stands in the queue: from now on, to be nowhere means to be gone.
+// Queued notes that the attempt is in the queue. From now on an attempt that is neither queued nor
+// granted is gone.
 func (h *Hub) Queued(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -118,8 +122,7 @@ func (h *Hub) Queued(w *Waiter) {
 	h.expect(w)
 }
 
-// Attend begins to listen although nobody waits: for the sake of those who hold something and may
-// be asked for it.
+// Attend starts the listener without a waiter, so that holders hear of Ask and Break.
 func (h *Hub) Attend() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +140,7 @@ func (h *Hub) start() {
 	}
 }
 
-// expect looks out for a waiter or a watcher from now on. MUST be called with mu locked.
+// expect schedules the first look for a waiter or a watcher. MUST be called with mu locked.
 func (h *Hub) expect(w *Waiter) {
 	if h.ctx.Err() != nil || h.waiters[w.Attempt] != w { // over, or answered already
 		return
@@ -145,11 +148,11 @@ func (h *Hub) expect(w *Waiter) {
 	h.start()
 	if _, known := h.due[w.Name]; !known {
 		h.due[w.Name] = h.config.Clock() + firstLook
-		h.wakeLoop()
+		h.wake()
 	}
 }
 
-// Remove forgets a waiter, whether it was answered or not.
+// Remove forgets a waiter, answered or not.
 func (h *Hub) Remove(w *Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -158,7 +161,7 @@ func (h *Hub) Remove(w *Waiter) {
 	}
 }
 
-// State is how a name that somebody waits for was last seen.
+// State returns the last known state of a name that has a waiter here.
 func (h *Hub) State(name string) (driver.State, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -166,8 +169,8 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return s, ok
 }
 
-// Hand answers the waiters of this hub to whom a lock was handed in this process, without the way
-// through the database. asked is the clock before the statement was sent that did it.
+// Hand answers the waiters of this hub that a statement of this process granted a lock to, without
+// a look at the database. asked is the clock before that statement was sent.
 func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,21 +181,20 @@ func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	}
 }
 
-// Doubt has a name looked at, since something may have come of a statement whose outcome is not
-// known.
+// Doubt schedules a look at a name now, after a statement with an unknown outcome.
 func (h *Hub) Doubt(name string) {
 	h.mu.Lock()
 	if h.names[name] > 0 {
 		h.due[name] = 0
 	}
 	h.mu.Unlock()
-	h.wakeLoop()
+	h.wake()
 }
 
-// Wait returns when nothing of the hub runs any more; its context must have ended.
+// Wait returns when no goroutine of the hub runs any more. Its context must have ended.
 func (h *Hub) Wait() {
 	h.mu.Lock()
-	started := h.started // whoever comes after this sees that the context has ended, and starts nothing
+	started := h.started // a later caller sees that the context has ended, and starts nothing
 	h.mu.Unlock()
 	if started {
 		h.done.Wait()
@@ -218,9 +220,9 @@ func (h *Hub) answer(w *Waiter, r Result) {
 	w.C <- r
 }
 
-func (h *Hub) wakeLoop() {
+func (h *Hub) wake() {
 	select {
-	case h.stir <- struct{}{}:
+	case h.woken <- struct{}{}:
 	default:
 	}
 }
@@ -254,17 +256,17 @@ func (h *Hub) setListening(listening bool) {
 	h.mu.Lock()
 	h.listening = listening
 	for name := range h.names {
-		h.due[name] = 0 // what happened before was not heard
+		h.due[name] = 0 // earlier hints were missed
 	}
 	h.mu.Unlock()
 	if listening && h.config.Stray != nil {
 		h.config.Stray("")
 	}
-	h.wakeLoop()
+	h.wake()
 }
 
-// heard takes a hint: that an attempt was granted, or some attempt. One that brings the grant along
-// is the answer: it was sent by the commit that made the grant.
+// heard takes a hint: one attempt was granted, or some attempt was. A hint with the grant in it is
+// the answer, because the commit that made the grant sent it.
 func (h *Hub) heard(hint driver.Hint) {
 	h.mu.Lock()
 	w := h.waiters[hint.Attempt]
@@ -278,13 +280,13 @@ func (h *Hub) heard(hint driver.Hint) {
 			h.due[name] = 0
 		}
 		for _, w := range h.waiters {
-			w.tell(true)
+			w.notify(true)
 		}
 	}
-	w.tell(true)
+	w.notify(true)
 	h.mu.Unlock()
 	if w == nil && h.config.Stray != nil {
 		h.config.Stray(hint.Attempt)
 	}
-	h.wakeLoop()
+	h.wake()
 }

@@ -22,17 +22,18 @@ const (
 	safety = 5 * time.Second
 )
 
-// table is a database of a few names. Its listener hears what hint sends, while it is connected.
+// table is a database of a few names. Its listener, while connected, receives what is sent to
+// hints.
 type table struct {
 	mu       sync.Mutex
 	states   map[string]driver.State
 	broken   chan struct{}
 	hints    chan driver.Hint
-	deaf     bool // nothing can be listened to
+	deaf     bool // the engine can only be polled
 	looks    int
-	hold     chan struct{} // while it is there, an answer of Look is kept back
+	hold     chan struct{} // not nil: Look returns after it is closed
 	reclaims []string
-	busy     int // so many takeovers are refused
+	busy     int // how many takeovers are still refused
 }
 
 func (f *table) set(do func()) {
@@ -49,12 +50,12 @@ func (f *table) queue(name string, left time.Duration, attempts ...string) {
 	})
 }
 
-// grant gives a name to an attempt of this session.
+// grant has an attempt of this session hold a name.
 func (f *table) grant(name, attempt string) {
 	f.set(func() { f.states[name] = held(name, attempt) })
 }
 
-// held is a name that an attempt of this session has.
+// held is the state of a name that an attempt of this session holds.
 func held(name, attempt string) driver.State {
 	grant := driver.Grant{Token: 2}
 	return driver.State{Name: name, Granted: []driver.Own{{Attempt: attempt, Grant: grant}},
@@ -133,7 +134,7 @@ func (h *Hub) enter(name, attempt string) *Waiter {
 	return w
 }
 
-// answered waits for the answer and returns it with the time that it took.
+// answered waits for the answer and returns it with the time it took.
 func answered(w *Waiter) (Result, time.Duration) {
 	began := time.Now()
 	return <-w.C, time.Since(began)
@@ -171,7 +172,7 @@ func TestNoGrantIsMissedWhileNothingListens(t *testing.T) {
 			f.queue("n", time.Hour, "a1")
 			w := h.enter("n", "a1")
 			lose(f)
-			f.grant("n", "a1") // and nobody hears it
+			f.grant("n", "a1") // without a hint
 			if r, took := answered(w); !r.Granted || took > 3*pollInterval {
 				t.Errorf("%s: %+v after %v", name, r, took)
 			}
@@ -179,7 +180,7 @@ func TestNoGrantIsMissedWhileNothingListens(t *testing.T) {
 	}
 }
 
-func TestWithoutAListenerThereIsOnePollForAll(t *testing.T) {
+func TestWithoutAListenerOnePollServesAllNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &table{deaf: true}
 		h := room(t, f)
@@ -202,7 +203,7 @@ func TestWithoutAListenerThereIsOnePollForAll(t *testing.T) {
 	})
 }
 
-func TestAHintThatIsLostIsMadeUpForSlowly(t *testing.T) {
+func TestALostHintDelaysAGrantByTheSafetyInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &table{}
 		h := room(t, f)
@@ -216,7 +217,7 @@ func TestAHintThatIsLostIsMadeUpForSlowly(t *testing.T) {
 	})
 }
 
-func TestIdleWaitersCostOneSlowCheck(t *testing.T) {
+func TestIdleWaitersShareOneSlowLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &table{}
 		h := room(t, f)
@@ -239,9 +240,9 @@ func TestIdleWaitersCostOneSlowCheck(t *testing.T) {
 	})
 }
 
-func TestAHolderIsTakenFromWhenItsTimeIsOver(t *testing.T) {
+func TestTheLockOfAnExpiredHolderIsTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &table{busy: 3} // its guarded transaction takes a while
+		f := &table{busy: 3} // the holder has a guarded transaction open for a while
 		h := room(t, f)
 		f.queue("n", 2*time.Second, "a1")
 		w := h.enter("n", "a1")
@@ -259,13 +260,13 @@ func TestAHolderIsTakenFromWhenItsTimeIsOver(t *testing.T) {
 	})
 }
 
-func TestOnlyWhoWasQueuedBeforeTheQuestionCanBeGone(t *testing.T) {
+func TestOnlyAWaiterQueuedBeforeTheLookCanBeGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &table{hold: make(chan struct{})}
 		h := room(t, f)
-		f.queue("n", time.Hour) // the answer that is kept back knows of nobody
+		f.queue("n", time.Hour) // the delayed answer has an empty queue
 		gone := h.enter("n", "a1")
-		sent := h.Add("n", "a3") // its statement is on its way
+		sent := h.Add("n", "a3") // its request is on its way
 		time.Sleep(2 * firstLook)
 		late := h.enter("n", "a2")
 		f.set(func() { close(f.hold); f.hold = nil })

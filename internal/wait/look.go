@@ -22,15 +22,15 @@ func (h *Hub) loop() {
 		case <-h.ctx.Done():
 			timer.Stop()
 			return
-		case <-h.stir:
+		case <-h.woken:
 			timer.Stop()
 		case <-timer.C:
 		}
 	}
 }
 
-// next returns the names that are due, or how long none will be. When one is due for want of news,
-// those that will be soon go with it: one statement serves them all.
+// next returns the names that are due, or the time until one is. When a name is due without a hint,
+// the names that are due soon join its statement.
 func (h *Hub) next() (names []string, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -40,7 +40,7 @@ func (h *Hub) next() (names []string, pause time.Duration) {
 	for name := range h.names {
 		due, known := h.due[name]
 		if !known {
-			continue // its first waiter is not in the queue yet
+			continue // its first waiter has not joined the queue yet
 		}
 		pause = min(pause, due-now)
 		switch {
@@ -64,8 +64,8 @@ func (h *Hub) next() (names []string, pause time.Duration) {
 	return names, pause
 }
 
-// look reads the state of names, answers those who got them or lost their place, and takes from
-// holders that are over their time.
+// look reads the state of names, answers the waiters that were granted one or lost their place, and
+// takes locks from expired holders.
 func (h *Hub) look(names []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.config.Limit)
 	defer cancel()
@@ -76,7 +76,7 @@ func (h *Hub) look(names []string) {
 		if h.ctx.Err() == nil {
 			h.config.Log.Warn("dblock: looking for grants failed", "session", h.session, "error", err)
 		}
-		h.put(names, pollInterval+rand.N(pollInterval))
+		h.schedule(names, pollInterval+rand.N(pollInterval))
 		return
 	}
 	for _, state := range states {
@@ -91,8 +91,8 @@ func (h *Hub) look(names []string) {
 	}
 }
 
-// ask returns the waiters, by name, that were in the queue before the question was sent: only of
-// these does an answer without them mean that they are gone.
+// ask returns the waiters, by name, that were in the queue before the statement was sent. Only
+// these are gone if the answer does not have them.
 func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -111,8 +111,9 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	return queued
 }
 
-// settle answers what a state answers to those who were queued before, and returns what in it is to
-// be taken away from the dead, or handed on for want of anybody who did.
+// settle answers waiters from a state. before are the waiters that were queued before the statement
+// was sent. It returns the expired holders to take the name from; the zero Holder if the name is
+// only to be handed on.
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -136,7 +137,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if h.watchers > 0 {
 		for _, w := range h.waiters {
 			if w.Name == state.Name {
-				w.tell(false)
+				w.notify(false)
 			}
 		}
 	}
@@ -157,17 +158,17 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 	if state.Waiters > 0 && state.Rest > 0 {
 		wait = min(wait, state.Rest+slack)
 	}
-	if state.Ready { // released with a transaction of the application's, or after a rest: whoever notices hands it on
+	if state.Ready { // released with a transaction of the application's, or its cool-down is over: the first session that notices hands it on
 		overdue = append(overdue, driver.Holder{})
 		wait = min(wait, slack)
 	}
-	if h.due[state.Name] != 0 { // 0: there was another hint meanwhile
+	if h.due[state.Name] != 0 { // 0: another hint came meanwhile
 		h.due[state.Name] = h.config.Clock() + wait
 	}
 	return overdue
 }
 
-// reclaim takes a name from a holder whose time is over. Whoever comes first does it, for all.
+// reclaim takes a name from an expired holder. The first session to do so does it for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock()
 	next, taken, err := h.backend.Reclaim(ctx, h.session, name, holder)
@@ -177,23 +178,23 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}
-		if holder.Units > 0 || holder.Grant.Token == 0 { // there may be more of its kind
-			h.put([]string{name}, 0)
+		if holder.Units > 0 || holder.Grant.Token == 0 { // there may be more such holders
+			h.schedule([]string{name}, 0)
 		} else {
-			h.put([]string{name}, firstLook)
+			h.schedule([]string{name}, firstLook)
 		}
-	case err == nil: // alive after all, or another was faster
-		h.put([]string{name}, slack+rand.N(firstLook))
+	case err == nil: // alive after all, or another session was faster
+		h.schedule([]string{name}, slack+rand.N(firstLook))
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
-		h.put([]string{name}, busyRetry/2+rand.N(busyRetry))
+		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
 	case h.ctx.Err() == nil:
 		h.config.Log.Warn("dblock: taking over failed", "name", name, "holder", holder.Session, "error", err)
-		h.put([]string{name}, busyRetry+rand.N(busyRetry))
+		h.schedule([]string{name}, busyRetry+rand.N(busyRetry))
 	}
 }
 
-// put sets when names are to be looked at next, unless that is at once.
-func (h *Hub) put(names []string, in time.Duration) {
+// schedule sets the next look at names, unless one is due now.
+func (h *Hub) schedule(names []string, in time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	at := h.config.Clock() + in

@@ -2,11 +2,11 @@ package wait
 
 import "sync/atomic"
 
-// Watcher is somebody who wants to hear of a name without waiting for it.
+// Watcher receives news of a name without waiting for the lock.
 type Watcher struct {
-	// News receives when there is reason to look at the name: something was heard of it, or it was
-	// looked at for others or for want of news. What those looks saw is no measure of what the
-	// watcher has seen.
+	// News receives when the watcher should look at the name: a hint came, or the hub looked at it
+	// for a waiter or without a hint. The state that the hub saw does not tell what the watcher has
+	// seen.
 	News <-chan struct{}
 
 	news    chan struct{}
@@ -14,7 +14,7 @@ type Watcher struct {
 	waiting *Waiter
 }
 
-// Watch registers a watcher under an id of its own, which hints may name.
+// Watch registers a watcher under an id of its own. Hints may name the id.
 func (h *Hub) Watch(name, watch string) *Watcher {
 	w := &Watcher{news: make(chan struct{}, 1), waiting: h.Add(name, watch)}
 	w.News = w.news
@@ -29,11 +29,11 @@ func (h *Hub) Watch(name, watch string) *Watcher {
 // Unwatch forgets a watcher.
 func (h *Hub) Unwatch(w *Watcher) { h.Remove(w.waiting) }
 
-// Hinted reports whether something was heard since it was last asked: and not only looked at.
+// Hinted reports whether a hint came since the last call.
 func (w *Watcher) Hinted() bool { return w.hinted.Swap(false) }
 
-// tell wakes a watcher; of others it does nothing.
-func (w *Waiter) tell(hinted bool) {
+// notify wakes a watcher. It does nothing for other waiters.
+func (w *Waiter) notify(hinted bool) {
 	if w == nil || w.watcher == nil {
 		return
 	}
