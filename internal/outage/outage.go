@@ -1,6 +1,6 @@
-// Package outage keeps the log readable while something fails again and again: it reports the first
-// failure, then the failure that goes on, at growing intervals, and then the recovery with how long
-// it took.
+// Package outage keeps the log readable while some work fails again and again. It logs the first
+// failure, the continuing outage at growing intervals, and the recovery with the length of the
+// outage.
 package outage
 
 import (
@@ -9,29 +9,29 @@ import (
 	"time"
 )
 
-// The pauses between two reports of one outage.
+// The pauses between two log entries of one outage.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = 10 * time.Minute
 )
 
-// Report tells of one kind of work. It is safe for concurrent use.
+// Report logs the outages of one kind of work. It is safe for concurrent use.
 type Report struct {
 	log  *slog.Logger
 	what string
 
 	mu       sync.Mutex // protects what follows
 	began    time.Time  // of the outage; zero: there is none
-	due      time.Time  // of the next report
+	due      time.Time  // of the next log entry
 	pause    time.Duration
 	failures int
 }
 
-// New makes the report of a kind of work: "dblock: writing events", say, to which " fails" can be
-// added.
+// New makes the report of a kind of work. what is a phrase that " fails" can follow, such as
+// "dblock: writing events".
 func New(log *slog.Logger, what string) *Report { return &Report{log: log, what: what} }
 
-// Failed counts a failure, and reports it where it is the first of an outage or a report is due.
+// Failed counts a failure. It logs the first one of an outage, and later ones when an entry is due.
 func (r *Report) Failed(err error, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -52,7 +52,7 @@ func (r *Report) Failed(err error, args ...any) {
 	r.log.Warn(r.what+" fails", append(args, "error", err)...)
 }
 
-// Worked reports the end of an outage, if there was one.
+// Worked logs the end of an outage, if there was one.
 func (r *Report) Worked(args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-// Broken by a line for each failure, and by silence after the first.
+// Broken by a line for each failure, and by silence after the first one.
 func TestAnOutageIsReportedAtGrowingIntervalsAndItsEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var lines bytes.Buffer

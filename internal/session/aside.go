@@ -7,15 +7,16 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// asideShare is how many intervals between two heartbeats an aside may take: one to get a
-// connection, one for its work.
+// asideShare is how many heartbeat intervals an aside may take: one to get a connection, one for
+// its work.
 const asideShare = 2
 
-// Aside runs do on a connection of the engine's own, while the heartbeats go on beside it: a
-// statement of do may wait for a row. It takes no longer than asideShare intervals, so that a
-// caller whose transaction keeps a connection of the pool, and waits here for another one, gives
-// its own back before long: then it returns an error. So it does when the session ends; after that
-// it returns the reason. A connection that broke is a reason to look at the session at once.
+// Aside runs do on a connection of the engine's own. A statement of do may wait for a row, because
+// heartbeats do not use that connection. After asideShare intervals Aside returns an error: its
+// caller may hold a pool connection in a transaction while it waits here for another one, and must
+// release it before long. Aside also returns an error when the session ends during do. When the
+// session had ended before, it returns the reason. A broken connection makes it check the session
+// at once.
 func (s *Session) Aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	if s.ctx.Err() != nil {
 		return context.Cause(s.ctx)

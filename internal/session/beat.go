@@ -10,33 +10,33 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// heart sends a session's heartbeats. Its fields belong to the goroutine of beat; what runs beside
-// it posts its news.
+// heart sends a session's heartbeats. Its fields belong to the goroutine of beat. Other goroutines
+// change them through post.
 type heart struct {
 	*Session
 	interval time.Duration
 	news     chan func()
-	work     sync.WaitGroup // all that runs beside
-	lines    map[*line]bool // at most maxLines
+	work     sync.WaitGroup     // the goroutines beside that of beat
+	conns    map[*reserved]bool // at most maxConns
 
-	connecting *connecting // nil: nobody connects
-	overPool   bool        // a heartbeat over the pool is not answered
+	connecting *connecting // nil: no connect is under way
+	overPool   bool        // a heartbeat over the pool is under way
 	due        time.Duration
 	beats      int  // answered over reserved connections
-	checked    bool // somebody wants a comparison now
-	few        bool // the session had no more than fewClaims when it last looked
+	checked    bool // Check asked for a reconciliation
+	few        bool // the last list had no more than fewClaims entries
 }
 
-// maxLines is how many connections are reserved at a time: the second one for as long as the first
-// is late with an answer.
-const maxLines = 2
+// maxConns is how many connections are reserved at a time. The second one is needed only while the
+// first one is late with an answer.
+const maxConns = 2
 
-// line is a reserved connection, and what it does.
-type line struct {
+// reserved is a reserved connection and its current task.
+type reserved struct {
 	up    driver.Upkeep
 	does  task
 	since time.Duration
-	fresh bool // nothing was compared over it yet
+	fresh bool // no reconciliation has run over it yet
 	good  bool // it has answered before
 }
 
@@ -51,7 +51,7 @@ const (
 // beat keeps the session alive until its context ends.
 func (s *Session) beat() {
 	h := &heart{
-		Session: s, interval: s.config.TTL / beatsPerTTL, news: make(chan func()), lines: map[*line]bool{},
+		Session: s, interval: s.config.TTL / beatsPerTTL, news: make(chan func()), conns: map[*reserved]bool{},
 		due: s.config.Clock() + s.config.TTL/beatsPerTTL, few: true,
 	}
 	defer h.stop()
@@ -64,22 +64,23 @@ func (s *Session) beat() {
 			news()
 		case <-s.check:
 			h.checked = true
-			h.pulse()
+			h.beatNow()
 		case <-time.After(h.due - s.config.Clock()):
-			h.pulse()
+			h.beatNow()
 		}
 	}
 }
 
-// stop runs after the session's context has ended, which cuts off all that runs beside.
+// stop waits for the other goroutines, which end with the session's context, and closes the
+// connections.
 func (h *heart) stop() {
 	h.work.Wait()
-	for l := range h.lines {
+	for l := range h.conns {
 		_ = l.up.Close()
 	}
 }
 
-// post has the goroutine of beat run f. It reports false where the session has ended instead.
+// post runs f on the goroutine of beat. It returns false if the session has ended instead.
 func (h *heart) post(f func()) bool {
 	select {
 	case h.news <- f:
@@ -89,29 +90,29 @@ func (h *heart) post(f func()) bool {
 	}
 }
 
-// pulse sends a heartbeat, over whatever is there.
-func (h *heart) pulse() {
+// beatNow sends a heartbeat, over a reserved connection that is idle or else over the pool.
+func (h *heart) beatNow() {
 	h.due = h.config.Clock() + h.interval
 	late := true
-	for l := range h.lines {
+	for l := range h.conns {
 		if l.does == nothing {
 			h.beatOver(l)
 			return
 		}
 		late = late && l.does == beating
 	}
-	if late && len(h.lines) < maxLines { // it may be dead, or slow
+	if late && len(h.conns) < maxConns { // the connection may be dead, or slow
 		h.connect()
 	}
 	h.beatOverPool()
 }
 
-// soon makes a heartbeat due after a failure, at a moment that differs from client to client.
-func (h *heart) soon() {
+// beatSoon schedules a heartbeat after a failure, with jitter.
+func (h *heart) beatSoon() {
 	h.due = h.config.Clock() + h.interval/4 + mathrand.N(h.interval/4)
 }
 
-func (h *heart) beatOver(l *line) {
+func (h *heart) beatOver(l *reserved) {
 	l.does, l.since = beating, h.config.Clock()
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
@@ -134,13 +135,13 @@ func (h *heart) beatOverPool() {
 			h.overPool = false
 			if err != nil {
 				h.warn("heartbeat over the pool failed", err)
-				h.soon()
+				h.beatSoon()
 			}
 		})
 	})
 }
 
-// send sends one heartbeat. What it proves holds from the moment before it was sent.
+// send sends one heartbeat. On success the lease counts from the moment before it was sent.
 func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error)) error {
 	sent := s.config.Clock()
 	alive, err := heartbeat(ctx, s.ID, s.config.TTL)
@@ -159,14 +160,14 @@ func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, 
 	return nil
 }
 
-// answered is what follows a heartbeat over a reserved connection.
-func (h *heart) answered(l *line, err error) {
+// answered handles the result of a heartbeat over a reserved connection.
+func (h *heart) answered(l *reserved, err error) {
 	if !h.finished(l, "heartbeat failed", err) {
 		return
 	}
-	if h.config.Clock()-l.since < h.interval { // another one is not needed
+	if h.config.Clock()-l.since < h.interval { // no second connection is needed
 		h.stopConnecting()
-		for other := range h.lines {
+		for other := range h.conns {
 			if other != l && other.does == nothing {
 				h.drop(other)
 			}
@@ -174,12 +175,12 @@ func (h *heart) answered(l *line, err error) {
 	}
 	h.beats++
 	if h.beats > 1 && (l.fresh || h.checked || h.few && h.config.Holding() || (h.beats-1)%claimsEvery == 0) {
-		h.list(l)
+		h.reconcile(l)
 	}
 }
 
-// list compares what the session has in the database with what the client believes.
-func (h *heart) list(l *line) {
+// reconcile compares what the session has in the database with what the client believes.
+func (h *heart) reconcile(l *reserved) {
 	l.does, l.fresh, h.checked = listing, false, false
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
@@ -194,37 +195,37 @@ func (h *heart) list(l *line) {
 			if !h.finished(l, "comparing the session's locks failed", err) {
 				return
 			}
-			if h.few = few; h.checked { // somebody asked meanwhile
-				h.pulse()
+			if h.few = few; h.checked { // Check was called meanwhile
+				h.beatNow()
 			}
 		})
 	})
 }
 
-// finished ends the task of a line. It reports false where the task failed: then the line is given
-// up.
-func (h *heart) finished(l *line, what string, err error) bool {
+// finished ends the task of a connection. If the task failed, it drops the connection and returns
+// false.
+func (h *heart) finished(l *reserved, what string, err error) bool {
 	l.does = nothing
 	if err == nil {
 		l.good = true
 		return true
 	}
 	h.warn(what, err)
-	if h.drop(l); len(h.lines) == 0 {
-		if h.soon(); l.good {
-			h.connect() // else the next pulse does: a server that refuses heartbeats is not asked all the time
+	if h.drop(l); len(h.conns) == 0 {
+		if h.beatSoon(); l.good {
+			h.connect() // otherwise the next beatNow connects, so that a server that refuses heartbeats is not flooded
 		}
 	}
 	return false
 }
 
-// drop closes a line that does nothing.
-func (h *heart) drop(l *line) {
-	delete(h.lines, l)
+// drop closes an idle connection.
+func (h *heart) drop(l *reserved) {
+	delete(h.conns, l)
 	h.work.Go(func() { _ = l.up.Close() })
 }
 
-// warn tells of a failure that the session survives so far, and of how long it can go on.
+// warn logs a failure, and for how long the session can go on without success.
 func (h *heart) warn(what string, err error, more ...any) {
 	if h.ctx.Err() == nil {
 		left := (h.Deadline() - h.config.Clock()).Round(time.Millisecond)

@@ -2,14 +2,14 @@ package session
 
 import "time"
 
-// Clock tells the time since some fixed moment, on a clock that goes on while the machine sleeps.
+// Clock returns the time since some fixed moment, by a clock that goes on while the machine sleeps.
 type Clock func() time.Duration
 
-// alarmCheck is how often an alarm looks at the clock: Go's timers stand still while the machine
-// sleeps, the clock does not.
+// alarmCheck is the interval at which an alarm reads the clock. Go's timers stand still while the
+// machine sleeps, the clock does not.
 const alarmCheck = time.Second
 
-// Alarm calls f once the clock reaches at, in a goroutine of its own, unless it is stopped before.
+// Alarm calls f in a goroutine of its own when the clock reaches at, unless it is stopped before.
 func (now Clock) Alarm(at time.Duration, f func()) (stop func() bool) {
 	var timer *time.Timer
 	armed := make(chan struct{}) // closed when timer is set, for the timer's own function

@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// connecting is the making of a reserved connection.
+// connecting is one background connect of a reserved connection.
 type connecting struct{ stop context.CancelFunc }
 
-// connect makes a reserved connection in the background, unless that is under way.
+// connect makes a reserved connection in the background, unless one is already being made.
 func (h *heart) connect() {
 	if h.connecting != nil {
 		return
@@ -38,18 +38,18 @@ func (h *heart) stopConnecting() {
 
 // connected takes a new connection into use.
 func (h *heart) connected(by *connecting, up driver.Upkeep) {
-	if h.connecting != by { // another one has answered meanwhile
+	if h.connecting != by { // this connect was called off meanwhile
 		h.work.Go(func() { _ = up.Close() })
 		return
 	}
 	h.connecting = nil
-	h.lines[&line{up: up, fresh: h.beats > 0}] = true
-	h.pulse()
+	h.conns[&reserved{up: up, fresh: h.beats > 0}] = true
+	h.beatNow()
 }
 
-// reserve tries until it has a connection, or ctx ends: nil. Each try may take a TTL, since the
-// heartbeats do not wait for it; after an interval a second one goes on beside it. It tells of what
-// takes long, and of what fails, once in an interval at most.
+// reserve returns a connection, or nil when ctx ends. Each try may take a TTL, because heartbeats
+// do not wait for it. After an interval a second try starts beside the first one. Slow and failed
+// tries are logged at most once per interval.
 func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 	type outcome struct {
 		up  driver.Upkeep

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// outage runs five TTLs after the connection of the heartbeats was lost, on a server that set has
-// changed.
+// outage opens a session, changes the server with set, cuts its heartbeat connection, and runs for
+// five TTLs.
 func outage(t *testing.T, s *server, set func()) *Session {
 	t.Helper()
 	session, _ := start(t, s)
@@ -71,7 +71,7 @@ func TestAConnectIntoADeadAddressDoesNotHoldUpTheNext(t *testing.T) {
 	})
 }
 
-func TestASlowAnswerBeginsNoCircleOfConnections(t *testing.T) {
+func TestASlowAnswerStartsNoCycleOfConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		session, _ := start(t, s)

@@ -13,8 +13,8 @@ var (
 	}
 )
 
-// elapsed is the time since the program started on whichever clock went further, and never less
-// than it said before.
+// elapsed returns the time since the program started, by whichever of two clocks went further. It
+// never decreases.
 func elapsed() time.Duration {
 	now := time.Now()
 	d := max(now.Sub(started), now.Round(0).Sub(started.Round(0)))

@@ -1,33 +1,32 @@
-// Package session keeps a client alive in the database: one row, one heartbeat, however many locks
-// hang on it.
+// Package session keeps a client alive in the database: one row and one heartbeat, however many
+// locks the client holds.
 //
 // # Trust
 //
-// A session may be believed in until its deadline: the moment before its last successful heartbeat
-// was sent, plus the TTL, less a margin for the drift of two clocks and for the way there and back.
-// The database counts the same TTL from the moment when it ran the heartbeat, which is later. So a
-// session that ends here at its deadline has ended before the database lets anybody else in,
-// without a clock ever being compared with another.
+// A session is trusted until its deadline: the moment before its last successful heartbeat was
+// sent, plus the TTL, less a margin for clock drift and the round trip. The database counts the
+// same TTL from the moment when it ran the heartbeat, which is later. So the session ends here
+// before the database grants its locks to another one. No clock is ever compared with another.
 //
-// A session ends once and for good: past its deadline, when a heartbeat finds it dead, when the
+// A session ends once and for good: at its deadline, when a heartbeat finds it dead, when the
 // tables were migrated to a version that this build cannot work with, or when the database turns
-// out to be another. A heartbeat that succeeds after the deadline does not revive it, since by then
-// others may have been told.
+// out to be another. A heartbeat that succeeds after the deadline does not revive it, because
+// callers may have been told of the end by then.
 //
 // # Heartbeats
 //
 // A heartbeat is due each fifth of the TTL. It goes over a reserved connection, which the
-// application cannot keep busy, and is never cut off by the clock while it can still be of use: a
-// driver that is told to stop waiting closes the connection, and on a slow machine the next
-// connection would be as slow as the last. While there is no reserved connection, or while the last
-// heartbeat on it is not answered, heartbeats go over the application's pool, one at a time, each
-// for no longer than an interval.
+// application cannot keep busy. It is not cancelled while its answer can still be of use: a driver
+// that is told to stop waiting closes the connection, and on a slow machine the next connection
+// would be as slow. While there is no reserved connection, or while the last heartbeat on it is not
+// answered, heartbeats go over the application's pool, one at a time, each for no longer than an
+// interval.
 //
-// Connecting is no part of that. It goes on beside the heartbeats, for as long as a TTL; after an
-// interval without success a second connect starts beside the first one, which after a failover may
-// go to an address that is dead. The first connection that is made is used. A reserved connection
-// is given up when it fails. One that is late with an answer gets another one beside it, until one
-// of them answers within an interval.
+// Connecting is no part of the heartbeat. A connect goes on beside the heartbeats and may take a
+// TTL. After an interval without success a second connect starts beside the first one, which after
+// a failover may go to a dead address. The first connection that is made is used. A reserved
+// connection is closed when it fails. When one is late with an answer, a second one is made beside
+// it, until one of them answers within an interval.
 package session
 
 import (
@@ -43,22 +42,22 @@ import (
 
 const (
 	beatsPerTTL = 5 // four heartbeats may fail
-	// claimsEvery is after how many heartbeats a session lists what it has in the database. One
-	// that holds something does with each, so that it hears within a heartbeat that this was taken
-	// away, or is asked for, though it may listen to nothing; but not where the list is longer than
-	// fewClaims.
+	// claimsEvery is how many heartbeats pass between two lists of the session's locks and places
+	// in queues. A session that holds a lock, and had no more than fewClaims of these, lists them
+	// with every heartbeat: so it hears of Break and Ask within a heartbeat interval without a
+	// listener.
 	claimsEvery = 5
 	fewClaims   = 64
 	driftShare  = 100 // two clocks may differ in rate by one part in this
 )
 
-// The reasons for which a session ends.
+// The reasons why a session ends.
 var (
 	ErrExpired = errors.New("no heartbeat reached the database within the TTL")
 	ErrKilled  = errors.New("the database declared the session dead")
 )
 
-// Store is what a session needs of an engine.
+// Store is the part of an engine that a session needs.
 type Store interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context) (driver.Upkeep, error)
@@ -74,12 +73,12 @@ type Config struct {
 	Clock     Clock
 	Log       *slog.Logger
 	// Reconcile compares what a session has in the database with what the client believes. It is
-	// called with a way to list it, every few heartbeats and whenever the connection was made anew.
+	// called every few heartbeats, and after each reconnect, with a function that lists the former.
 	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
-	Holding   func() bool // whether the client holds anything, as far as it knows
+	Holding   func() bool // whether the client believes that it holds anything
 }
 
-// Session is one life of a client in the database.
+// Session is one session of a client in the database.
 type Session struct {
 	ID string
 
@@ -94,7 +93,7 @@ type Session struct {
 	deadline time.Duration
 }
 
-// Open writes a new session and begins to keep it alive. ctx bounds the opening, not the session.
+// Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
 func Open(ctx context.Context, store Store, config Config) (*Session, error) {
 	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1)}
 	sent := config.Clock()
@@ -112,22 +111,22 @@ func Open(ctx context.Context, store Store, config Config) (*Session, error) {
 // Context ends when the session ends; its cause says why.
 func (s *Session) Context() context.Context { return s.ctx }
 
-// Alive reports whether the session may still be believed in, by the clock as it is now.
+// Alive reports whether the session is still trusted, by the clock now.
 func (s *Session) Alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ctx.Err() == nil && s.config.Clock() < s.deadline
 }
 
-// Deadline is until when the session may be believed in, on the clock of its Config, if no further
-// heartbeat succeeds.
+// Deadline returns until when the session is trusted if no further heartbeat succeeds, by the clock
+// of its Config.
 func (s *Session) Deadline() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline
 }
 
-// Check asks for a heartbeat with a reconciliation now.
+// Check requests a heartbeat and a reconciliation now.
 func (s *Session) Check() {
 	select {
 	case s.check <- struct{}{}:
@@ -135,8 +134,8 @@ func (s *Session) Check() {
 	}
 }
 
-// Stop ends the session here, with a reason, and waits until nothing of it runs. The database is
-// told by others.
+// Stop ends the session here, with a reason, and waits until no goroutine of it runs. It does not
+// tell the database.
 func (s *Session) Stop(reason error) {
 	s.end(reason)
 	s.done.Wait()

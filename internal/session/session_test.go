@@ -18,19 +18,19 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 10 * time.Second
 
-// server is a database in which one session lives: it answers after a delay, fails, or says that
-// the session is dead.
+// server is a database with one session. It answers after a delay, fails, or reports the session
+// dead.
 type server struct {
 	mu               sync.Mutex
 	delay            time.Duration
 	down, dead, idle bool
-	expires          time.Time // by the server's count
+	expires          time.Time // by the server's clock
 	tally
-	connect, line time.Duration // longer than delay that connecting, and heartbeats over the connection, take
-	silent        int           // so many connects are never answered
+	connect, line time.Duration // what connecting, and heartbeats over the connection, take beyond delay
+	silent        int           // how many connects are never answered
 	full          bool          // the pool
 	claims        []driver.Claim
-	misfit        error // of the tables, which this build cannot work with
+	misfit        error // not nil: the tables are none that this build can work with
 }
 
 // tally counts what a server has seen.
@@ -47,7 +47,7 @@ func (s *server) set(f func()) {
 	f()
 }
 
-// answer runs do as the server, after half of the delay, and lets the other half pass.
+// answer runs do in the middle of the delay.
 func (s *server) answer(ctx context.Context, do func()) error {
 	s.mu.Lock()
 	delay, down := s.delay, s.down
@@ -91,7 +91,6 @@ func (s *server) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	return s, s.answer(ctx, func() { s.connects++ })
 }
 
-// pass lets time pass.
 func pass(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -148,7 +147,7 @@ func (s *server) Close() error {
 	return nil
 }
 
-// start opens a session on a fake clock, which can be set forward as a suspended machine's is.
+// start opens a session on a fake clock, which can be set forward as on a suspended machine.
 func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 	t.Helper()
 	var mu sync.Mutex

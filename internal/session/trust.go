@@ -2,8 +2,8 @@ package session
 
 import "time"
 
-// trusted is until when a heartbeat that was sent then, and has been answered now, may be relied
-// upon.
+// trusted returns until when a session is trusted after a heartbeat that was sent at sent and was
+// answered now.
 func (s *Session) trusted(sent time.Duration) time.Duration {
 	roundTrip := s.config.Clock() - sent
 	margin := s.config.TTL/driftShare + 2*roundTrip
@@ -21,8 +21,8 @@ func (s *Session) extend(sent time.Duration) {
 	s.deadline = max(s.deadline, s.trusted(sent))
 }
 
-// watch ends the session at its deadline. It looks at the clock more often than it would have to,
-// since timers stand still while the machine sleeps.
+// watch ends the session at its deadline. It reads the clock more often than necessary, because
+// timers stand still while the machine sleeps.
 func (s *Session) watch() {
 	for {
 		s.mu.Lock()
