@@ -1,12 +1,12 @@
-// Package crew keeps an engine's own connections for work that may wait for a row, beside the
-// connection that beats.
+// Package crew is a pool of an engine's own connections, for work that may wait for a row. The
+// heartbeat's connection is not part of it.
 //
-// A connection is opened when work needs one, up to a number at a time, and is kept for the next
-// piece of work while a client attends. Without a client every connection is closed after its work:
-// nobody closes an engine, so nothing may outlive the clients. A connection that has been idle for
-// half of the limit is closed, except the last one, which is asked for a sign of life: where the
-// connections come out of the application's pool, another one may not be had when it is needed
-// most, while every connection of the pool is in a transaction that waits for this crew.
+// A connection is opened when work needs one, up to a limit, and kept for the next piece of work
+// while a client attends. Without a client every connection is closed after its work: an engine has
+// no Close, so nothing may outlive the clients. A connection that has been idle for half of the
+// time limit is closed, except the last one, which is pinged. Where the connections come out of the
+// application's pool, another one may not be available when it is needed most: while every
+// connection of the pool is in a transaction that waits for this crew.
 package crew
 
 import (
@@ -20,28 +20,29 @@ import (
 
 // Config is how a crew opens, tests and closes its connections.
 type Config[C any] struct {
-	// Most is how many connections may be open at a time. It is asked once, at the first piece of
-	// work.
+	// Most returns how many connections may be open at a time. It is called once, at the first
+	// piece of work.
 	Most func() int
-	// Open opens a connection. Limit is how long it may be idle: for that long it is kept.
+	// Open opens a connection. Limit is how long the connection may be idle before the server ends
+	// it.
 	Open  func(ctx context.Context, limit time.Duration) (C, error)
 	Ping  func(ctx context.Context, conn C) error
-	Close func(conn C) // does not wait for the network for long
+	Close func(conn C) // must not wait for the network for long
 }
 
-// Crew is a set of connections. Its zero value is not usable: use New.
+// Crew is a pool of connections. Use New: its zero value is not usable.
 type Crew[C any] struct {
 	config Config[C]
 	once   sync.Once
-	slots  chan struct{} // holds one token for each piece of work that has a connection, or opens one
+	slots  chan struct{} // one token for each piece of work that has a connection or opens one
 
 	mu      sync.Mutex // protects what follows
 	clients map[*client]bool
 	limit   time.Duration // the shortest TTL of the clients
-	idle    []idle[C]     // the one that was used last comes last; each was opened while somebody attended
-	tending context.CancelFunc
-	tended  chan struct{} // closed when the goroutine that tends has ended
-	wanted  chan struct{} // asks for a first connection
+	idle    []idle[C]     // the one used last comes last; each was opened while a client attended
+	stop    context.CancelFunc
+	stopped chan struct{} // closed when the goroutine of maintain has ended
+	warm    chan struct{} // asks for a first connection
 }
 
 type client struct{ ttl time.Duration }
@@ -52,31 +53,31 @@ type idle[C any] struct {
 	since time.Time
 }
 
-// DefaultLimit is how long a connection may be silent where nobody with a TTL attends.
+// DefaultLimit is how long a connection may be idle where no client with a TTL attends.
 const DefaultLimit = 15 * time.Second
 
-// pingTimeout bounds a sign of life.
+// pingTimeout bounds a ping.
 const pingTimeout = time.Second
 
 // New makes a crew without connections. It does no I/O.
 func New[C any](config Config[C]) *Crew[C] {
-	return &Crew[C]{config: config, clients: map[*client]bool{}, limit: DefaultLimit, wanted: make(chan struct{}, 1)}
+	return &Crew[C]{config: config, clients: map[*client]bool{}, limit: DefaultLimit, warm: make(chan struct{}, 1)}
 }
 
-// Attend keeps connections from now on, until leave is called by all who attend. The shortest TTL
-// of those who attend and have one bounds for how long the server lets a silent connection of the
-// crew stand; without any, DefaultLimit does. leave closes what is idle when it was the last, and
-// waits for that; it may be called more than once.
+// Attend keeps connections from now on, until every client that attends has called leave. The
+// shortest TTL among the clients, or DefaultLimit if none has a TTL, is how long the server lets an
+// idle connection of the crew stand. The last leave closes the idle connections and waits for that.
+// leave is idempotent.
 func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	me := &client{ttl}
 	c.clients[me] = true
-	c.measure()
+	c.setLimit()
 	if len(c.clients) == 1 {
 		ctx, cancel := context.WithCancel(context.Background())
-		c.tending, c.tended = cancel, make(chan struct{})
-		go c.tend(ctx, c.tended)
+		c.stop, c.stopped = cancel, make(chan struct{})
+		go c.maintain(ctx, c.stopped)
 	}
 	return func() { c.leave(me) }
 }
@@ -88,20 +89,20 @@ func (c *Crew[C]) leave(me *client) {
 		return
 	}
 	delete(c.clients, me)
-	c.measure()
+	c.setLimit()
 	if len(c.clients) > 0 {
 		c.mu.Unlock()
 		return
 	}
-	c.tending()
-	tended := c.tended
+	c.stop()
+	stopped := c.stopped
 	c.mu.Unlock()
-	<-tended
+	<-stopped
 	c.drop()
 }
 
-// measure MUST be called with mu locked.
-func (c *Crew[C]) measure() {
+// setLimit MUST be called with mu locked.
+func (c *Crew[C]) setLimit() {
 	c.limit = 0
 	for one := range c.clients {
 		if one.ttl > 0 && (c.limit == 0 || one.ttl < c.limit) {
@@ -113,19 +114,19 @@ func (c *Crew[C]) measure() {
 	}
 }
 
-// Warm asks for a connection to be opened in the background, if there is none and somebody attends.
+// Warm opens a connection in the background, if there is none and a client attends.
 func (c *Crew[C]) Warm() {
 	select {
-	case c.wanted <- struct{}{}:
+	case c.warm <- struct{}{}:
 	default:
 	}
 }
 
-// Do runs do on a connection that nothing else uses. Where a kept connection turns out to be
-// broken, that is where do returns ErrUnavailable, it runs do once more on a new one. A connection
-// is kept only after an answer.
+// Do runs do on a connection that nothing else uses. If do returns ErrUnavailable on a kept
+// connection, that connection is broken, and do runs once more on a new one. A connection is kept
+// only after the server has answered on it.
 func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
-	slots := c.room()
+	slots := c.capacity()
 	select {
 	case slots <- struct{}{}:
 		defer func() { <-slots }()
@@ -138,7 +139,7 @@ func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 			return err
 		}
 	}
-	c.drop() // what is idle broke together with the other one, or was silent for too long
+	c.drop() // the idle connections broke together with this one, or were idle for too long
 	c.mu.Lock()
 	limit := c.limit
 	c.mu.Unlock()
@@ -149,7 +150,7 @@ func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 	return c.use(ctx, idle[C]{conn: conn, limit: limit}, do)
 }
 
-// Sent is an error of work that may have been done all the same: Do does not run it again.
+// Sent is an error of work that may have been done nevertheless. Do does not run such work again.
 type Sent struct{ Err error }
 
 func (s Sent) Error() string { return s.Err.Error() }
@@ -157,15 +158,15 @@ func (s Sent) Error() string { return s.Err.Error() }
 // Unwrap returns the error.
 func (s Sent) Unwrap() error { return s.Err }
 
-// Attended reports whether anybody attends.
+// Attended reports whether a client attends.
 func (c *Crew[C]) Attended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.clients) > 0
 }
 
-// room holds as many tokens as connections may be open.
-func (c *Crew[C]) room() chan struct{} {
+// capacity returns the channel of slots, which it makes at the first call.
+func (c *Crew[C]) capacity() chan struct{} {
 	c.once.Do(func() { c.slots = make(chan struct{}, c.config.Most()) })
 	return c.slots
 }
@@ -182,8 +183,8 @@ func (c *Crew[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 	return err
 }
 
-// take takes the idle connection that was used last, unless the server may have ended it by now:
-// then all of them.
+// take returns the idle connection that was used last, unless the server may have ended it by now.
+// Then it has ended all of them.
 func (c *Crew[C]) take() (idle[C], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +199,8 @@ func (c *Crew[C]) take() (idle[C], bool) {
 	return last, true
 }
 
-// put keeps a connection. It reports false where nobody attends, or for a shorter TTL than the
-// connection is set up for.
+// put keeps a connection. It returns false where no client attends, or one with a shorter TTL than
+// the connection is set up for.
 func (c *Crew[C]) put(one idle[C]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -211,7 +212,7 @@ func (c *Crew[C]) put(one idle[C]) bool {
 	return true
 }
 
-// drop closes all that is idle.
+// drop closes all idle connections.
 func (c *Crew[C]) drop() {
 	c.mu.Lock()
 	old := c.idle
@@ -228,10 +229,10 @@ func (c *Crew[C]) close(old []idle[C]) {
 	closed.Wait()
 }
 
-// tend closes what is idle for long, keeps the last connection alive, and opens the first where
-// Warm asks for it.
-func (c *Crew[C]) tend(ctx context.Context, tended chan struct{}) {
-	defer close(tended)
+// maintain closes connections that are idle for long, keeps the last one alive, and opens the first
+// one for Warm.
+func (c *Crew[C]) maintain(ctx context.Context, stopped chan struct{}) {
+	defer close(stopped)
 	for {
 		c.mu.Lock()
 		pause := c.limit / 4
@@ -240,7 +241,7 @@ func (c *Crew[C]) tend(ctx context.Context, tended chan struct{}) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.wanted:
+		case <-c.warm:
 			ping = true
 		case <-time.After(pause):
 		}
@@ -252,8 +253,8 @@ func (c *Crew[C]) tend(ctx context.Context, tended chan struct{}) {
 	}
 }
 
-// stale takes out what has been idle for half of its limit, except the connection that was used
-// last, which silent tells of.
+// stale removes and returns the connections that have been idle for half of their limit, except the
+// one used last. silent reports whether that one has been idle for as long.
 func (c *Crew[C]) stale() (old []idle[C], silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -267,7 +268,7 @@ func (c *Crew[C]) stale() (old []idle[C], silent bool) {
 	return old, false
 }
 
-// ping asks a connection for a sign of life, which opens one where there is none.
+// ping pings a connection, and opens one if there is none.
 func (c *Crew[C]) ping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultLimit)
 	defer cancel()

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 8 * time.Second
 
-// server counts the connections of a crew. It ends those that are silent for longer than they were
-// set up for.
+// server counts the connections of a crew. It ends connections that are idle for longer than their
+// limit.
 type server struct {
 	mu     sync.Mutex
 	open   map[*conn]bool
@@ -69,7 +69,7 @@ func (s *server) crew(most int) *Crew[*conn] {
 	})
 }
 
-// answer is what a statement gets.
+// answer runs a statement.
 func (s *server) answer(_ context.Context, c *conn) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -245,7 +245,7 @@ func TestAConnectionIsSetUpForTheShortestTTL(t *testing.T) {
 		long, reaper := c.Attend(4*ttl), c.Attend(0)
 		_ = c.Do(t.Context(), s.answer)
 		short := c.Attend(ttl)
-		_ = c.Do(t.Context(), s.answer) // on the connection of the longer one, which is not kept
+		_ = c.Do(t.Context(), s.answer) // on the connection of the client with the longer TTL, which is not kept
 		_ = c.Do(t.Context(), s.answer)
 		if len(s.limits) != 2 || s.limits[0] != 4*ttl || s.limits[1] != ttl || s.count() != 1 {
 			t.Errorf("set up for %v, %d open", s.limits, s.count())
@@ -260,7 +260,7 @@ func TestAWarmCrewHasAConnectionBeforeItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
 		c := s.crew(2)
-		c.Warm() // nobody attends yet
+		c.Warm() // no client attends yet
 		leave := c.Attend(ttl)
 		synctest.Wait()
 		if open := s.count(); open != 1 {
