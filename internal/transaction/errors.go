@@ -6,8 +6,9 @@ import (
 	"strings"
 )
 
-// Retryable tells whether an error means that the whole transaction lost a race and may succeed if
-// it is run again: by code, never by message. The error of a driver that is not known here is not.
+// Retryable reports whether an error means that the whole transaction lost a race and may succeed
+// when it is run again. It decides by code, never by message. An error of a driver that is not
+// known here is not retryable.
 func Retryable(err error) bool {
 	switch sqlState(err) {
 	case "40001", "40P01": // serialization failure, deadlock
@@ -21,8 +22,8 @@ func Retryable(err error) bool {
 	return ok && (code&0xff == sqliteBusy || code&0xff == sqliteLocked)
 }
 
-// Server names the kind of server that an error came from, "" where it came from none: a connection
-// that broke, or a driver that is not known here.
+// Server returns the kind of server that an error came from. It returns "" for a broken connection,
+// or a driver that is not known here.
 func Server(err error) string {
 	if sqlState(err) != "" {
 		return "PostgreSQL"
@@ -36,8 +37,8 @@ func Server(err error) string {
 	return ""
 }
 
-// sqlState is the SQLSTATE of PostgreSQL's errors, "" of any other: every driver for it has this
-// method.
+// sqlState returns the SQLSTATE of PostgreSQL's errors, "" for others. Every driver for PostgreSQL
+// has this method.
 func sqlState(err error) string {
 	var server interface{ SQLState() string }
 	if !errors.As(err, &server) {
@@ -46,8 +47,8 @@ func sqlState(err error) string {
 	return server.SQLState()
 }
 
-// mysqlNumber is the server's number of an error, 0 of any other. The driver keeps it in a field,
-// *mysql.MySQLError's Number, and no method tells it.
+// mysqlNumber returns the server's number of an error, 0 for other errors. The driver has no method
+// for it, only the field Number of *mysql.MySQLError.
 func mysqlNumber(err error) (number uint16) {
 	within(err, func(v reflect.Value) bool {
 		if s := reflect.Indirect(v); s.Kind() == reflect.Struct && s.Type().Name() == "MySQLError" {
@@ -60,9 +61,9 @@ func mysqlNumber(err error) (number uint16) {
 	return number
 }
 
-// sqliteCode is SQLite's result code, in as much detail as the driver has it: modernc.org/sqlite
-// has a method Code, ncruces/go-sqlite3 has ExtendedCode with a type of its own, mattn/go-sqlite3
-// has fields. The package's name keeps apart what else has a Code.
+// sqliteCode returns SQLite's result code, in as much detail as the driver has it:
+// modernc.org/sqlite has a method Code, ncruces/go-sqlite3 has ExtendedCode with a type of its own,
+// mattn/go-sqlite3 has fields. The package's name excludes other types with a Code.
 func sqliteCode(err error) (code int, ok bool) {
 	within(err, func(v reflect.Value) bool {
 		s := reflect.Indirect(v)
@@ -96,7 +97,7 @@ func integer(v reflect.Value) (int, bool) {
 	return 0, false
 }
 
-// within shows f every error that err is made of, until f has seen enough.
+// within calls f for every error in err's tree, until f returns true.
 func within(err error, f func(reflect.Value) bool) bool {
 	if err == nil {
 		return false

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A turn is one second, the shortest that there is. MySQL wants an integer of the one signedness.
+// A turn is one second, the shortest possible. MySQL accepts an integer of one signedness only.
 const (
 	borrowPatience = "SET @dblock_patience = CAST(@@SESSION.innodb_lock_wait_timeout AS SIGNED), SESSION innodb_lock_wait_timeout = " +
 		"CAST(IF(@@GLOBAL.innodb_rollback_on_timeout, @@SESSION.innodb_lock_wait_timeout, 1) AS SIGNED)"
@@ -34,8 +34,8 @@ var mysql = engine{
 	},
 }
 
-// runMySQL has no use for a savepoint: an error takes back its statement alone, a deadlock the
-// whole transaction, and row locks are kept by either.
+// runMySQL has no use for a savepoint. An error rolls back its statement alone, a deadlock the
+// whole transaction. A savepoint would not release row locks either.
 func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
 	if err := q.Exec(quiet, borrowPatience); err != nil {
 		return err

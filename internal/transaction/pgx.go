@@ -5,12 +5,13 @@ import (
 	"reflect"
 )
 
-// pgxQueries is a pgx.Tx. Its methods return types of pgx's own, which no interface can name
-// without importing pgx: two interfaces that ask for the same methods are two types. Hence
-// reflection, which costs a microsecond.
+// pgxQueries is a pgx.Tx. Its methods return types of pgx's own. No interface can name these
+// without importing pgx: two interfaces with the same methods are two types. Hence reflection,
+// which costs a microsecond.
 type pgxQueries struct{ exec, queryRow reflect.Value }
 
-// The ends of a transaction tell it from a pool and a connection, which have the rest.
+// Commit and Rollback tell a transaction from a pool and a connection, which have the other
+// methods.
 type pgxEnds interface {
 	Commit(ctx context.Context) error
 	Rollback(ctx context.Context) error
@@ -36,7 +37,8 @@ func ofPgx(tx any) (Queries, bool) {
 		takesStatement(q.queryRow, 1) && q.queryRow.Type().Out(0).Implements(scannerType)
 }
 
-// takesStatement: func(ctx context.Context, sql string, args ...any), with so many results.
+// takesStatement reports whether a method is a func(ctx context.Context, sql string, args ...any)
+// with the given number of results.
 func takesStatement(method reflect.Value, results int) bool {
 	if !method.IsValid() {
 		return false

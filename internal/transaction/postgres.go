@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Each text is one round trip: without parameters pgx and its like send several statements at once.
+// Each text is one round trip: without parameters the drivers send several statements at once.
 const (
 	// %d: milliseconds until the caller's deadline, 0 where there is none.
 	enter = `SAVEPOINT dblock;
@@ -35,8 +35,8 @@ var postgres = engine{
 	},
 }
 
-// runPostgres undoes every error by a savepoint, which also gives back the row that a refusal has
-// locked.
+// runPostgres undoes every error with a savepoint. That also releases the row that a refused step
+// has locked.
 func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error {
 	try := func() error {
 		if err := q.Exec(quiet, fmt.Sprintf(enter, millisecondsLeft(ctx))); err != nil {
@@ -47,12 +47,12 @@ func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Contex
 			return q.Exec(quiet, leave)
 		}
 		if second := q.Exec(quiet, undo); second != nil && sqlState(err) == "" {
-			return errors.Join(err, second) // of a connection that is gone one error is enough
+			return errors.Join(err, second) // one error is enough for a broken connection
 		}
 		return err
 	}
 	ended := func(err error) bool { return sqlState(err) == lockNotAvailable }
-	patience := func() (time.Duration, error) { // the caller's own, which undo has put back
+	patience := func() (time.Duration, error) { // the caller's own setting, which undo has restored
 		var ms int64
 		_, err := q.Row(quiet, "SELECT "+lockTimeout, nil, &ms)
 		return time.Duration(ms) * time.Millisecond, err
@@ -60,7 +60,7 @@ func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Contex
 	return turns(ctx, try, ended, patience)
 }
 
-// millisecondsLeft rounds up, so that the deadline has passed when a turn has ended.
+// millisecondsLeft rounds up, so that the deadline has passed when a turn of that length ends.
 func millisecondsLeft(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {

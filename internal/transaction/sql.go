@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// sqlTx is a *sql.Tx, or a type that has one in it. The two last methods tell it from a pool and a
+// sqlTx is a *sql.Tx, or a type that has one in it. The last two methods tell it from a pool and a
 // connection.
 type sqlTx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)

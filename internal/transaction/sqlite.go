@@ -26,7 +26,7 @@ var sqlite = engine{
 	work: func(w Work) func(context.Context, Queries) error { return w.SQLite },
 	run:  runSQLite,
 	missing: func(ctx context.Context, q Queries, table string, err error) bool {
-		if code, ok := sqliteCode(err); !ok || code != sqliteError { // that of any mistake in a statement
+		if code, ok := sqliteCode(err); !ok || code != sqliteError { // the code of any mistake in a statement
 			return false
 		}
 		var n int
@@ -35,8 +35,8 @@ var sqlite = engine{
 	},
 }
 
-// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. An older
-// snapshot is not waited out: it stays as old as it is.
+// runSQLite waits for the write lock as long as the caller's busy_timeout and ctx allow. It does
+// not wait when the snapshot is stale, since waiting cannot renew it.
 func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
 	var ms int64
 	if _, err := q.Row(quiet, "PRAGMA busy_timeout", nil, &ms); err != nil {

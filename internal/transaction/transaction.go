@@ -1,28 +1,27 @@
-// Package transaction runs statements inside a transaction of the caller's, whatever driver it is
-// of and whatever engine it is on. It imports no driver: one that it named would be in everybody's
-// build, pgx in that of an application on MySQL. So a pgx.Tx is known by its methods, and vendors'
-// errors by their codes.
+// Package transaction runs statements inside the caller's transaction, with any driver and on any
+// engine. It imports no driver: an application on MySQL would get pgx into its build. So it
+// recognises a pgx.Tx by its methods, and vendors' errors by their codes.
 //
-// It never ends the caller's transaction, never leaves it aborted where the engine can undo a part
-// of it, and never retries what the caller must repeat as a whole.
+// It never ends the caller's transaction. It never leaves the transaction aborted where the engine
+// can undo a part of it. It never retries what the caller must repeat as a whole.
 //
 // # Waiting
 //
-// A driver whose context ends in the middle of a statement breaks the connection, and the
-// transaction with it. So the statements get a context that outlives the caller's for a moment, and
-// wait for rows in turns, between which the caller's context is looked at. After its end the
-// transaction is as it was before, and goes on.
+// When a context ends in the middle of a statement, the driver breaks the connection, and the
+// transaction with it. So the statements get a context that outlives the caller's by Grace. They
+// wait for rows in turns, and the caller's context is checked between two turns. When it has ended,
+// the transaction is as it was before and can go on.
 //
-//   - PostgreSQL: lock_timeout, behind a savepoint. A turn is longer than deadlock_timeout: of two
-//     transactions that wait for each other in shorter ones, neither would ever wait long enough to
-//     be told.
-//   - MySQL, MariaDB: innodb_lock_wait_timeout, in whole seconds; deadlocks are found at once. Not
-//     where innodb_rollback_on_timeout is on, which would take the whole transaction back: there
-//     the caller's own patience holds.
-//   - SQLite: busy_timeout = 0, and asked again after a pause; its own busy handler knows of no
+//   - PostgreSQL: lock_timeout, behind a savepoint. A turn is longer than deadlock_timeout: with
+//     shorter turns, two transactions that wait for each other would never wait long enough for the
+//     server to find the deadlock.
+//   - MySQL, MariaDB: innodb_lock_wait_timeout, in whole seconds; deadlocks are found at once.
+//     There are no turns where innodb_rollback_on_timeout is on, since a timeout would roll back
+//     the whole transaction: there the caller's own setting applies.
+//   - SQLite: busy_timeout = 0, and a retry after a pause. SQLite's own busy handler knows of no
 //     context.
 //
-// The caller's own setting of each is put back, and the time that it allows is all that is waited.
+// The caller's own setting is restored, and the total wait is no longer than that setting allows.
 package transaction
 
 import (
@@ -39,19 +38,19 @@ import (
 // ErrInvalid is wrong input, found without I/O.
 var ErrInvalid = errors.New("invalid argument")
 
-// Grace is how much longer than the caller's context a statement in the caller's transaction may
-// take. A driver that sees its context end breaks the connection, and the transaction with it.
+// Grace is how long a statement in the caller's transaction may go on after the caller's context
+// has ended.
 const Grace = 5 * time.Second
 
 // Queries runs statements.
 type Queries interface {
 	Exec(ctx context.Context, text string, args ...any) error
-	// Row scans the only row that there is; false: there is none.
+	// Row scans the only row. It returns false if there is none.
 	Row(ctx context.Context, text string, args []any, into ...any) (bool, error)
 }
 
-// Work is something to be done, in the words of each engine. It may be run more than once, and
-// every error of it is undone where the engine can.
+// Work is a step with an implementation for each engine. It may run more than once. After an error
+// its writes are undone where the engine can do that.
 type Work struct {
 	Table string // that it needs
 	Set   string // of migrations that has the table, as Go names it
@@ -60,23 +59,23 @@ type Work struct {
 	SQLite func(ctx context.Context, q Queries) error
 }
 
-// Tx is a transaction of the caller's.
+// Tx is the caller's transaction.
 type Tx struct {
 	queries Queries
-	engine  *engine // nil: any that database/sql can have
+	engine  *engine // nil: not known yet, since database/sql is used with every engine
 }
 
-// engine is what is particular to one.
+// engine is the part that differs between engines.
 type engine struct {
 	work func(Work) func(ctx context.Context, q Queries) error
-	// run runs work for as long as ctx allows; the transaction outlives that. quiet is the context
-	// for statements.
+	// run runs work until ctx ends. The transaction outlives that. quiet is the context for
+	// statements.
 	run func(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) error
-	// missing tells whether an error came of a table that is not there.
+	// missing reports whether a missing table caused an error.
 	missing func(ctx context.Context, q Queries, table string, err error) bool
 }
 
-// Of takes a *sql.Tx, or what has its methods, or a pgx.Tx. It does no I/O.
+// Of wraps a pgx.Tx, a *sql.Tx, or a type with the methods of the latter. It does no I/O.
 func Of(tx any) (Tx, error) {
 	if isNil(tx) {
 		return Tx{}, fmt.Errorf("%w: the transaction is nil", ErrInvalid)
@@ -90,7 +89,7 @@ func Of(tx any) (Tx, error) {
 	return Tx{}, fmt.Errorf("%w: a %T is neither a pgx.Tx nor a *sql.Tx; a pool or a connection has no transaction to be part of", ErrInvalid, tx)
 }
 
-// Name refuses what cannot be a name on every engine.
+// Name returns an error unless name is valid on every engine.
 func Name(what, name string) error {
 	switch {
 	case name == "":
@@ -105,8 +104,8 @@ func Name(what, name string) error {
 	return nil
 }
 
-// Do does the work, waiting for other transactions until ctx ends. After an error of the work's
-// own, or of the context, the transaction goes on.
+// Do does the work, and waits for other transactions until ctx ends. After an error of the work's
+// own, or of the context, the transaction can go on.
 func (t Tx) Do(ctx context.Context, w Work) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -127,9 +126,8 @@ func (t Tx) Do(ctx context.Context, w Work) error {
 	return err
 }
 
-// detect asks the server what it is. SQLite has no such function, and an error of that kind does
-// its transaction no harm; PostgreSQL is asked for nothing that it does not have, since that would
-// abort one.
+// detect asks the server for its version. SQLite has no version(), and such an error does no harm
+// to its transaction. PostgreSQL has the function: an error would abort its transaction.
 func detect(ctx context.Context, q Queries) (*engine, error) {
 	var version string
 	_, err := q.Row(ctx, "SELECT version()", nil, &version)
@@ -147,8 +145,7 @@ func detect(ctx context.Context, q Queries) (*engine, error) {
 	return nil, fmt.Errorf("%w: the transaction is on %q, which is none of PostgreSQL, MySQL, MariaDB and SQLite", driver.ErrUnsupported, version)
 }
 
-// Lenient is a context for statements in the caller's transaction: it ends later than ctx, by
-// Grace.
+// Lenient returns a context for statements in the caller's transaction. It ends Grace after ctx.
 func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 	quiet, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() {
@@ -163,8 +160,9 @@ func Lenient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return quiet, func() { stop(); cancel() }
 }
 
-// turns runs try until it does anything but end its turn of waiting. patience is what the caller
-// allows for all turns together, asked for only when one has ended; 0: for ever.
+// turns runs try until its result is anything but a turn that ran out. patience returns the limit
+// that the caller's session sets for all turns together; 0: none. It is called only after a turn
+// ran out.
 func turns(ctx context.Context, try func() error, ended func(error) bool, patience func() (time.Duration, error)) error {
 	start := time.Now()
 	for {
