@@ -19,8 +19,8 @@ var (
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
-	// ErrReplaced stands beside a kind. What a session holds counts no more, and others may have it
-	// already.
+	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
+	// may have them already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 

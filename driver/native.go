@@ -7,13 +7,15 @@ import (
 )
 
 // Native is a server's own lock functions (advisory locks, named locks): no tables, no sessions, no
-// tokens. What is held lives exactly as long as one connection does.
+// tokens. A lock lives exactly as long as one connection.
 type Native[TX any] interface {
-	// Validate refuses what can be refused without I/O: a nil pool, a pool too small.
+	// Validate returns the errors that can be found without I/O: a nil pool, a pool that is too
+	// small.
 	Validate() error
 
-	// Open makes the locks of one client. It does no I/O: the first Acquire connects. ttl is for
-	// how long a wait survives without the server, from the last time that it was in order.
+	// Open makes the locks of one client. It does no I/O: the first Acquire connects. ttl is how
+	// long a wait survives without the server, counted from the last time that the wait was in
+	// order.
 	Open(log *slog.Logger, ttl time.Duration) Keeper[TX]
 }
 
@@ -22,28 +24,29 @@ type Native[TX any] interface {
 // context's own error, or the vendor's error as it came.
 type Keeper[TX any] interface {
 	// Acquire takes a name, exclusive or shared. Goroutines that want the same name get it in the
-	// order in which they asked. With wait false it reports false where another has the name or
-	// waits for it. ErrConfig where the connection is none to keep locks on (a pooler in between, a
-	// cluster), ErrReadOnly on a standby, ErrUnsupported where there is no sharing.
+	// order in which they asked. With wait false it returns false where the name has another holder
+	// or waiter. ErrConfig where the connection cannot keep locks (a pooler in between, a cluster),
+	// ErrReadOnly on a standby, ErrUnsupported where there are no shared locks.
 	Acquire(ctx context.Context, name string, shared, wait bool) (Possession, bool, error)
 
-	// LockTx takes a name until the caller's transaction ends. It reports false where another has
-	// the name, which it can only where wait is false. After an error the transaction is as it was
-	// before, where the engine allows.
+	// LockTx takes a name until the caller's transaction ends. With wait false it returns false
+	// where the name has another holder. After an error the transaction is as it was before, where
+	// the engine allows.
 	LockTx(ctx context.Context, tx TX, name string, shared, wait bool) (bool, error)
 
-	// Close gives back the connection, and with it whatever is still held. When it returns nothing
-	// of the keeper runs any more. Idempotent.
+	// Close releases the connection, and with it every lock that is still held. When it returns, no
+	// goroutine of the keeper runs any more. It is idempotent.
 	Close(ctx context.Context) error
 }
 
 // Possession is one name that was acquired.
 type Possession interface {
-	// Lost is closed when the connection is gone, and with it the lock; Cause then says why.
+	// Lost is closed when the connection is gone, and with it the lock. Cause then returns the
+	// reason.
 	Lost() <-chan struct{}
 	Cause() error
 
-	// Release gives the name back, once: who calls again, after an error, waits for the same
-	// answer. ErrNotHeld where it was lost.
+	// Release releases the name, once. A second call, after an error, waits for the same answer.
+	// ErrNotHeld where the lock was lost.
 	Release(ctx context.Context) error
 }

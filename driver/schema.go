@@ -2,15 +2,15 @@ package driver
 
 import "fmt"
 
-// SchemaVersion is the version of dblock's tables that this build brings, and the lowest that it
+// SchemaVersion is the version of dblock's tables that this build creates, and the lowest that it
 // works with.
 const SchemaVersion = 4
 
-// firstSaid is the first version whose tables say which builds can use them.
+// firstSaid is the first version of the tables that tells which builds can use it.
 const firstSaid = 3
 
-// Schema is what dblock's tables say about themselves. A build is known by its SchemaVersion. The
-// zero value: there are no tables, or tables older than version 3.
+// Schema is the version of dblock's tables. A build is known by its SchemaVersion. The zero value:
+// there are no tables, or tables older than version 3.
 type Schema struct {
 	Version    int
 	UsableFrom int // the oldest build that can work with these tables
@@ -24,7 +24,7 @@ func (s Schema) Check() error {
 	return nil
 }
 
-// SchemaError says why this build cannot work with the tables, and what to do. It matches
+// SchemaError tells why this build cannot work with the tables, and what to do. It matches
 // ErrSchema.
 type SchemaError struct{ Schema Schema }
 
