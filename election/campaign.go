@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// again is after about what time a candidate comes back whom the database refused.
-	again = 200 * time.Millisecond
-	// refusal is within what a database refuses that accepts no writes. A Lock that took longer was
-	// in the queue.
-	refusal = time.Second
+	// retryPause is the average pause before a candidate or observer retries after the database has
+	// failed.
+	retryPause = 200 * time.Millisecond
+	// refusalTime is how long a database that accepts no writes takes to refuse a Lock. A Lock that
+	// took longer was in the queue.
+	refusalTime = time.Second
 )
 
 // Option configures a campaign.
@@ -23,51 +24,51 @@ type Option func(*config)
 
 type config struct{ metadata map[string]string }
 
-// Metadata is what a candidate carries, for those who observe: its address, say. At most 4096 bytes
-// as JSON. Default: nothing.
+// Metadata sets what observers see of a candidate: its address, say. At most 4096 bytes as JSON.
+// Default: nothing.
 func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata = kv } }
 
-// Campaign stands for election until ctx ends: it waits for its turn, runs fn as the leader, waits
-// for fn to return, hands the lock to the next candidate, and stands again, at the end of the
-// queue.
+// Campaign stands for election until ctx ends. It waits for its turn, runs fn as the leader, waits
+// for fn to return, hands the lock to the next candidate, and stands again at the end of the queue.
 //
 // The context of fn ends with the term: with cause dblock.ErrLost when the lock is lost, before
-// anybody else can lead, with ErrResigned after Resign, and with ctx. It has the values of ctx, and
-// under it the name of the election locks again at once, as under dblock.Lock.Context. fn should
-// return soon after that; what it returns then counts only if ctx has ended. To return earlier is
-// to resign: with nil the candidate stands again, with an error the campaign is over.
+// another candidate can lead; with ErrResigned after Resign; and with ctx. It has the values of
+// ctx. Under it the name of the election can be locked again at once, as under dblock.Lock.Context.
+// fn should return soon after the end of its context. What it returns then counts only if ctx has
+// ended. If fn returns earlier, it resigns: with nil the candidate stands again, with an error the
+// campaign is over.
 //
-// Campaign returns nil when ctx has ended, all is handed on, and fn said no more than that its
-// context had ended. Otherwise it returns fn's error; or why it cannot stand, which it says at once
-// where that is so from the start: ErrSchema, ErrUnavailable, ErrReadOnly, ErrUnsupported on an
-// engine without tables, ErrInvalidName, ErrInvalidOption; ErrClosed. Later it waits for a database
-// that is away, or that accepts no writes. A panic of fn passes through it, after the lock was
-// handed on.
+// Campaign returns nil when ctx has ended, the lock is handed on, and fn returned nil or the error
+// of its context. Otherwise it returns fn's error, or the reason why it cannot stand: ErrSchema,
+// ErrUnavailable, ErrReadOnly, ErrUnsupported on an engine without tables, ErrInvalidName,
+// ErrInvalidOption, ErrClosed. It returns such a reason at once where it applies from the start.
+// Later it waits for a database that is away, or that accepts no writes. A panic of fn passes
+// through it, after the lock was handed on.
 //
-// A client may campaign under several names, and several times under one: each campaign is a
+// A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.
 func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx context.Context, t *Term[TX]) error, options ...Option) error {
 	c, err := e.prepare(ctx, name, fn == nil, options)
-	stood := false // the database has taken it for a candidate: what is amiss later passes
+	stood := false // the database has accepted the candidate: later failures are transient
 	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
 		var lock *dblock.Lock[TX]
-		lock, err = e.client.Lock(stranger{ctx}, name, dblock.Metadata(c.metadata))
-		stood = stood || err == nil || time.Since(asked) > refusal
+		lock, err = e.client.Lock(ownerless{ctx}, name, dblock.Metadata(c.metadata))
+		stood = stood || err == nil || time.Since(asked) > refusalTime
 		switch {
 		case err == nil:
 			err = e.lead(ctx, lock, fn)
 		case ctx.Err() != nil:
 			return nil
-		case passes(err) && (stood || !errors.Is(err, dblock.ErrReadOnly)):
+		case transient(err) && (stood || !errors.Is(err, dblock.ErrReadOnly)):
 			err = nil
-			pause(ctx, again)
+			pause(ctx, retryPause)
 		}
 	}
 	return err
 }
 
-// prepare refuses what cannot work.
+// prepare applies the options and returns the errors that can be found before the first Lock.
 func (e *Elections[TX]) prepare(ctx context.Context, name string, idle bool, options []Option) (c config, err error) {
 	fail := func(what string) (config, error) {
 		return c, &dblock.LockError{Op: "campaign", Name: name, Err: fmt.Errorf("%w: %s", dblock.ErrInvalidOption, what)}
@@ -90,27 +91,28 @@ func (e *Elections[TX]) prepare(ctx context.Context, name string, idle bool, opt
 	return c, err
 }
 
-// lead runs fn for one term. nil: stand again, if the context of the campaign has not ended.
+// lead runs fn for one term. After nil the candidate stands again, unless the context of the
+// campaign has ended.
 func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func(ctx context.Context, t *Term[TX]) error) (err error) {
 	inner, end := context.WithCancelCause(lock.Context())
 	defer end(nil)
 	defer context.AfterFunc(ctx, func() { end(context.Cause(ctx)) })()
 	t := &Term[TX]{lock: lock, end: end, over: make(chan struct{})}
-	within := tenure[TX]{inner, ctx, t}
+	within := leaderContext[TX]{inner, ctx, t}
 	e.enter(t)
 	defer func() {
-		t.failure = t.handOn(ctx, e.client)
+		t.failure = t.handOff(ctx, e.client)
 		e.leave(t)
 		close(t.over)
-		if t.failure != nil && (err != nil || ctx.Err() != nil) { // the last words
+		if t.failure != nil && (err != nil || ctx.Err() != nil) { // no later term can report it
 			err = errors.Join(err, t.failure)
 		}
 	}()
-	if ctx.Err() != nil { // granted in the moment in which it ended
+	if ctx.Err() != nil { // granted at the moment when it ended
 		return nil
 	}
 	if err := lock.Record(within, elected, ""); err != nil {
-		if within.Err() != nil || passes(err) || errors.Is(err, dblock.ErrLost) {
+		if within.Err() != nil || transient(err) || errors.Is(err, dblock.ErrLost) {
 			return nil
 		}
 		return err
@@ -125,8 +127,8 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 	return err
 }
 
-// passes reports whether an error is one of a database that restarts, or fails over.
-func passes(err error) bool {
+// transient reports whether the error is that of a database that restarts or fails over.
+func transient(err error) bool {
 	return errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrReadOnly)
 }
 

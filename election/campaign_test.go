@@ -153,7 +153,7 @@ func TestAPanicPassesThroughAfterTheHandOver(t *testing.T) {
 
 func TestALeaderThatIsBrokenStandsAgain(t *testing.T) {
 	each(t, func(w world) {
-		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party() // who never waited hears of it with a heartbeat
+		a, b := w.party(dblock.WithTTL(2*time.Second)), w.party() // a client that never waited hears of it with a heartbeat
 		first := a.run(w, false)
 		one := first.leads()
 		if err := b.client.Ask(w.Context(), name, "please"); err != nil {
@@ -236,7 +236,7 @@ func TestTwoCampaignsUnderOneLockAreTwoCandidates(t *testing.T) {
 			}
 			e.Resign()
 			if next := receive(w, terms); next.Token() <= e.Token() || e.ctx.Err() == nil {
-				w.Errorf("token %d after %d, whose context ended with %v", next.Token(), e.Token(), e.ctx.Err())
+				w.Errorf("token %d after %d; that one's context ended with %v", next.Token(), e.Token(), e.ctx.Err())
 			}
 			cancel()
 			return errors.Join(receive(w, results), receive(w, results))

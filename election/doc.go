@@ -1,5 +1,5 @@
-// Package election has one leader at a time over any number of processes, by a lock of package
-// dblock: its holder leads, and its queue are the candidates.
+// Package election elects one leader at a time among any number of processes, with a lock of
+// package dblock. The holder of the lock leads, and the waiters in its queue are the candidates.
 //
 //	elections := election.New(client)
 //	err := elections.Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term[pgx.Tx]) error {
@@ -12,78 +12,77 @@
 //
 // # Terms
 //
-// A candidate waits in the queue of the lock whose name is that of the election, so that Inspect,
-// Ask and Break of dblock.Client work on it, and one who locks that name keeps everybody from
-// leading. Who gets the lock is elected: that is written into the history of the name ("elected",
-// with the token and the candidate's metadata) under the lock of the name's row, and then the term
-// begins. It ends when the lock does, or with a resignation, or with the context of the campaign.
+// The lock has the name of the election, so that Inspect, Ask and Break of dblock.Client work on
+// it. A holder of the lock that is no candidate keeps all candidates from leading. A candidate that
+// gets the lock is elected: an event ("elected", with the token and the candidate's metadata) is
+// written into the history of the name, under the lock of the name's row, and then the term begins.
+// The term ends with the lock, with a resignation, or with the context of the campaign.
 //
 // # What is promised
 //
-// One leader: of all contexts that were given to leaders of a name, one is live at a time, under
-// the condition that dblock.Lock.Context states: no process is stopped for longer than its margin
-// between looking at its context and acting. A leader that may be stopped so has to send its token
-// along, or to write under Guard.
+// One leader: of all contexts that were given to leaders of a name, one is live at a time.
+// dblock.Lock.Context states the condition: no process is stopped for longer than its margin
+// between a look at its context and an action. A leader that may be stopped so must send its token
+// along, or write under Guard.
 //
-// Order: tokens rise from term to term, and the history has the terms in the order in which they
-// were held.
+// Order: tokens rise from term to term, and the history has the terms in their order.
 //
-// No gap in observation: Observe yields every term since the first value in that order, also one
-// that lasted for a moment only, and also where the database, or the observer's way to it, was away
-// meanwhile.
+// No gap in observation: Observe yields every term since the first value, in that order. It also
+// yields a term that lasted for a moment only, and terms that began while the database or the
+// observer's connection was away.
 //
-// Nobody leads by half: Campaign waits for the leader's function to return before it hands the lock
-// on. A function that does not return after its context has ended keeps the election from its
-// successor, unless the lock is lost.
+// No overlap: Campaign waits for the leader's function to return before it hands the lock on. A
+// function that does not return after its context has ended delays its successor, unless the lock
+// is lost.
 //
-// Hand-over: after a resignation or the end of a campaign, the next candidate has the lock with the
-// commit that gives it back. After a crash the next leads within TTL + 1 s.
+// Hand-off: after a resignation or the end of a campaign, the commit that releases the lock grants
+// it to the next candidate. After a crash the next candidate leads within TTL + 1 s.
 //
-// First come, first served: who resigns goes to the end of the queue.
+// First-come, first-served: a leader that resigns goes to the end of the queue.
 //
 // # What is not
 //
-// One leader after dblock.Client.Break, which is a theft: the next leads at once, and the context
-// of the last ends when its client hears of that, within a fifth of its TTL. Tokens and Guard know
-// no such exception. Ask is the polite way.
+// One leader after dblock.Client.Break: the next candidate leads at once, and the context of the
+// previous leader ends when its client hears of that, within a fifth of its TTL. For tokens and
+// Guard there is no such exception. Ask is the polite way.
 //
-// That there is a leader: there is none while no candidate reaches the database, and a network that
-// parts a leader from it ends the term after a TTL. That a leader knows at once: one whose
-// connection is gone leads on until its lock would end. That an observer is up to date: what it has
-// is the latest of which it has heard. Nor is a term in the history proof that the function ran:
-// the process may have died in between.
+// That there is a leader: there is none while no candidate reaches the database, and a network
+// partition between leader and database ends the term after a TTL. That a leader knows at once: a
+// leader without a connection leads on until its lock would end. That an observer is up to date: it
+// has the latest term that it has heard of. Nor does a term in the history prove that the function
+// ran: the process may have died in between.
 //
 // # Failures
 //
-// A leader that is stopped in the middle of a transaction of the application's keeps the rows
-// locked that it has written or guarded there: fence.Check of its successor waits for the fence's
-// row, and what Guard holds cannot be taken over, until that transaction ends. The database ends it
-// when the process or its connection ends; for a process that is stopped (SIGSTOP, a paused
-// container) only a limit of the server's does: set idle_in_transaction_session_timeout on
-// PostgreSQL, idle_transaction_timeout on MariaDB, and on MySQL wait_timeout, for the connections
+// A leader that is stopped in the middle of an application's transaction keeps the rows locked that
+// it has written or guarded there. Until that transaction ends, fence.Check of its successor waits
+// for the fence's row, and a guarded lock cannot be taken over. The database ends the transaction
+// when the process or its connection ends. For a process that is stopped (SIGSTOP, a paused
+// container) only a limit of the server's does. So set idle_in_transaction_session_timeout on
+// PostgreSQL, idle_transaction_timeout on MariaDB, and wait_timeout on MySQL, for the connections
 // on which a leader writes, to no more than a successor may wait.
 //
-// A campaign and an observation survive restarts and failovers of the database, and begin with an
-// error only: ErrSchema, ErrUnavailable and the like are said at once, where the database cannot be
-// used from the start. A leader whose database is away leads until its TTL is over, and is a
-// candidate again as soon as it is back. A failover that loses commits can lose the latest terms:
+// A campaign and an observation survive restarts and failovers of the database. They fail at once,
+// with ErrSchema, ErrUnavailable and the like, only where the database cannot be used from the
+// start. While the database is away, a leader leads until its TTL is over, and it is a candidate
+// again as soon as the database is back. A failover that loses commits can lose the latest terms:
 // observers then see the next one, with a higher token.
 //
-// The history is kept for as long as reaper.History says. An observer that was cut off for longer
-// misses what was deleted meanwhile, and no more than that.
+// reaper.History sets how long the history is kept. An observer that was cut off for longer misses
+// the terms that were deleted meanwhile, and no others.
 //
 // # Choices
 //
-// The term is written into the history before the function runs, and not after, so that an observer
-// never hears of a leader later than of what it did, and costs one commit for each term. Without
-// it, observers could see no more than the lock as it is whenever they look.
+// The term is written into the history before the function runs, so that an observer hears of a
+// leader before it can see what the leader did. That costs one commit for each term. Without it,
+// observers would see only the lock at the moments when they look.
 //
-// A resignation is written into it only where nobody waits: then it is what wakes the observers.
-// Otherwise the successor's term does, and a commit before the hand-over would be time without a
-// leader.
+// A resignation is written into the history only if there is no waiter: then it notifies the
+// observers. Otherwise the successor's term does, and one more commit before the hand-off would be
+// time without a leader.
 //
 // A campaign is an owner of its own, also under a lock's context. Two campaigns with the same owner
-// would enter one lock twice, and both would lead. The price is that the search for deadlocks does
-// not see that whoever called Campaign may hold a lock that the present leader waits for: campaign
-// under no lock.
+// would enter one lock twice, and both would lead. The price: deadlock detection does not see that
+// the caller of Campaign may hold a lock that the present leader waits for. So call Campaign under
+// no lock.
 package election

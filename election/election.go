@@ -9,24 +9,23 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// The errors of this package, to be found with errors.Is. The others that it returns are those of
-// package dblock.
+// The errors of this package, for errors.Is. Its other errors are those of package dblock.
 var (
-	// ErrResigned is the cause with which a leader's context ends after Resign.
+	// ErrResigned is the cause of a leader's context after Resign.
 	ErrResigned = errors.New("resigned")
 
-	// ErrNotLeader: Resign of an election in which this one does not lead.
+	// ErrNotLeader: Resign was called for an election that these Elections do not lead.
 	ErrNotLeader = errors.New("not the leader")
 )
 
-// The kinds of events that terms leave in the history of the name.
+// The kinds of events of terms in the history of the name.
 const (
 	elected  = "elected"
 	resigned = "resigned"
 )
 
-// Elections are those in which one client takes part, under any number of names. TX is the type of
-// the application's own transactions, as the client has it. It is safe for concurrent use.
+// Elections runs the campaigns and observations of one client, under any number of names. TX is the
+// type of the application's transactions, as in the client. It is safe for concurrent use.
 type Elections[TX any] struct {
 	client *dblock.Client[TX]
 
@@ -34,20 +33,20 @@ type Elections[TX any] struct {
 	terms map[string]*Term[TX]
 }
 
-// New makes them of a client with locks in tables. It does no I/O and starts nothing. End all
-// campaigns before the client is closed: Close hands their locks on without waiting for their
+// New makes the Elections of a client with locks in tables. It does no I/O and starts nothing. End
+// all campaigns before the client is closed: Close hands their locks on without waiting for their
 // functions.
 func New[TX any](client *dblock.Client[TX]) *Elections[TX] {
 	return &Elections[TX]{client: client, terms: map[string]*Term[TX]{}}
 }
 
-// Resign ends the term of which this is the leader: the context of its function ends with cause
-// ErrResigned, the function returns, the next candidate leads, and this one goes to the end of the
-// queue; where nobody else is in it, it is elected again. Resign waits until the lock was handed on
-// or ctx ends; called under the leader's own context it does not wait.
+// Resign ends the current term of a campaign of these Elections. The context of its function ends
+// with cause ErrResigned, the function returns, the next candidate leads, and the resigned one goes
+// to the end of the queue. Without another candidate it is elected again. Resign waits until the
+// lock is handed on or ctx ends. Under the leader's own context it does not wait.
 //
-// ErrNotLeader where this one does not lead, or not any more. Another error: the lock could not be
-// given back yet, which the client goes on trying.
+// ErrNotLeader without a current term. Another error: the lock could not be released yet. The
+// client keeps retrying the release.
 func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
 	fail := func(err error) error { return &dblock.LockError{Op: "resign", Name: name, Err: err} }
 	if ctx == nil {
@@ -69,7 +68,7 @@ func (e *Elections[TX]) Resign(ctx context.Context, name string) error {
 	}
 }
 
-// term is the latest of a name that is not over; nil: there is none.
+// term returns the latest term of a name that is not over, or nil.
 func (e *Elections[TX]) term(name string) *Term[TX] {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -85,7 +84,7 @@ func (e *Elections[TX]) enter(t *Term[TX]) {
 	e.terms[t.Name()] = t
 }
 
-// leave takes a term off the books, unless another campaign of the name has won since.
+// leave deletes a term, unless another campaign of the name has won since.
 func (e *Elections[TX]) leave(t *Term[TX]) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

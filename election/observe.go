@@ -13,38 +13,38 @@ import (
 )
 
 const (
-	// firstKnock and lastKnock bound the pause before the history is read again for the term of a
-	// holder who is not in it.
-	firstKnock, lastKnock = 20 * time.Millisecond, time.Second
+	// minReread and maxReread bound the pause before the history is read again for the missing term
+	// of the present holder.
+	minReread, maxReread = 20 * time.Millisecond, time.Second
 )
 
-// Leader is who leads, or led.
+// Leader is the leader of a present or past term.
 type Leader struct {
-	Host, Thread string    // as of a lock's holder
+	Host, Thread string    // of the lock's holder
 	Since        time.Time // when it was elected, by the database's clock
-	Token        int64     // 0: nobody leads
+	Token        int64     // 0: there is no leader
 	Metadata     map[string]string
 }
 
-// errEnough: whoever observes wants no more.
+// errEnough: the observer wants no more values.
 var errEnough = errors.New("enough")
 
-// Observe yields who leads, at first as it is, and then every change, in order, until ctx ends:
-// that is the error of the last. The zero Leader: nobody leads. Between two leaders it may come or
-// not, depending on how long there was none and on when it was looked at; all observers see the
-// same leaders.
+// Observe yields the present leader, and then every change, in order, until ctx ends. The last
+// value has the error of ctx. The zero Leader means that there is no leader. It may or may not come
+// between two leaders, depending on the length of the gap and on when the database was read. All
+// observers see the same leaders.
 //
-// A new leader and a resignation are told of when they are recorded, where the engine can (see
-// dblock.Client.Watch), a crash when the lock ends. Outages of the database are survived, and what
-// happened meanwhile is yielded afterwards; only what the observation cannot begin with is an error
-// at once: ErrSchema, ErrUnavailable, ErrUnsupported on an engine without tables, ErrInvalidName.
+// A new leader and a resignation are yielded when they are recorded, where the engine can notify
+// (see dblock.Client.Watch), and a crash when the lock ends. An observation survives outages of the
+// database, and yields afterwards what happened meanwhile. It fails at once only if it cannot
+// begin: ErrSchema, ErrUnavailable, ErrUnsupported on an engine without tables, ErrInvalidName.
 func (e *Elections[TX]) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {
 			yield(Leader{}, failed(name, fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)))
 			return
 		}
-		o := observer[TX]{client: e.client, name: name, tell: func(l Leader) bool { return yield(l, nil) }}
+		o := observer[TX]{client: e.client, name: name, yield: func(l Leader) bool { return yield(l, nil) }}
 		if err := o.run(ctx); err != errEnough {
 			yield(Leader{}, err)
 		}
@@ -59,16 +59,16 @@ func failed(name string, err error) error {
 type observer[TX any] struct {
 	client *dblock.Client[TX]
 	name   string
-	tell   func(Leader) bool
+	yield  func(Leader) bool
 
-	begun   bool   // the first value was told
+	begun   bool   // the first value was yielded
 	present Leader // as far as it is known
-	latest  int64  // the token of the latest term; it may be over
-	after   int64  // the event that was read last
+	latest  int64  // the token of the latest term, which may be over
+	after   int64  // the id of the last event that was read
 }
 
-// sight is what Watch yields.
-type sight struct {
+// update is a value of Watch.
+type update struct {
 	info dblock.Info
 	err  error
 }
@@ -78,29 +78,29 @@ func (o *observer[TX]) run(ctx context.Context) error {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	sights := make(chan sight)
+	updates := make(chan update)
 	watching.Go(func() {
 		for info, err := range o.client.Watch(ctx, o.name) {
 			select {
-			case sights <- sight{info, err}:
+			case updates <- update{info, err}:
 			case <-ctx.Done():
 				return
 			}
 		}
 	})
 	var info dblock.Info
-	var knock <-chan time.Time
-	for wait := firstKnock; ; {
+	var reread <-chan time.Time
+	for wait := minReread; ; {
 		select {
-		case s := <-sights:
+		case s := <-updates:
 			if s.err != nil {
 				return s.err
 			}
-			info, wait = s.info, firstKnock
-		case <-knock:
-			if wait < lastKnock {
-				if wait = min(2*wait, lastKnock); wait == lastKnock {
-					o.after = 0 // a database that lost its latest commits may count events from an earlier number on
+			info, wait = s.info, minReread
+		case <-reread:
+			if wait < maxReread {
+				if wait = min(2*wait, maxReread); wait == maxReread {
+					o.after = 0 // after a loss of the latest commits, new events may have the ids of lost ones
 				}
 			}
 		case <-ctx.Done():
@@ -109,22 +109,23 @@ func (o *observer[TX]) run(ctx context.Context) error {
 		if err := o.settle(ctx, &info); err != nil {
 			return err
 		}
-		// Who has the lock and no term is about to begin one, or is no candidate.
-		if knock = nil; holder(info) > o.latest {
-			knock = time.After(wait)
+		// A holder without a term is about to begin one, or is no candidate.
+		if reread = nil; holder(info) > o.latest {
+			reread = time.After(wait)
 		}
 	}
 }
 
-// settle tells what has happened until the lock was as in info, or since. Of the history it cannot
-// be told whether the latest term goes on, of the lock not what was before.
+// settle yields what has happened up to info, or since. It needs both the history and the lock: the
+// history does not tell whether the latest term goes on, and the lock does not tell what was
+// before.
 func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
-	if err := o.insist(ctx, func() error { return o.read(ctx) }); err != nil {
+	if err := o.retry(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
 	}
 	if o.present.Token != 0 && holder(*info) != o.present.Token && info.Token < o.present.Token {
-		// Older than the term, or the name was idle for so long that its row was deleted.
-		err := o.insist(ctx, func() (err error) {
+		// info is older than the term, or the name was idle for so long that its row was deleted.
+		err := o.retry(ctx, func() (err error) {
 			*info, err = o.client.Inspect(ctx, o.name)
 			return err
 		})
@@ -133,21 +134,20 @@ func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 		}
 	}
 	if o.present.Token != 0 && holder(*info) != o.present.Token {
-		if err := o.become(Leader{}); err != nil {
+		if err := o.setLeader(Leader{}); err != nil {
 			return err
 		}
 	}
 	if !o.begun {
 		o.begun = true
-		if !o.tell(o.present) {
+		if !o.yield(o.present) {
 			return errEnough
 		}
 	}
 	return nil
 }
 
-// read goes through what is new in the history. A statement that was repeated may have written an
-// event twice.
+// read reads the new events of the history. A repeated statement may have written an event twice.
 func (o *observer[TX]) read(ctx context.Context) error {
 	events := o.client.Events(ctx, dblock.EventFilter{Name: o.name, Kinds: []string{elected, resigned}, After: o.after})
 	for e, err := range events {
@@ -158,9 +158,9 @@ func (o *observer[TX]) read(ctx context.Context) error {
 		switch {
 		case e.Kind == elected && e.Token > o.latest:
 			o.latest = e.Token
-			err = o.become(Leader{Host: e.Host, Thread: e.Thread, Since: e.At, Token: e.Token, Metadata: e.Metadata})
+			err = o.setLeader(Leader{Host: e.Host, Thread: e.Thread, Since: e.At, Token: e.Token, Metadata: e.Metadata})
 		case e.Kind == resigned && e.Token == o.present.Token:
-			err = o.become(Leader{})
+			err = o.setLeader(Leader{})
 		}
 		if err != nil {
 			return err
@@ -169,17 +169,17 @@ func (o *observer[TX]) read(ctx context.Context) error {
 	return nil
 }
 
-// become notes who leads, and tells it, unless that is what was before the first value.
-func (o *observer[TX]) become(l Leader) error {
+// setLeader sets the present leader. It yields it unless the first value is still to come.
+func (o *observer[TX]) setLeader(l Leader) error {
 	o.present = l
-	if o.begun && !o.tell(l) {
+	if o.begun && !o.yield(l) {
 		return errEnough
 	}
 	return nil
 }
 
-// insist repeats what failed because the database is away, until ctx ends.
-func (o *observer[TX]) insist(ctx context.Context, f func() error) error {
+// retry calls f until it does anything but fail because the database is away, or ctx ends.
+func (o *observer[TX]) retry(ctx context.Context, f func() error) error {
 	for {
 		err := f()
 		switch {
@@ -190,11 +190,11 @@ func (o *observer[TX]) insist(ctx context.Context, f func() error) error {
 		case !errors.Is(err, dblock.ErrUnavailable) && !errors.Is(err, driver.ErrRetry) && !errors.Is(err, driver.ErrBusy):
 			return err
 		}
-		pause(ctx, again)
+		pause(ctx, retryPause)
 	}
 }
 
-// holder is the token of who has all of a name; 0: nobody has.
+// holder returns the token of the holder of the whole name, or 0.
 func holder(i dblock.Info) int64 {
 	if len(i.Holders) == 1 && !i.Holders[0].Shared {
 		return i.Holders[0].Token

@@ -114,8 +114,8 @@ func TestTheFirstValueIsThePresentState(t *testing.T) {
 	})
 }
 
-// A leader who leads for longer than the history is kept. If its election were deleted, who begins
-// to observe then would see nobody.
+// A leader leads for longer than the history is kept. If its election were deleted, a new observer
+// would see no leader.
 func TestATermThatOutlivesTheHistoryIsSeen(t *testing.T) {
 	one(t, func(w world) {
 		p, observer := w.party(), w.party()
@@ -133,7 +133,7 @@ func TestATermThatOutlivesTheHistoryIsSeen(t *testing.T) {
 	})
 }
 
-// Somebody who takes the name without standing for election keeps everybody from leading.
+// A holder of the name that is no candidate keeps all candidates from leading.
 func TestWhoOnlyLocksTheNameDoesNotLead(t *testing.T) {
 	one(t, func(w world) {
 		p, other := w.party(), w.party()

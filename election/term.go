@@ -8,15 +8,16 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// farewell bounds what is said of a resignation before the lock is given back: it is a courtesy.
-const farewell = time.Second
+// announceTimeout bounds the announcement of a resignation before the release, since observers can
+// do without it.
+const announceTimeout = time.Second
 
 // Term is the time for which one candidate leads.
 type Term[TX any] struct {
 	lock    *dblock.Lock[TX]
 	end     context.CancelCauseFunc
-	over    chan struct{} // closed when the lock was handed on
-	failure error         // why it was not; to be read once over is closed
+	over    chan struct{} // closed when the lock was released, or that failed
+	failure error         // of the release; to be read once over is closed
 }
 
 // Name returns the name of the election.
@@ -26,55 +27,55 @@ func (t *Term[TX]) Name() string { return t.lock.Name() }
 // dblock.Lock.Token.
 func (t *Term[TX]) Token() int64 { return t.lock.Token() }
 
-// Guard makes sure, inside a transaction of the application's, that what it writes is written by
+// Guard makes sure, inside an application's transaction, that the transaction's writes are those of
 // the leader. See dblock.Lock.Guard.
 func (t *Term[TX]) Guard(ctx context.Context, tx TX) error { return t.lock.Guard(ctx, tx) }
 
-// Until is when the term ends if the leader does not reach the database any more. See
+// Until returns when the term ends if the leader does not reach the database any more. See
 // dblock.Lock.Until.
 func (t *Term[TX]) Until() time.Time { return t.lock.Until() }
 
-// Asked receives the reason whenever somebody calls dblock.Client.Ask for the name: resign when it
-// suits.
+// Asked receives the reason of each dblock.Client.Ask for the name. The leader should resign when
+// it suits.
 func (t *Term[TX]) Asked() <-chan string { return t.lock.Asked() }
 
-// Resign ends the term, from wherever it is called, and does not wait: the context of the leader's
-// function ends with cause ErrResigned. What follows is as with Elections.Resign.
+// Resign ends the term without waiting. The context of the leader's function ends with cause
+// ErrResigned. What follows is as with Elections.Resign. Any goroutine may call it.
 func (t *Term[TX]) Resign() { t.end(ErrResigned) }
 
-// handOn gives the lock to the next, once the leader's function has returned.
-func (t *Term[TX]) handOn(ctx context.Context, client *dblock.Client[TX]) error {
+// handOff releases the lock, after the leader's function has returned.
+func (t *Term[TX]) handOff(ctx context.Context, client *dblock.Client[TX]) error {
 	t.announceEnd(ctx, client)
 	err := t.lock.Unlock(ctx)
-	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // then others have handed it on
+	if errors.Is(err, dblock.ErrLost) || errors.Is(err, dblock.ErrClosed) { // others have handed it on
 		return nil
 	}
 	return err
 }
 
-// announceEnd tells those who observe of the end of the term, where no successor will.
+// announceEnd records the end of the term for the observers, if no successor's term will tell them.
 func (t *Term[TX]) announceEnd(ctx context.Context, client *dblock.Client[TX]) {
 	if t.lock.Context().Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceTimeout)
 	defer cancel()
 	if info, err := client.Inspect(ctx, t.Name()); err == nil && len(info.Waiters) == 0 {
-		_ = t.lock.Record(ctx, resigned, "") // observers find out by themselves, later
+		_ = t.lock.Record(ctx, resigned, "") // on failure observers find out later
 	}
 }
 
-// tenure is the context of a leader. It ends as the lock's does, in the same instant and not a
-// goroutine later; it has the lock's values, and those of the context of the campaign.
-type tenure[TX any] struct {
+// leaderContext is the context of a leader. It ends at the same instant as the lock's, without a
+// goroutine in between. It has the lock's values, and those of the context of the campaign.
+type leaderContext[TX any] struct {
 	context.Context
 	campaign context.Context
 	term     *Term[TX]
 }
 
-func (t tenure[TX]) Deadline() (time.Time, bool) { return t.campaign.Deadline() }
+func (t leaderContext[TX]) Deadline() (time.Time, bool) { return t.campaign.Deadline() }
 
-func (t tenure[TX]) Value(key any) any {
+func (t leaderContext[TX]) Value(key any) any {
 	if key == any(t.term) {
 		return true
 	}
@@ -84,7 +85,7 @@ func (t tenure[TX]) Value(key any) any {
 	return t.campaign.Value(key)
 }
 
-// stranger is a context without values: who locks under it is nobody that has a lock already.
-type stranger struct{ context.Context }
+// ownerless is a context without values: a Lock under it has an owner that holds no lock yet.
+type ownerless struct{ context.Context }
 
-func (stranger) Value(any) any { return nil }
+func (ownerless) Value(any) any { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// A statement whose answer was lost is repeated, and may have written the event of a term twice.
+// A statement is repeated when its answer was lost, and may have written the event of a term twice.
 func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
 	if err != nil {
@@ -26,7 +26,7 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 		}
 	}
 	var told []int64
-	o := observer[*sql.Tx]{client: client, name: "n", begun: true, tell: func(l Leader) bool {
+	o := observer[*sql.Tx]{client: client, name: "n", begun: true, yield: func(l Leader) bool {
 		told = append(told, l.Token)
 		return true
 	}}
@@ -38,7 +38,7 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 	}
 }
 
-// The next campaign of a client may have won before the last one takes its own term off the books.
+// The next campaign of a client may win before the last one deletes its own term.
 func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
 	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
 	if err != nil {

@@ -15,7 +15,7 @@ type unreliable struct {
 	away *atomic.Pointer[error]
 }
 
-// goAway has the database refuse, with an error of this kind.
+// goAway makes the database fail with an error of this kind.
 func (p party) goAway(kind error) {
 	err := driver.Fail(kind, errors.New("away"))
 	p.away.Store(&err)
@@ -23,7 +23,7 @@ func (p party) goAway(kind error) {
 
 func (p party) comeBack() { p.away.Store(nil) }
 
-// fail refuses what writes.
+// fail is called before writes.
 func (u unreliable) fail() error {
 	if err := u.away.Load(); err != nil {
 		return *err
@@ -31,7 +31,7 @@ func (u unreliable) fail() error {
 	return nil
 }
 
-// failRead refuses what reads.
+// failRead is called before reads.
 func (u unreliable) failRead() error {
 	if err := u.fail(); !errors.Is(err, driver.ErrReadOnly) {
 		return err

@@ -20,12 +20,12 @@ import (
 
 const name = "indexer"
 
-// Limits that a slow machine has more of.
+// Limits that grow on a slow machine.
 var (
-	// longTTL is for tests in which no lease ends. A client looks on its own account after a third
-	// of it.
+	// longTTL is for tests in which no lease ends. A client looks at the database without a hint
+	// after a third of it.
 	longTTL = dbtest.Scale(30 * time.Second)
-	// soon is within what something must happen that was pushed: less than a third of longTTL.
+	// soon is the limit for what a hint must bring about: less than a third of longTTL.
 	soon     = dbtest.Scale(8 * time.Second)
 	patience = dbtest.Scale(20 * time.Second)
 )
@@ -44,7 +44,7 @@ func each(t *testing.T, f func(w world)) {
 	})
 }
 
-// one runs f on SQLite: for what does not depend on the engine.
+// one runs f on SQLite, for tests that do not depend on the engine.
 func one(t *testing.T, f func(w world)) {
 	t.Parallel()
 	f(world{t, dbtest.SQLite(t)})
@@ -55,7 +55,7 @@ type party struct {
 	*election.Elections[*sql.Tx]
 	client *dblock.Client[*sql.Tx]
 	pool   *sql.DB
-	away   *atomic.Pointer[error] // why its database refuses everything; nil: it does not; SQLite only
+	away   *atomic.Pointer[error] // the error of everything that its database is asked; nil: none; SQLite only
 }
 
 func (w world) party(options ...dblock.Option) party {
@@ -87,11 +87,11 @@ func (w world) party(options ...dblock.Option) party {
 	return p
 }
 
-// term is one that has begun.
+// term is a term that has begun.
 type term struct {
 	*election.Term[*sql.Tx]
 	ctx    context.Context
-	finish chan error // what the function is to return; it does not return before
+	finish chan error // the function returns what it receives here
 }
 
 // candidate is a campaign under way.
@@ -102,8 +102,8 @@ type candidate struct {
 	result chan error // what Campaign returned
 }
 
-// run campaigns with a function that returns nil as soon as its context ends. With hold it waits to
-// be told.
+// run campaigns with a function that returns nil as soon as its context ends. With hold it returns
+// only what finish receives.
 func (p party) run(t testing.TB, hold bool, options ...election.Option) candidate {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := candidate{t: t, terms: make(chan term, 100), stop: cancel, result: make(chan error, 1)}
@@ -157,7 +157,7 @@ func receive[T any](t testing.TB, from <-chan T) (v T) {
 	return v
 }
 
-// queued waits until so many wait for the name.
+// queued waits until the name has so many waiters.
 func (w world) queued(p party, n int) {
 	w.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -175,7 +175,7 @@ func (w world) queued(p party, n int) {
 	}
 }
 
-// observe streams what one party sees.
+// observe streams what one party observes.
 func (w world) observe(p party) <-chan election.Leader {
 	ctx, cancel := context.WithCancel(w.Context())
 	leaders, done := make(chan election.Leader, 1000), make(chan struct{})
