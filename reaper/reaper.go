@@ -1,16 +1,14 @@
-// Package reaper clears up after clients that died: it expires their sessions, hands their locks to
-// the next waiter, takes their places out of the queues, ends fixed leases that are over, and
-// deletes what nobody has used for long: idle names, dead sessions, and the history of events and
-// runs.
+// Package reaper clears up after dead clients. It expires their sessions, hands their locks to the
+// next waiter, removes their places from the queues, and ends fixed leases that are over. It also
+// deletes old rows: idle names, dead sessions, and the history of events and runs.
 //
-// A client runs one by itself; Run and Sweep run one alone, in a cron job or an operator's tool.
-// Any number may run at once. Each step is a transaction of its own that first locks what it
-// decides about and looks again, so that reapers cannot do anything twice; rows that somebody works
-// with are left for the next time.
+// Each client runs a reaper. Run and Sweep run one alone, in a cron job or an operator's tool. Any
+// number may run at once. Each step is a transaction of its own that first locks the rows it
+// decides about and reads them again, so that two reapers do nothing twice. A reaper skips rows
+// that are locked, and comes back to them in the next sweep.
 //
-// Nobody depends on a reaper to get a lock: whoever waits for a dead holder takes over by himself,
-// and dead waiters are passed over at each hand-off. The reaper is for the names that nobody waits
-// for at the moment.
+// No waiter depends on a reaper: a waiter takes the lock over from a dead holder by itself, and
+// each hand-off skips dead waiters. The reaper is for names without waiters.
 package reaper
 
 import (
@@ -24,20 +22,19 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// purgeEvery is how many sweeps of Run look for the dead before one looks for what is idle as well:
-// that is in no hurry.
+// purgeEvery: one in so many sweeps of Run also purges idle rows, which is not urgent.
 const purgeEvery = 12
 
 // Report is what a sweep did.
 type Report struct {
-	Expired   int // sessions that were declared dead, or found so with something still to their name
-	HandedOn  int // grants to those who waited for what the dead had: one lock may go to several readers
-	Freed     int // locks and shares that went to nobody
+	Expired   int // sessions that were declared dead, or were found dead with locks or places in queues
+	HandedOn  int // grants to waiters for the locks of the dead: one lock may go to several readers
+	Freed     int // locks and shares without a next holder
 	Dismissed int // places in queues of dead sessions
-	Purged    int // lock rows idle for longer than the retention
+	Purged    int // lock rows that were idle for longer than the retention
 	Forgotten int // dead sessions deleted
 	Deleted   int // events and runs older than the history, and guards of locks that are over
-	Postponed int // takeovers that a guarded transaction held up, or that another transaction was in the middle of
+	Postponed int // takeovers that a guarded transaction refused, or that another transaction was in the middle of
 }
 
 // Zero reports whether there was nothing to do.
@@ -64,24 +61,24 @@ type config struct {
 // not march in step. Default: 15 s.
 func Interval(d time.Duration) Option { return func(c *config) { c.interval = d } }
 
-// Retention sets for how long an idle name keeps its row, and a dead session its own. Tokens rise
-// across a purge as long as the database's clock is not set back by more than this. Default: 24 h.
+// Retention sets how long the rows of idle names and dead sessions are kept. Tokens rise across a
+// purge as long as the database's clock is not set back by more than this. Default: 24 h.
 func Retention(d time.Duration) Option { return func(c *config) { c.retention = d } }
 
-// History sets for how long events are kept, and runs of jobs after they and their slots have
-// ended. What was written with the token of who holds the name now is kept for as long as that goes
-// on: by it a leader is known (package election), however long the term. Default: 30 days.
+// History sets how long events are kept, and runs of jobs after they and their slots have ended.
+// Events with the token of the present holder of a name are kept while it holds the name: they
+// identify a leader (package election), however long the term. Default: 30 days.
 func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.
 func Batch(n int) Option { return func(c *config) { c.batch = n } }
 
-// Events has the reaper write into the history what it takes from the dead (kind "expired"), as a
-// client with WithEvents does, which gives it to its own reaper. Default: not.
+// Events makes the reaper write each lock that it takes from the dead into the history (kind
+// "expired"). A client with WithEvents gives this option to its own reaper. Default: off.
 func Events() Option { return func(c *config) { c.events = true } }
 
-// OnReport sets a function that is called after each sweep that did something. Default: it is
-// logged.
+// OnReport sets a function that is called after each sweep that did something. Default: the report
+// is logged.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 
 // Logger sets where reports and failures go. Default: slog.Default.
@@ -119,8 +116,8 @@ func Check(options ...Option) error {
 	return err
 }
 
-// Run sweeps until ctx ends, and then returns nil. A sweep that fails is logged and tried again
-// after the interval; only options out of range are an error.
+// Run sweeps until ctx ends, and then returns nil. A failed sweep is logged and tried again after
+// the interval. Only options out of range are an error.
 func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	c, err := configOf(options)
 	if err != nil {
@@ -143,7 +140,7 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	}
 }
 
-// Sweep does all there is to do now, once, and says what it did, also where it ended in an error.
+// Sweep does all the work that is due now, once, and returns what it did, even with an error.
 func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Report, error) {
 	c, err := configOf(options)
 	if err != nil {
@@ -156,7 +153,8 @@ func Sweep(ctx context.Context, engine driver.Backend, options ...Option) (Repor
 		report, err := r.sweep(ctx, c.batch, true)
 		total = total.plus(report)
 		done := report.Expired + report.Dismissed + report.HandedOn + report.Freed
-		// Who is stuck is found again each time: the next sweep must get on with something else.
+		// Postponed sessions are listed again by each sweep, so go on only if this one did other
+		// work too.
 		more := done >= c.batch && done > r.stuck || r.after != "" && r.after != before
 		if err != nil || !more {
 			return total, err

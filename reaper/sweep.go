@@ -8,19 +8,19 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// sweeper is one reaper's way through the tables.
+// sweeper is the state of one reaper.
 type sweeper struct {
 	config
 	engine  driver.Backend
-	after   string // where the walk over the names stands; "" at its beginning
+	after   string // the last name that the walk over the names has passed; "" at its beginning
 	report  Report
-	stuck   int            // sessions among the expired with something to their name that was postponed
+	stuck   int            // how many of the expired sessions have locks or places that were postponed
 	expired []driver.Event // what this sweep took from the dead, with Events
 }
 
-// sweep does each kind of work once, in batches of the given size; purging, which takes one page of
-// names, only where told to. A failure of one does not keep the others from being tried. In tables
-// that this build cannot work with it does nothing.
+// sweep does each kind of work once, in batches of the given size. With purge it also purges one
+// page of names. After a failure of one kind of work it still tries the others. It does nothing in
+// tables that this build cannot work with.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend(0)()
 	s.report, s.stuck = Report{}, 0
@@ -41,8 +41,8 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	return s.report, err
 }
 
-// sessions expires sessions and takes from the dead what they had, lock by lock: each in its own
-// transaction, which looks again.
+// sessions expires sessions, and takes the locks and places of the dead. Each of these is a
+// transaction of its own, which reads again before it decides.
 func (s *sweeper) sessions(ctx context.Context, batch int) error {
 	ids, err := s.engine.Expired(ctx, batch)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 			var next []driver.Handoff
 			if next, err = s.engine.Leave(ctx, session, c.Name, c.Attempt); err == nil {
 				s.report.Dismissed++
-				s.report.HandedOn += len(next) // those behind it fit where it did not
+				s.report.HandedOn += len(next) // waiters behind it may fit where it did not
 			}
 		} else {
 			err = s.reclaim(ctx, c.Name, driver.Holder{Session: session, Grant: driver.Grant{Token: c.Token}})
@@ -124,7 +124,7 @@ func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder
 	return nil
 }
 
-// write puts on record what was taken from the dead.
+// write records what was taken from the dead.
 func (s *sweeper) write(ctx context.Context) error {
 	events := s.expired
 	s.expired = nil
@@ -155,7 +155,8 @@ func (s *sweeper) purge(ctx context.Context, batch int) error {
 	return nil
 }
 
-// all deletes all that there is, and not one batch of it: more may be written between two sweeps.
+// all deletes batch after batch until nothing is left, because more than one batch may be written
+// between two sweeps.
 func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx context.Context, limit int) (int, error)) error {
 	for {
 		deleted, err := some(ctx, batch)
@@ -172,7 +173,7 @@ func (s *sweeper) all(ctx context.Context, batch int, what string, some func(ctx
 	}
 }
 
-// postponed notes work that somebody else is in the middle of.
+// postponed counts work that another transaction is in the middle of.
 func (s *sweeper) postponed(err error) bool {
 	if errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) {
 		s.report.Postponed++

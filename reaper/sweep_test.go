@@ -9,12 +9,12 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// guarded is a database with dead sessions, whose locks a transaction keeps; once they are free,
-// the names are purged.
+// guarded is a database with dead sessions and a transaction that guards their locks. Once the
+// locks are free, the names are purged.
 type guarded struct {
 	driver.Backend
 	sweeps, stuck int
-	newer         int // the version of the tables, where this build cannot use it
+	newer         int // a version of the tables that this build cannot use
 	dead          []string
 	pages         []string
 	refuse        map[string]bool // the page after which the purge is postponed, once
@@ -72,7 +72,7 @@ func (g *guarded) DropGuards(context.Context, int) (int, error) { return 0, nil 
 
 func (g *guarded) PurgeRecords(context.Context, time.Duration, int) (int, error) { return 0, nil }
 
-// Broken by counting as progress a session that is found dead again each time.
+// Broken by counting a session that is found dead again each time as progress.
 func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 	for _, dead := range [][]string{{"stuck"}, {"stuck", "a", "b", "c"}} {
 		g := &guarded{dead: dead}
@@ -98,8 +98,8 @@ func TestSweepEndsWhereAllThatIsLeftIsPostponed(t *testing.T) {
 	}
 }
 
-// Broken by believing what Purge returns beside an error: the walk would begin anew, and count what
-// a rollback undid.
+// Broken by using what Purge returns with an error: the walk would begin anew, and count what a
+// rollback undid.
 func TestAPurgeThatIsPostponedGoesOnFromWhereItStood(t *testing.T) {
 	c, err := configOf(nil)
 	if err != nil {
