@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// kinds runs f once for each kind of transaction, at one level: what it is about is not a matter of
-// levels.
+// kinds runs f once for each kind of transaction, at one isolation level, for tests that do not
+// depend on levels.
 func kinds(t *testing.T, f func(t *testing.T, w txtest.World)) {
 	t.Helper()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
@@ -25,14 +25,14 @@ func kinds(t *testing.T, f func(t *testing.T, w txtest.World)) {
 	}, migrate.Fences)
 }
 
-// settings are what Check borrows of the caller's session, as one text.
+// settings returns the settings of the caller's session that Check borrows, as one text.
 var settings = map[string]string{
 	migrate.Postgres: "SHOW lock_timeout",
 	migrate.MySQL:    "SELECT CONCAT(@@SESSION.innodb_lock_wait_timeout, '')",
 	migrate.SQLite:   "PRAGMA busy_timeout",
 }
 
-// lend sets them.
+// lend sets those settings.
 var lend = map[string]string{
 	migrate.Postgres: "SET LOCAL lock_timeout = '300ms'",
 	migrate.MySQL:    "SET SESSION innodb_lock_wait_timeout = 1",
@@ -123,7 +123,7 @@ func TestAContextThatHasEndedSendsNothing(t *testing.T) {
 	})
 }
 
-// Two transactions wait for each other: one is told, whatever the turns of waiting.
+// Two transactions wait for each other: one gets the deadlock error, whatever the turns of waiting.
 func TestADeadlockIsFound(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
@@ -167,7 +167,7 @@ func TestAMissingTableIsNamedAndTheTransactionGoesOn(t *testing.T) {
 	})
 }
 
-// A savepoint of the caller's has the same name: it stays the caller's.
+// The caller's own savepoint has the same name, and stays in place.
 func TestTheCallersSavepointIsKept(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
@@ -182,7 +182,7 @@ func TestTheCallersSavepointIsKept(t *testing.T) {
 	})
 }
 
-// What was aborted before stays the caller's affair, with the server's own error.
+// A transaction that was aborted before gets the server's own error.
 func TestATransactionThatIsAbortedAlready(t *testing.T) {
 	t.Parallel()
 	kinds(t, func(t *testing.T, w txtest.World) {
@@ -213,7 +213,7 @@ func TestATransactionThatHasEnded(t *testing.T) {
 	})
 }
 
-// Rows that are found count as affected with this setting, whether or not they changed.
+// With this setting rows count as affected when they are found, changed or not.
 func TestMySQLsFoundRowsChangeNothing(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {

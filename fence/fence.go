@@ -1,17 +1,17 @@
-// Package fence refuses writes of a holder that has lost its lock, in a database that the lock is
-// not in.
+// Package fence refuses the writes of a holder that has lost its lock, in a database other than the
+// lock's.
 //
 // Where lock and data share a database, Lock.Guard does that, and needs no table. A resource
-// elsewhere has to remember by itself what it has seen: the highest fencing token, in a row of
-// dblock_fences, looked at in the transaction that writes. Tokens of a lock rise with its grants,
-// so a lower one is of a holder whose time is over, whatever it believes.
+// elsewhere must remember the highest fencing token that it has seen. It does so in a row of
+// dblock_fences, which the writing transaction checks. The tokens of a lock rise with its grants,
+// so a lower token is that of a former holder, whatever that holder believes.
 //
 //	lock, err := client.Lock(ctx, "invoice/42") // in one database
 //	…
 //	tx, err := elsewhere.BeginTx(ctx, nil) // in another, of whatever engine
 //	…
 //	if err := fence.Check(ctx, tx, "invoice/42", lock.Token()); err != nil {
-//		return err // errors.Is(err, fence.ErrStale): somebody else has the lock, and has written
+//		return err // errors.Is(err, fence.ErrStale): another holder has the lock, and has written
 //	}
 //	_, err = tx.ExecContext(ctx, "UPDATE …")
 //	…
@@ -20,25 +20,24 @@
 // # What is promised
 //
 // Once a transaction with token 8 has passed, no transaction with token 7 passes, unless the first
-// is rolled back; and once one with token 7 has passed, one with token 8 waits until it has ended.
-// So what is written under the two never mixes. That holds at every isolation level. Above READ
-// COMMITTED a transaction whose snapshot is older than what it finds may fail with the engine's
-// serialisation error (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT): run it again with the
-// same token.
+// is rolled back. Once a transaction with token 7 has passed, one with token 8 waits until the
+// first has ended. So writes under the two never mix. That holds at every isolation level. Above
+// READ COMMITTED a transaction with a stale snapshot may fail with the engine's serialisation error
+// (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT): run it again with the same token.
 //
-// It is the first Check with a higher token that ends the old holder, not the grant: until the new
-// holder has written, there is nothing of its own to be overwritten.
+// The old holder is shut out by the first Check with a higher token, not by the grant: until the
+// new holder has written, no write of its own can be overwritten.
 //
-// Everybody who writes the resource must check, each in the transaction that writes, and all with
-// tokens of one lock. Call Check first: on MySQL and MariaDB at REPEATABLE READ a transaction reads
-// from the moment of its first plain SELECT, and one before Check would not see what the last
+// Every writer of the resource must call Check in the transaction that writes, with tokens of one
+// lock. Call Check before other statements: on MySQL and MariaDB at REPEATABLE READ a transaction
+// reads as of its first plain SELECT, and with a SELECT before Check it would not see what the last
 // holder wrote.
 //
 // # Errors
 //
 // The transaction stays as it was before Check and can go on, except where the engine itself ends
-// it: a deadlock on MySQL and MariaDB (1213), which they also find where a transaction that was the
-// first to name a resource is rolled back while several others wait for it. Roll it back
+// it: a deadlock on MySQL and MariaDB (1213). They also report one where the first transaction ever
+// to check a resource is rolled back while several others wait for it. Roll the transaction back
 // nevertheless, and soon: on MySQL, MariaDB and SQLite it keeps the row, or the one write lock,
 // until it ends. Waiting for another transaction ends with the context: on PostgreSQL at its
 // deadline, or within deadlock_timeout and 250 ms of being cancelled, on MySQL and MariaDB within
@@ -46,13 +45,13 @@
 //
 // # Tables
 //
-// migrate.Up(ctx, db, engine, migrate.Fences) makes dblock_fences, with a history of its own;
-// neither a client nor the locks' tables are needed in that database. One row per resource stays
-// for ever. To delete it is to forget the token: do that only when nobody is left who may come with
-// an old one.
+// migrate.Up(ctx, db, engine, migrate.Fences) makes dblock_fences, with a history of its own. That
+// database needs neither a client nor the locks' tables. One row per resource stays for ever.
+// Deleting it forgets the token: do that only when no writer with an old token is left.
 //
-// A Check is one statement on PostgreSQL and SQLite, two on MySQL and MariaDB, and two round trips
-// around it that make it harmless; in a *sql.Tx one more, which asks the server what it is.
+// A Check is one statement on PostgreSQL and SQLite, and two on MySQL and MariaDB. Two round trips
+// around it make it harmless to the transaction. In a *sql.Tx one more asks the server for its
+// version.
 package fence
 
 import (
@@ -67,23 +66,23 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// The errors of this package, to be found with errors.Is.
+// The errors of this package, for errors.Is.
 var (
 	// ErrStale: the resource has seen a higher token. The error is a *StaleError.
 	ErrStale = errors.New("stale token")
 
-	// ErrInvalid: an argument that cannot be right. Nothing was sent to the database.
+	// ErrInvalid: an argument is wrong. Nothing was sent to the database.
 	ErrInvalid = transaction.ErrInvalid
 
 	// ErrSchema: the table dblock_fences is missing. It is dblock.ErrSchema.
 	ErrSchema = driver.ErrSchema
 )
 
-// StaleError tells which token was refused.
+// StaleError has the token that was refused.
 type StaleError struct {
 	Resource string
 	Token    int64
-	Highest  int64 // that the resource has seen
+	Highest  int64 // token that the resource has seen
 }
 
 // Error names the resource, the token and the highest one seen.
@@ -95,10 +94,10 @@ func (e *StaleError) Error() string {
 func (e *StaleError) Unwrap() error { return ErrStale }
 
 // Check returns ErrStale where the resource has seen a higher token, and remembers this one if tx
-// commits. tx is a pgx.Tx, or a *sql.Tx on PostgreSQL, MySQL, MariaDB or SQLite. An equal token is
-// of the same holder. It waits for transactions that have checked the same resource, until ctx
-// ends. The resource is 1 to 255 bytes of UTF-8, compared byte for byte; it need not be the name of
-// the lock. After an error tx has written nothing.
+// commits. tx is a pgx.Tx, or a *sql.Tx on PostgreSQL, MySQL, MariaDB or SQLite. An equal token
+// passes, because it is that of the same holder. Check waits for transactions that have checked the
+// same resource, until ctx ends. The resource is 1 to 255 bytes of UTF-8, compared byte for byte.
+// It need not be the name of the lock. After an error Check has written nothing in tx.
 func Check(ctx context.Context, tx any, resource string, token int64) error {
 	err := check(ctx, tx, resource, token)
 	var stale *StaleError
@@ -122,7 +121,7 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 	if err != nil {
 		return err
 	}
-	// decide by what the locked row holds. Where the engine can, an error gives the row back at
+	// decide by the token in the locked row. Where the engine can, an error releases the row at
 	// once.
 	decide := func(highest int64, err error) error {
 		if err == nil && highest != token {

@@ -23,7 +23,7 @@ func passes(t *testing.T, tx *txtest.Tx, resource string, token int64) {
 	}
 }
 
-// seen has a token seen, and committed.
+// seen commits a transaction that checks a token.
 func seen(t *testing.T, w txtest.World, resource string, token int64) {
 	t.Helper()
 	tx := w.Begin(t)
@@ -39,7 +39,8 @@ func isStale(t *testing.T, err error, resource string, token, highest int64) {
 	}
 }
 
-// lost is what may become of a transaction whose snapshot is older than what it finds: never a yes.
+// lost reports whether err is the failure that a transaction with a stale snapshot may get. Such a
+// transaction never passes.
 func lost(w txtest.World, err error) bool { return w.Snapshots() && transaction.Retryable(err) }
 
 func each(t *testing.T, f func(t *testing.T, w txtest.World, resource string)) {
@@ -142,10 +143,10 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	each(t, func(t *testing.T, w txtest.World, resource string) {
 		low := w.Begin(t)
 		low.Snapshot()
-		if w.Engine == migrate.MySQL { // the row itself: what a plain read sees from here on
+		if w.Engine == migrate.MySQL { // from here on a plain read sees this row
 			low.Number("SELECT COALESCE(MAX(token), 0) FROM dblock_fences WHERE resource = '" + resource + "'")
 		}
-		// At SERIALIZABLE that read locks, on MySQL: nobody else can come in between.
+		// On MySQL at SERIALIZABLE that read locks: no other transaction can come in between.
 		if w.Engine == migrate.MySQL && w.Level.String() == "Serializable" {
 			passes(t, low, resource, 7)
 			low.Rollback()
@@ -159,8 +160,8 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	})
 }
 
-// Each Check writes, so that above READ COMMITTED PostgreSQL tells the next holder that its
-// snapshot is from before what the last one wrote.
+// Each Check writes. So above READ COMMITTED PostgreSQL refuses a next holder with a snapshot older
+// than the last holder's writes.
 func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
@@ -179,7 +180,7 @@ func TestTheNextHoldersOldSnapshotIsTold(t *testing.T) {
 	})
 }
 
-// On PostgreSQL a refusal gives the row back, and nobody waits for a transaction that was refused.
+// On PostgreSQL a refusal releases the row, and no transaction waits for one that was refused.
 func TestARefusedTransactionIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, resource string) {
@@ -195,8 +196,8 @@ func TestARefusedTransactionIsNotWaitedFor(t *testing.T) {
 	})
 }
 
-// Several transactions bring the same new resource, of which the first is rolled back. A locking
-// read of a row that is not there would let two of them lock the same gap.
+// Several transactions check the same new resource, and the first is rolled back. A locking read of
+// a missing row would let two of them lock the same gap.
 func TestManyBringTheSameResource(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
@@ -240,8 +241,8 @@ func make32(b byte) []byte {
 	return name
 }
 
-// Two at once, neither of which has found a row: where each began with a locking read, both would
-// lock the gap, and the inserts would be a deadlock.
+// Two transactions at once find no row. If each began with a locking read, both would lock the gap,
+// and the inserts would deadlock.
 func TestTwoBringANewResourceAtOnceWithoutADeadlock(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
