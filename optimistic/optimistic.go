@@ -1,6 +1,6 @@
-// Package optimistic is version rows, for those who do not want to lock: read a version, do the
-// work, and bump the version in the transaction that writes. If somebody else did so in between,
-// Bump says ErrConflict, and the work was in vain.
+// Package optimistic is optimistic locking with version rows: read a version, do the work, and bump
+// the version in the transaction that writes. If another transaction bumped it in between, Bump
+// returns ErrConflict, and the work was in vain.
 //
 //	err := optimistic.Retry(ctx, func(ctx context.Context) error {
 //		tx, err := db.BeginTx(ctx, nil)
@@ -17,33 +17,33 @@
 //		return tx.Commit()
 //	})
 //
-// Nobody waits for anybody while the work is done, nobody has to be alive, nothing expires, and no
-// client is needed. The version may be read in one transaction and bumped in another, days later:
-// it is a number that can be sent along with a form.
+// The work itself waits for nothing and makes nothing wait, no process has to stay alive, nothing
+// expires, and no client is needed. The version may be read in one transaction and bumped in
+// another, days later: it is a number that can be sent along with a form.
 //
 // # What is promised
 //
-// Of all transactions that bump from one version exactly one can commit. Between the Bump of a
-// transaction and its end others that bump the same name wait for it. That holds at every isolation
-// level; above READ COMMITTED a conflict may also show as the engine's serialisation error
-// (PostgreSQL 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry takes for what it is.
-// Everybody who writes the data must bump.
+// Of all transactions that bump from one version exactly one can commit. From its Bump to its end,
+// a transaction makes others that bump the same name wait. That holds at every isolation level.
+// Above READ COMMITTED a conflict may also show as the engine's serialisation error (PostgreSQL
+// 40001, MariaDB 1020, SQLITE_BUSY_SNAPSHOT), which Retry treats as a conflict. Every writer of the
+// data must bump.
 //
-// Read the version first and the data afterwards, or both from one snapshot: data that is older
-// than its version would pass. For the same reason not at READ UNCOMMITTED of MySQL and MariaDB,
-// where a version is read before what it stands for (seen: 2 of 30 updates lost). To bump before
-// writing, and both at the end, makes the time short in which others wait.
+// Read the version first and the data afterwards, or both from one snapshot: otherwise stale data
+// could pass with a new version. For the same reason do not use READ UNCOMMITTED on MySQL and
+// MariaDB, where the version can be visible before the data that it stands for (seen: 2 of 30
+// updates lost). Bump before writing, and do both at the end: that keeps the wait of others short.
 //
 // # When it beats a lock
 //
 // Where conflicts are rare, and the work can be thrown away. A lock costs two commits beside the
-// work's own, and whoever waits does so in order; a version costs two statements in the work's own
-// transaction, and whoever loses has done the work for nothing, with no order, so that under load
-// somebody may lose again and again.
+// work's own, and its waiters are served in order. A version costs two statements in the work's own
+// transaction, and a loser has done its work for nothing. There is no order, so that under load one
+// caller may lose again and again.
 //
-// Measured: transactions per second, by version ÷ by lock, of n goroutines that all want one name,
-// with nothing to do and with 5 ms of work between reading and writing; in brackets how often each
-// was tried.
+// Measured: transactions per second, with versions ÷ with locks, of n goroutines that all want one
+// name, without work and with 5 ms of work between reading and writing. In brackets: tries per
+// transaction.
 //
 //	no work          SQLite     PostgreSQL          MySQL        MariaDB
 //	1            2.47 (1.0)     0.88 (1.0)     1.00 (1.0)     0.84 (1.0)
@@ -64,23 +64,23 @@
 //	64           0.91 (5.0)     0.48 (5.7)     0.56 (6.6)     0.52 (6.6)
 //
 // Printed by go test -run '^$' -bench Optimistic -benchtime 1x in bench/: one run, on two cores for
-// clients and servers together. A single cell is rough, the run of them is not. Alone at a name
-// both cost the same, within a fifth; except on SQLite, where the lock's own writes want the file's
-// one write lock too. From two on PostgreSQL, and from four to sixteen on MySQL and MariaDB, the
-// lock is faster, and there each does its work once and in its turn.
+// clients and servers together. A single cell is rough, the trend is not. For a single goroutine
+// both cost the same, within a fifth, except on SQLite, where the lock's own writes need the file's
+// one write lock too. From two goroutines on PostgreSQL, and from four to sixteen on MySQL and
+// MariaDB, the lock is faster, and with it each goroutine does its work once and in its turn.
 //
 // # Errors
 //
 // The transaction stays as it was before Read or Bump and can go on, except where the engine itself
-// ends it: a deadlock on MySQL and MariaDB (1213), which they also find where the first Bump of a
+// ends it: a deadlock on MySQL and MariaDB (1213). They also report one where the first Bump of a
 // name is rolled back while several others wait for it. Waiting for another transaction ends with
 // the context, as in package fence.
 //
 // # Tables
 //
 // migrate.Up(ctx, db, engine, migrate.Versions) makes dblock_versions, with a history of its own.
-// One row per name stays for ever. To delete it is to begin at 0 again: do that only when nobody is
-// left who may come with an old version.
+// One row per name stays for ever. Deleting it makes the name begin at 0 again: do that only when
+// no caller with an old version is left.
 package optimistic
 
 import (
@@ -95,22 +95,22 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// The errors of this package, to be found with errors.Is.
+// The errors of this package, for errors.Is.
 var (
-	// ErrConflict: the version is another by now. The error is a *ConflictError.
+	// ErrConflict: the name has another version by now. The error is a *ConflictError.
 	ErrConflict = errors.New("version conflict")
 
-	// ErrInvalid: an argument that cannot be right. Nothing was sent to the database.
+	// ErrInvalid: an argument is wrong. Nothing was sent to the database.
 	ErrInvalid = transaction.ErrInvalid
 
 	// ErrSchema: the table dblock_versions is missing. It is dblock.ErrSchema.
 	ErrSchema = driver.ErrSchema
 )
 
-// ConflictError tells which name has another version by now.
+// ConflictError has the name with another version by now.
 type ConflictError struct {
 	Name    string
-	Version int64 // that was to be bumped
+	Version int64 // the version to be bumped from
 }
 
 // Error names the name and the version.
@@ -146,9 +146,9 @@ func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 	return version, nil
 }
 
-// Bump counts the name's version up by one, if tx commits, and returns ErrConflict unless the
-// version is still the one that Read returned. It waits for transactions that have bumped the same
-// name, until ctx ends. After an error tx has written nothing.
+// Bump increments the name's version, if tx commits. It returns ErrConflict unless the version is
+// still the one that Read returned. It waits for transactions that have bumped the same name, until
+// ctx ends. After an error Bump has written nothing in tx.
 func Bump(ctx context.Context, tx any, name string, version int64) error {
 	err := bump(ctx, tx, name, version)
 	var conflict *ConflictError

@@ -16,7 +16,7 @@ import (
 	"github.com/dblock-go/dblock/optimistic"
 )
 
-// after fails with one error, so many times.
+// after returns a function that fails with one error, so many times.
 func after(n int, err error, calls *int) func(context.Context) error {
 	return func(context.Context) error {
 		if *calls++; *calls > n {

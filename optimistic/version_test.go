@@ -41,10 +41,11 @@ func isConflict(t *testing.T, err error, name string, version int64) {
 	}
 }
 
-// lost is what may become of a transaction whose snapshot is older than what it finds: never a yes.
+// lost reports whether err is the failure that a transaction with a stale snapshot may get. Such a
+// transaction never passes.
 func lost(w txtest.World, err error) bool { return w.Snapshots() && transaction.Retryable(err) }
 
-// each runs f for a name that was never bumped, and for one that was twice.
+// each runs f for a name that was never bumped, and for one that was bumped twice.
 func each(t *testing.T, f func(t *testing.T, w txtest.World, name string, version int64)) {
 	t.Helper()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
@@ -119,7 +120,7 @@ func TestTheSecondBumpWaitsForTheFirst(t *testing.T) {
 			}
 			bumps(t, first, name, version)
 			if w.Engine == migrate.SQLite {
-				second.Rollback() // who has read cannot wait for the write lock there
+				second.Rollback() // there a transaction that has read cannot wait for the write lock
 				second = w.Begin(t)
 			}
 			result := w.Waiting(t, second, func() error { return bump(t, second, name, version) })
@@ -143,7 +144,7 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w txtest.World, name string, version int64) {
 		if w.Engine == migrate.MySQL && w.Level == sql.LevelSerializable {
-			return // a plain read locks: nobody can come in between
+			return // a plain read locks: no other transaction can come in between
 		}
 		old := w.Begin(t)
 		reads(t, old, name, version)
@@ -158,13 +159,13 @@ func TestAnOldSnapshotIsNoYes(t *testing.T) {
 	})
 }
 
-// Six goroutines count one row up by reading and writing it, the worst that there is for versions;
-// nothing is lost.
+// Six goroutines increment one row by reading and writing it, the worst case for versions. No
+// update is lost.
 func TestNoUpdateIsLost(t *testing.T) {
 	t.Parallel()
 	txtest.Each(t, func(t *testing.T, w txtest.World) {
 		if w.Level == sql.LevelReadUncommitted {
-			return // what is read there need never have been: see the package comment
+			return // there a version can be read before its data: see the package comment
 		}
 		const workers, rounds = 6, 5
 		setup := w.Begin(t)
