@@ -13,17 +13,17 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// timestamp is goose's form of a version that is a time.
+// timestamp is goose's format of a version that is a time.
 const timestamp = "20060102150405"
 
 // Copy writes the engine's migrations of some sets into dir, the folder of an application's own
 // goose migrations, as 20260102150405_00001_dblock.sql and so on, and returns the files that it
-// wrote. Default: Locks. They get the time now, a second apart, or whatever is later than
-// everything that dir has: goose refuses a version below one that it has run.
+// wrote. Default: Locks. They get timestamps from now on, a second apart, or later ones if dir has
+// later files: goose refuses a version below one that it has run.
 //
-// What was copied before, by the name behind the time, is left as it is and is not copied again, so
-// that a newer build adds only what is new. No file is ever overwritten. On an error the files
-// returned with it are there.
+// A migration that was copied before is known by the name behind its timestamp. It is left as it is
+// and not copied again, so that a newer build adds only new files. No file is ever overwritten. The
+// files returned with an error were written.
 func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
 	var all []source
 	for _, set := range orLocks(sets) {
@@ -66,14 +66,13 @@ func Copy(dir, engine string, now time.Time, sets ...Set) ([]string, error) {
 	return written, nil
 }
 
-// source is a migration of ours. No two sets have one of the same name.
+// source is one of dblock's migrations. No two sets have one of the same name.
 type source struct {
 	files fs.FS
 	name  string
 }
 
-// history reads what dir has: the time of its last migration, and which names stand behind a
-// version.
+// history reads dir. It returns the time of its last migration, and the names behind its versions.
 func history(dir string) (last time.Time, names map[string]bool, err error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -98,7 +97,8 @@ func history(dir string) (last time.Time, names map[string]bool, err error) {
 	return last, names, nil
 }
 
-// create writes a new file, or none: half a migration would be taken for copied the next time.
+// create writes a new file as a whole or not at all: half a migration would count as copied the
+// next time.
 func create(file string, text []byte) error {
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

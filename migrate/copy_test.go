@@ -19,7 +19,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 5, time.UTC)
 
-// An application takes the tables into its own goose history.
+// An application copies the migrations into its own goose history.
 func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		dir := t.TempDir()
@@ -40,10 +40,10 @@ func TestCopiedMigrationsRunInTheApplicationsHistory(t *testing.T) {
 		if version != dblockdriver.SchemaVersion {
 			t.Errorf("the tables are at version %d", version)
 		}
-		states(t, db, pool, false) // not ours
+		states(t, db, pool, false) // not dblock's history
 
-		// Up beside it: on MySQL, where each statement may run twice, it adopts the tables;
-		// elsewhere it says what is so.
+		// Up beside that history: on MySQL, where each statement may run twice, it adopts the
+		// tables. Elsewhere its error explains them.
 		if err := migrate.Up(t.Context(), pool, db.Engine); (err == nil) != (db.Engine == migrate.MySQL) {
 			t.Error(err)
 		} else if err != nil && !strings.Contains(err.Error(), "go on with the history that made them") {

@@ -18,7 +18,7 @@ func TestAUserWithoutTheRightToCreateIsToldSo(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			db := dbtest.Empty(t, kind)
-			user := stranger(t, db)
+			user := readOnly(t, db)
 			for _, sets := range [][]migrate.Set{nil, {migrate.Fences}} {
 				err := migrate.Up(t.Context(), user, db.Engine, sets...)
 				if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "aborted") {
@@ -29,8 +29,8 @@ func TestAUserWithoutTheRightToCreateIsToldSo(t *testing.T) {
 	}
 }
 
-// stranger is a pool of a user who may read the database and nothing else.
-func stranger(t *testing.T, db dbtest.Database) *sql.DB {
+// readOnly is a pool of a user that may only read the database.
+func readOnly(t *testing.T, db dbtest.Database) *sql.DB {
 	t.Helper()
 	admin := db.SQL(t)
 	exec := func(text string) {
@@ -79,7 +79,7 @@ func TestAPoolOfAnotherServerIsNamed(t *testing.T) {
 				"Up": migrate.Up(t.Context(), pool, engine), "Down": migrate.Down(t.Context(), pool, engine), "Status": status,
 			} {
 				if err == nil && what != "Up" {
-					continue // there is nothing to take down, or to tell
+					continue // there is nothing to remove, and no error
 				}
 				if err == nil || !strings.Contains(err.Error(), says) {
 					t.Errorf("%s of %s: %v", what, engine, err)

@@ -12,29 +12,28 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// errLocked: another run has the lock. Nothing is held and nothing was done.
+// errLocked: another run has the lock. The caller holds nothing, and nothing was done.
 var errLocked = errors.New("another process holds the migration lock")
 
-// endTimeout bounds each statement that ends a run, whose context may have ended before.
+// endTimeout bounds each statement that ends a run. The context of the run may have ended before.
 const endTimeout = 10 * time.Second
 
 // dialect is how one engine locks, begins and ends a run.
 type dialect interface {
-	// store keeps the versions in a table; tableExists asks for it.
+	// store keeps the versions in a table. tableExists reports whether the table exists.
 	store(table string) (database.Store, error)
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
-	// error conn holds neither.
+	// error conn has neither.
 	begin(ctx context.Context, conn *sql.Conn) error
-	// end commits or rolls back, and lets the lock go in any case. Only what was to be committed
-	// can fail.
+	// end commits or rolls back, and releases the lock in any case. Only a commit can fail.
 	end(ctx context.Context, conn *sql.Conn, commit bool) error
 }
 
 var dialects = map[string]dialect{Postgres: postgres{}, MySQL: mysql{}, SQLite: sqlite{}}
 
-// lockID is the advisory lock of a run, "dblock_m" in ASCII: not goose's, which the application's
-// own migrations use.
+// lockID is the advisory lock of a run, "dblock_m" in ASCII. It is not goose's, which the
+// application's own migrations use.
 const lockID int64 = 0x64626c6f636b5f6d
 
 type postgres struct{}
@@ -88,14 +87,14 @@ func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store databa
 }
 
 // lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at
-// most; databases that agree in the first 49 wait for each other. No hash: MySQL 9.7 has no MD5 any
-// more.
+// most: databases with the same first 49 characters wait for each other. It is no hash, because
+// MySQL 9.7 has no MD5 any more.
 const lockName = "LEFT(CONCAT('dblock:migrate:', DATABASE()), 64)"
 
 func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
 	var locked sql.NullInt64
 	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 0)").Scan(&locked); err != nil {
-		discard(conn) // the server may have taken it
+		discard(conn) // the server may have taken the lock
 		return err
 	}
 	switch {
@@ -107,7 +106,8 @@ func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// end commits even though DDL has done so already: autocommit may be off in the caller's sessions.
+// end commits although DDL has done so already, because autocommit may be off in the caller's
+// sessions.
 func (mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
 	if releaseErr := execute(ctx, conn, "DO RELEASE_LOCK("+lockName+")"); err != nil || releaseErr != nil {
@@ -129,7 +129,7 @@ func (sqlite) tableExists(ctx context.Context, db database.DBTxConn, store datab
 	return there, err
 }
 
-// begin does not wait inside SQLite: the busy handler sleeps on when the context has ended.
+// begin does not wait inside SQLite, because the busy handler sleeps on when the context has ended.
 func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
 	var patience int
 	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&patience); err != nil {
@@ -142,8 +142,8 @@ func (sqlite) begin(ctx context.Context, conn *sql.Conn) error {
 	return errors.Join(err, execute(ctx, conn, fmt.Sprintf("PRAGMA busy_timeout = %d", patience)))
 }
 
-// end rolls back where COMMIT failed: with a reader in its way (SQLITE_BUSY, in rollback-journal
-// mode) the transaction stays open, and the run is tried again from the start. ROLLBACK fails only
+// end rolls back where COMMIT failed. With a reader in its way (SQLITE_BUSY, in rollback-journal
+// mode) the transaction would stay open. The run is tried again from the start. ROLLBACK fails only
 // where SQLite has rolled back by itself.
 func (sqlite) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
@@ -160,7 +160,8 @@ func finish(ctx context.Context, conn *sql.Conn, commit bool) error {
 	return execute(ctx, conn, "ROLLBACK")
 }
 
-// ifCommitted drops what a ROLLBACK says: the run has failed already, or there was nothing to do.
+// ifCommitted drops the error of a ROLLBACK: the run has failed already, or there was nothing to
+// do.
 func ifCommitted(commit bool, err error) error {
 	if commit {
 		return err
@@ -168,7 +169,7 @@ func ifCommitted(commit bool, err error) error {
 	return nil
 }
 
-// execute is for what must be done although the context may have ended.
+// execute runs a statement that must run although the context may have ended.
 func execute(ctx context.Context, conn *sql.Conn, statement string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -176,9 +177,9 @@ func execute(ctx context.Context, conn *sql.Conn, statement string) error {
 	return err
 }
 
-// discard keeps a connection from going back to the caller's pool with a lock or an open
-// transaction: the pool finds it closed. Answering driver.ErrBadConn to Raw would do it too, but
-// then goose's own Close of it fails.
+// discard keeps a connection with a lock or an open transaction from returning to the caller's
+// pool: the pool finds it closed. To return driver.ErrBadConn from Raw would do that too, but then
+// goose's own Close of the connection fails.
 func discard(conn *sql.Conn) {
 	_ = conn.Raw(func(c any) error {
 		if c, ok := c.(driver.Conn); ok {
@@ -196,8 +197,8 @@ func gooseTableExists(ctx context.Context, db database.DBTxConn, store database.
 	return s.TableExists(ctx, db)
 }
 
-// busy tells SQLITE_BUSY and SQLITE_LOCKED by their code, or where the driver keeps that in a field
-// (mattn's) by SQLite's own words for it.
+// busy recognises SQLITE_BUSY and SQLITE_LOCKED by their code. Where the driver keeps the code in a
+// field (mattn's), it recognises SQLite's own text.
 func busy(err error) bool {
 	if err == nil {
 		return false

@@ -88,7 +88,7 @@ func empty(t *testing.T, db dbtest.Database, pool *sql.DB, set migrate.Set) {
 }
 
 // cut runs Up or Down over a driver that fails at its n-th statement, and reports whether it never
-// got that far.
+// reached that statement.
 func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run func(context.Context, *sql.DB, string, ...migrate.Set) error, set migrate.Set, whole []string) bool {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,7 +105,7 @@ func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run 
 		ok(t, err)
 		return true
 	}
-	if err == nil { // after the COMMIT all that can be cut is the way out
+	if err == nil { // after the COMMIT only the release can be interrupted
 		return false
 	}
 	if how == "error" && strings.Contains(err.Error(), "already closed") || !errors.Is(err, errCut) && !errors.Is(err, context.Canceled) {
@@ -119,7 +119,7 @@ func cut(t *testing.T, db dbtest.Database, pool *sql.DB, how string, n int, run 
 
 var errCut = errors.New("cut")
 
-// faults is a connector whose connections count statements over all of them, and fail once.
+// faults is a connector with connections that count their statements together, and fail once.
 type faults struct {
 	driver driver.Driver
 	dsn    string
@@ -168,8 +168,8 @@ func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driv
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// ResetSession and IsValid are what tells the pool that a connection was closed: without them it
-// would be lent out again, to the next version's run.
+// ResetSession and IsValid tell the pool that a connection was closed. Without them the pool would
+// lend it to the next version's run.
 func (c *faultyConn) ResetSession(ctx context.Context) error {
 	if r, ok := c.Conn.(driver.SessionResetter); ok {
 		return r.ResetSession(ctx)

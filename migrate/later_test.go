@@ -17,8 +17,8 @@ import (
 )
 
 // A later version may add a column of any name to any table: here every table gets the columns of
-// all the others. A statement of this build that names a column without its table would not know
-// which is meant.
+// all the others. A statement of this build that names a column without its table would be
+// ambiguous.
 func TestStatementsOfThisBuildKnowTheirColumnsAmongThoseOfLaterOnes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
@@ -52,7 +52,7 @@ func TestStatementsOfThisBuildKnowTheirColumnsAmongThoseOfLaterOnes(t *testing.T
 	})
 }
 
-// columnsOf are the columns of each table of the locks.
+// columnsOf returns the columns of each table of the locks.
 func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]string {
 	t.Helper()
 	rows, err := pool.QueryContext(t.Context(), map[string]string{
@@ -78,7 +78,8 @@ func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]stri
 	return columns
 }
 
-// generated are the statements that sqlc has made for an engine, by the names of their constants.
+// generated returns the statements that sqlc has made for an engine, by the names of their
+// constants.
 func generated(t *testing.T, engine string) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../gen/" + engine + "db/*.sql.go")

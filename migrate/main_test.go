@@ -40,13 +40,13 @@ func child(engine, dsn string) error {
 		return err
 	}
 	defer db.Close()
-	db.SetMaxOpenConns(1) // the smallest pool there is must do
+	db.SetMaxOpenConns(1) // the smallest possible pool must be enough
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return migrate.Up(ctx, db, engine, migrate.Locks, migrate.Fences, migrate.Versions)
 }
 
-// processes runs n children at once and returns what each of them said.
+// processes runs n children at once and returns the output of each.
 func processes(t *testing.T, n int, db dbtest.Database, dsn string) {
 	t.Helper()
 	read, write, err := os.Pipe()
@@ -64,7 +64,7 @@ func processes(t *testing.T, n int, db dbtest.Database, dsn string) {
 			}
 		})
 	}
-	_ = write.Close() // off they go
+	_ = write.Close() // starts all of them
 	done.Wait()
 	_ = read.Close()
 }

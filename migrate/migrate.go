@@ -16,14 +16,14 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// The engines that there are migrations for.
+// The engines with migrations.
 const (
 	Postgres = "postgres"
 	MySQL    = "mysql" // MariaDB too
 	SQLite   = "sqlite"
 )
 
-// Set is a set of tables with a history of its own; none needs another.
+// Set is a set of tables with a history of its own. No set needs another.
 type Set = migrations.Set
 
 // The sets of tables.
@@ -39,12 +39,12 @@ const Table = "dblock_migrations"
 // pause is the longest time between two looks at a lock that another process holds.
 const pause = 100 * time.Millisecond
 
-// lowest is the first version whose tables say which builds can use them; those before it were
-// never released.
+// lowest is the first version of the tables that tells which builds can use it. Earlier versions
+// were never released.
 const lowest = 3
 
-// Migration is one version of the tables that this build has, or that the database has and this
-// build does not know.
+// Migration is one version of the tables: of this build, or of the database where this build does
+// not know it.
 type Migration struct {
 	Set     Set
 	Version int64
@@ -52,12 +52,12 @@ type Migration struct {
 	Applied bool
 }
 
-// Up brings the tables of some sets to the version of this build, one set after the other. Default:
-// Locks. It may run in any number of processes at once: one does the work, the others wait for it
-// until ctx ends. On an error the versions before the one named are there; on PostgreSQL and SQLite
-// nothing of that one is, and on every engine Up may simply be called again. Tables that a newer
-// build has migrated are left as they are: nil where this build can work with them, and otherwise
-// dblock.ErrSchema, saying what to do.
+// Up migrates the tables of some sets to the version of this build, one set after the other.
+// Default: Locks. It may run in any number of processes at once: one does the work, and the others
+// wait for it until ctx ends. After an error the versions before the one that it names are applied.
+// On PostgreSQL and SQLite nothing of that version is left. On every engine Up may be called again.
+// Tables that a newer build has migrated are left as they are: Up returns nil where this build can
+// work with them, and otherwise dblock.ErrSchema with what to do.
 func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -92,7 +92,7 @@ func (m *migrator) up(ctx context.Context) error {
 	return nil
 }
 
-// check asks the tables, which a newer build has migrated, whether this build can work with them.
+// check returns an error if this build cannot work with the tables that a newer build has migrated.
 func (m *migrator) check(ctx context.Context) error {
 	var schema driver.Schema
 	err := m.db.QueryRowContext(ctx, "SELECT version, usable_from FROM dblock_schema").Scan(&schema.Version, &schema.UsableFrom)
@@ -102,10 +102,10 @@ func (m *migrator) check(ctx context.Context) error {
 	return schema.Check()
 }
 
-// Down removes everything that Up made of some sets, except the empty version table. Default:
-// Locks, and with them goes every lock that anybody holds. Without its fence a resource takes any
-// token again, and without its version a name begins at 0: do that only when nobody is left who has
-// an old one.
+// Down removes everything that Up made for some sets, except the empty version table. Default:
+// Locks, and with them every lock that is held. A resource without its fence accepts any token, and
+// a name without its version begins at 0. So remove these only when no process has an old token or
+// version.
 func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -119,12 +119,11 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	return nil
 }
 
-// DownTo takes the tables of the locks back to an older version, which must be 3 or later and no
-// later than this build's: for going back to a build that cannot work with the present ones
-// (docs/upgrading.md). Call it from the newer build, and only when no client of any build is
-// running: what the newer versions added is deleted. Tables that are at that version or below it
-// are left as they are. On an error the versions above the one named are gone, and DownTo may be
-// called again.
+// DownTo takes the tables of the locks back to an older version, from 3 to this build's. It is for
+// the return to a build that cannot work with the present tables (docs/upgrading.md). Call it from
+// the newer build, and only when no client of any build is running. It deletes what the newer
+// versions added. Tables at that version or below it are left as they are. After an error the
+// versions above the one that it names are gone, and DownTo may be called again.
 func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
 	ms, err := newMigrators(db, engine, nil)
 	if err != nil {
@@ -136,7 +135,7 @@ func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error
 	return ms[0].down(ctx, version)
 }
 
-// down takes away every version above one.
+// down removes every version above to.
 func (m *migrator) down(ctx context.Context, to int64) error {
 	statuses, err := m.statuses(ctx)
 	if err != nil {
@@ -156,8 +155,8 @@ func (m *migrator) down(ctx context.Context, to int64) error {
 	return nil
 }
 
-// Status tells which migrations the histories of some sets have, set by set, lowest version first.
-// Default: Locks. It only reads, and takes no lock.
+// Status returns the migrations of some sets, and whether they are applied, set by set, lowest
+// version first. Default: Locks. It only reads, and takes no lock.
 func Status(ctx context.Context, db *sql.DB, engine string, sets ...Set) ([]Migration, error) {
 	ms, err := newMigrators(db, engine, sets)
 	if err != nil {
@@ -182,7 +181,7 @@ type migrator struct {
 	set     Set
 }
 
-// newMigrators refuses what is wrong with any set before anything is done for the first.
+// newMigrators checks all sets before anything is done for the first.
 func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 	d, ok := dialects[engine]
 	if !ok {
@@ -208,9 +207,9 @@ func orLocks(sets []Set) []Set {
 	return sets
 }
 
-// provider is a goose.Provider for one run. It MUST NOT be closed, that would close the caller's
-// pool, nor used again: it remembers that the version table is there even where the transaction
-// that made it was rolled back.
+// provider is a goose.Provider for one run. It MUST NOT be closed: that would close the caller's
+// pool. It MUST NOT be used again: it remembers the version table even if the transaction that made
+// it was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
 	files, err := migrations.FS(m.engine, m.set)
 	if err != nil {
@@ -231,8 +230,8 @@ func (m *migrator) provider() (*goose.Provider, error) {
 	)
 }
 
-// apply runs one version up or down, unless that was done meanwhile. It is ApplyVersion and not
-// Provider.Up, which makes the version table before it locks.
+// apply runs one version up or down, unless another process has done so meanwhile. It uses
+// ApplyVersion, since Provider.Up makes the version table before it locks.
 func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 	return wait(ctx, func() error {
 		p, err := m.provider()
@@ -243,15 +242,15 @@ func (m *migrator) apply(ctx context.Context, version int64, up bool) error {
 		switch {
 		case errors.Is(err, goose.ErrAlreadyApplied), errors.Is(err, goose.ErrNotApplied):
 			return nil
-		case err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()): // pgx says no more than driver.ErrBadConn
+		case err != nil && ctx.Err() != nil && !errors.Is(err, ctx.Err()): // pgx returns driver.ErrBadConn only
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
 		return err
 	})
 }
 
-// statuses reads the history without the version table's help: a database that has none has no
-// versions, and a standby cannot be given one.
+// statuses reads the history and makes no version table: a database without one has no versions,
+// and a standby cannot be given one.
 func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 	p, err := m.provider()
 	if err != nil {
@@ -277,7 +276,7 @@ func (m *migrator) statuses(ctx context.Context) ([]Migration, error) {
 	return statuses, m.mismatch(err)
 }
 
-// mismatch says in words where an error came of a pool of another kind of server than the engine's.
+// mismatch explains an error that comes from a pool of another kind of server than the engine's.
 func (m *migrator) mismatch(err error) error {
 	of := map[string]string{Postgres: "PostgreSQL", MySQL: "MySQL or MariaDB", SQLite: "SQLite"}
 	if server := transaction.Server(err); server != "" && server != of[m.engine] {
@@ -308,17 +307,17 @@ func (m *migrator) applied(ctx context.Context) (map[int64]bool, error) {
 	return applied, nil
 }
 
-// tablesVersion reads the version that a set's tables have, and fails where they are not there. A
-// set without a table for that has version 1 only.
+// tablesVersion has the statements that read the version of a set's tables, and fail where the
+// tables are missing. A set without a version in its tables has version 1 only.
 var tablesVersion = map[Set]string{
 	Locks:    "SELECT max(version) FROM dblock_schema",
 	Fences:   "SELECT 1 + count(*) FROM dblock_fences WHERE resource = ''",
 	Versions: "SELECT 1 + count(*) FROM dblock_versions WHERE name = ''",
 }
 
-// foreign explains a version that could not be applied because another history had brought the
-// tables. It reads the tables' version first and our history second: what Up made cannot be in the
-// first only.
+// foreign explains a version that could not be applied because another history had made the tables.
+// It reads the tables' version first and dblock's history second: a version that Up made cannot be
+// in the first only.
 func (m *migrator) foreign(ctx context.Context, version int64) error {
 	var there int64
 	if err := m.db.QueryRowContext(ctx, tablesVersion[m.set]).Scan(&there); err != nil || there < version {

@@ -22,7 +22,7 @@ import (
 func TestTenProcessesMigrateAnEmptyDatabaseAtOnce(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		dsn := db.DSN
-		if db.Kind == dbtest.KindSQLite { // the harshest: nobody waits, and readers are in the way
+		if db.Kind == dbtest.KindSQLite { // the hardest settings: no waiting, and readers in the way
 			dsn, _, _ = strings.Cut(dsn, "?")
 			dsn += "?_pragma=busy_timeout(0)&_pragma=journal_mode(DELETE)"
 		}
@@ -239,7 +239,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// hold makes another process of the lock's holder, as far as the database can tell, until release.
+// hold takes the lock until release. For the database the holder is another process.
 func hold(t *testing.T, db dbtest.Database) (release func()) {
 	t.Helper()
 	conn, err := db.SQL(t).Conn(t.Context())
@@ -284,14 +284,14 @@ func complete(t *testing.T, db dbtest.Database, pool *sql.DB, sets ...migrate.Se
 	}
 }
 
-// tables are those that each set has at least.
+// tables are some tables of each set.
 var tables = map[migrate.Set][]string{
 	migrate.Locks:    {"dblock_sessions", "dblock_heartbeats", "dblock_locks", "dblock_waiters"},
 	migrate.Fences:   {"dblock_fences"},
 	migrate.Versions: {"dblock_versions"},
 }
 
-// versions is how many a set has.
+// versions returns how many versions a set has.
 func versions(set migrate.Set) int {
 	if set == migrate.Locks {
 		return migrations.Version
@@ -318,7 +318,7 @@ func states(t *testing.T, db dbtest.Database, pool *sql.DB, applied bool, sets .
 	}
 }
 
-// left lists what has dblock's prefix, other than the version table.
+// left lists the tables with dblock's prefix, other than the version table.
 func left(t *testing.T, db dbtest.Database, pool *sql.DB) (names []string) {
 	t.Helper()
 	rows, err := pool.QueryContext(t.Context(), map[string]string{

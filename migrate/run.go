@@ -9,32 +9,31 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// run is one version of ours on its way into a database, seen by goose as two things: the locker,
-// which is called around everything on the connection that everything runs on, and the store of the
-// versions. It knows both, and so whether the run is whole: the record of the version is the last
-// thing that goose writes.
+// run applies one version. For goose it is both the locker, which goose calls first and last on the
+// one connection of the run, and the store of the versions. So it knows whether the run is
+// complete: the record of the version is the last thing that goose writes.
 type run struct {
 	database.Store
 	dialect  dialect
 	recorded bool
 }
 
-// SessionLock begins the run, or says errLocked at once.
+// SessionLock begins the run, or returns errLocked at once.
 func (r *run) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	return r.dialect.begin(ctx, conn)
 }
 
-// SessionUnlock keeps what is whole and drops what is not. A COMMIT of half a migration would be
-// possible: a context that ended between two statements leaves a transaction in good order. Goose
-// calls it with a context that does not end.
+// SessionUnlock commits a complete run and rolls back any other. A COMMIT of half a migration would
+// succeed: when the context ends between two statements, the transaction is in good order. Goose
+// calls SessionUnlock with a context that does not end.
 func (r *run) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
 	return r.dialect.end(ctx, conn, r.recorded)
 }
 
-// TableExists is asked by goose under the lock, and makes the table where there is none: goose
-// would do that itself, and after an error try it three times more, a second apart, in a
-// transaction that PostgreSQL has aborted, so that all that is seen in the end is that. A MySQL run
-// that was cut between the table and its version 0 left a table that goose takes for a broken one.
+// TableExists makes a missing version table, with its version 0. Goose calls it under the lock.
+// Goose would make the table itself, but after an error it tries three times more, a second apart,
+// in a transaction that PostgreSQL has aborted, and returns only that error. A MySQL run that was
+// interrupted between the table and its version 0 leaves a table that goose takes for a broken one.
 func (r *run) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
 	there, err := r.dialect.tableExists(ctx, db, r.Store)
 	if err != nil {
@@ -54,8 +53,8 @@ func (r *run) TableExists(ctx context.Context, db database.DBTxConn) (bool, erro
 	return err == nil, err
 }
 
-// GetMigration leaves the time of the migration out: goose's own reads it into a time.Time, which
-// MySQL's driver refuses without parseTime.
+// GetMigration leaves out the time of the migration: goose's own version reads it into a time.Time,
+// which MySQL's driver refuses without parseTime.
 func (r *run) GetMigration(ctx context.Context, db database.DBTxConn, version int64) (*database.GetMigrationResult, error) {
 	rows, err := r.ListMigrations(ctx, db)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/dblock-go/dblock/migrations"
 )
 
-// Each set comes and goes without the others.
+// Each set is made and removed without the others.
 func TestASetStandsAlone(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
@@ -58,7 +58,7 @@ func TestSetsSideBySide(t *testing.T) {
 	})
 }
 
-// Another history brought the tables: Up says so where it cannot adopt them.
+// Another history made the tables: Up says so where it cannot adopt them.
 func TestASetOfAnotherHistory(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
