@@ -22,7 +22,7 @@ const (
 	realLimit      = 300 * time.Millisecond
 )
 
-// program is what a process has: a client of each database, and one of all.
+// program has the clients of one process: one of each database, and one of the quorum.
 type program struct {
 	quorum  *Client
 	links   []*link
@@ -56,7 +56,7 @@ func newProgram(t *testing.T, gates []*gate, options ...Option) *program {
 			t.Error(err)
 		}
 		for i, client := range p.clients {
-			_ = client.Close(ctx) // a session may be of a database that is no more
+			_ = client.Close(ctx) // a session's database may be gone
 			_ = p.pools[i].Close()
 		}
 	})
@@ -69,8 +69,8 @@ func (p *program) cut(cut bool) {
 	}
 }
 
-// record is all locks that were had. A lock is valid until it says so itself: its context ends then
-// too, but on a machine that is as busy as this one perhaps a moment later.
+// record has all locks that were held. A lock is valid until its Until. Its context ends then too,
+// but on a busy machine perhaps a moment later.
 type record struct {
 	t *testing.T
 

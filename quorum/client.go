@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two rounds, on average. It is random, and
-	// twice as long after each failure, so that of several clients that split the nodes among
-	// themselves one comes first. What bounds it is longer where the nodes are slow: of several
-	// that come back within the time of one round, none succeeds.
+	// firstPause and longestPause bound the average pause between two rounds. It is random, and
+	// doubles after each failure: of several clients that split the nodes among themselves, one
+	// then comes first. The bound is longer where the nodes are slow: if several clients come back
+	// within the time of one round, none succeeds.
 	firstPause   = 10 * time.Millisecond
 	longestPause = 250 * time.Millisecond
-	mostRounds   = 8 // longestPause is no less than so many rounds
+	mostRounds   = 8 // the bound is at least as long as so many rounds
 )
 
-// Client takes locks over a quorum of nodes. It is safe for concurrent use; a process needs one.
+// Client takes locks over a quorum of nodes. It is safe for concurrent use. A process needs one.
 type Client struct {
 	config
 	nodes    []Node
@@ -29,19 +29,19 @@ type Client struct {
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
-	calls      sync.WaitGroup // calls, locks, and what they left to be given back; added to with mu locked or from within one
-	down       chan struct{}  // closed when nothing of the client runs any more
+	calls      sync.WaitGroup // calls, locks, and releases in the background; added to with mu locked or from within one
+	down       chan struct{}  // closed when no goroutine of the client runs any more
 
 	mu     sync.Mutex // protects what follows
 	closed bool
 	locks  map[*Lock]bool
-	rests  []rest // by node
+	states []nodeState // by node
 }
 
-// New makes a client of 3 or 5 nodes, in any order. Every process that locks the same names MUST be
-// given the same databases, and the same WithQuarantine: a majority of one set need not meet a
-// majority of another. It does no I/O. dblock.ErrInvalidOption; dblock.ErrConfig where the TTL of a
-// node's client is too long for the quarantine.
+// New makes a client of 3 or 5 nodes, in any order. All processes that lock the same names MUST use
+// the same databases, because a majority of one set need not meet a majority of another. They MUST
+// also use the same WithQuarantine. New does no I/O. dblock.ErrInvalidOption; dblock.ErrConfig
+// where the TTL of a node's client is too long for the quarantine.
 func New(nodes []Node, options ...Option) (*Client, error) {
 	if err := check(nodes); err != nil {
 		return nil, err
@@ -58,33 +58,33 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 	}
 	c := &Client{
 		config: config, nodes: append([]Node(nil), nodes...), majority: majority(len(nodes)),
-		down: make(chan struct{}), locks: map[*Lock]bool{}, rests: make([]rest, len(nodes)),
+		down: make(chan struct{}), locks: map[*Lock]bool{}, states: make([]nodeState, len(nodes)),
 	}
 	c.background, c.stop = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
-// Lock tries until it holds the lock, or until ctx ends. ctx bounds the trying only, not the lock.
-// Who comes first is not who gets it first, and it is not reentrant: under the lock's own context
-// the name is as taken as anywhere else.
+// Lock tries until it holds the lock, or until ctx ends. ctx bounds the tries, not the lock. The
+// lock is not first-come, first-served. It is not reentrant: under the lock's own context the name
+// is taken like anywhere else.
 //
-// dblock.ErrNotAcquired, with the context's error, when ctx ends. dblock.ErrUnavailable when a
-// majority of the nodes could not be had for as long as WithPatience says. The error is an *Error,
-// which tells what each node said.
+// dblock.ErrNotAcquired, with the context's error, when ctx ends. dblock.ErrUnavailable when no
+// majority of the nodes was available for as long as WithPatience allows. The error is an *Error
+// with the error of each node.
 func (c *Client) Lock(ctx context.Context, name string) (*Lock, error) {
 	return c.acquire(ctx, "lock", name, true)
 }
 
-// TryLock makes one round: it takes the lock unless too many nodes are held by somebody else
+// TryLock makes one round. It takes the lock unless too many nodes have another holder
 // (dblock.ErrNotAcquired), cannot be reached, or do not answer within their time limit
-// (dblock.ErrUnavailable). Of several at the same moment perhaps none gets it.
+// (dblock.ErrUnavailable). Of several calls at the same moment perhaps none gets the lock.
 func (c *Client) TryLock(ctx context.Context, name string) (*Lock, error) {
 	return c.acquire(ctx, "trylock", name, false)
 }
 
-// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
-// does, and with cause dblock.ErrLost when the lock is lost. Do returns what fn returns, joined
-// with dblock.ErrLost if the lock was lost before fn returned.
+// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends with ctx, and
+// with cause dblock.ErrLost when the lock is lost. Do returns what fn returns, joined with
+// dblock.ErrLost if the lock was lost before fn returned.
 func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l *Lock) error) (err error) {
 	l, err := c.Lock(ctx, name)
 	if err != nil {
@@ -97,7 +97,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	return fn(inner, l)
 }
 
-// acquire makes rounds, with wait more than one.
+// acquire makes one round, or with wait as many as it takes.
 func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock, error) {
 	if ctx == nil {
 		return nil, &Error{Op: op, Name: name, Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -110,7 +110,7 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 	defer cancel(nil)
 	defer context.AfterFunc(c.background, func() { cancel(dblock.ErrClosed) })()
 
-	var last *Error     // of the latest round that was not cut short
+	var last *Error     // of the latest round that was not called off
 	var since time.Time // since when there was no majority; zero: there was one
 	for tries := 1; ; tries++ {
 		began := time.Now()
@@ -135,19 +135,19 @@ func (c *Client) acquire(ctx context.Context, op, name string, wait bool) (*Lock
 			}
 		}
 		last = e
-		rest := backoff(tries, took)
-		if !since.IsZero() { // the last round begins when the patience ends, and not a long pause later
-			rest = max(firstPause, min(rest, (c.patience-time.Since(since))*4/5))
+		delay := backoff(tries, took)
+		if !since.IsZero() { // so that the last round begins when the patience ends, and not a long pause later
+			delay = max(firstPause, min(delay, (c.patience-time.Since(since))*4/5))
 		}
-		pause(trying, rest)
-		if c.background.Err() != nil || trying.Err() != nil { // the nodes would be asked for nothing
+		pause(trying, delay)
+		if c.background.Err() != nil || trying.Err() != nil { // another round would be of no use
 			return nil, c.late(e, last, trying)
 		}
 	}
 }
 
-// late is the error of a call that was called off. What the nodes said before that says more than
-// that they were not waited for.
+// late returns the error of a call that was called off. The errors of the last whole round say more
+// than those of the round that was called off.
 func (c *Client) late(e, last *Error, trying context.Context) *Error {
 	if c.background.Err() != nil {
 		e.Err = dblock.ErrClosed
@@ -162,7 +162,7 @@ func (c *Client) late(e, last *Error, trying context.Context) *Error {
 	return last
 }
 
-// begin counts a call in, so that Close waits for it; false where Close was called.
+// begin registers a call, so that Close waits for it. It returns false after Close.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -172,10 +172,10 @@ func (c *Client) begin() bool {
 	return !c.closed
 }
 
-// Close gives back every lock that the client still holds, whose contexts end with cause
-// dblock.ErrClosed, and calls off whoever waits. The nodes' clients are the application's and stay
-// open. When it returns nil, nothing of the client runs any more; what is left when ctx ends goes
-// on for no longer than the nodes' time limits. Close is idempotent.
+// Close releases every lock that the client still holds, and calls off every waiting call. The
+// contexts of the locks end with cause dblock.ErrClosed. The nodes' clients are the application's
+// and stay open. When Close returns nil, no goroutine of the client runs any more. If ctx ends
+// before that, the rest goes on for no longer than the nodes' time limits. Close is idempotent.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "close", Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -191,7 +191,7 @@ func (c *Client) Close(ctx context.Context) error {
 	if first {
 		c.stop(dblock.ErrClosed)
 		for _, l := range locks {
-			l.giveUp(dblock.ErrClosed)
+			l.end(dblock.ErrClosed)
 		}
 		go func() {
 			c.calls.Wait()
@@ -206,15 +206,15 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 }
 
-// release gives one node's lock back, for no longer than the node's time limit. What does not
-// succeed by then the node's own client goes on with.
+// release releases one node's lock, within the node's time limit. If that fails, the node's own
+// client keeps retrying.
 func (c *Client) release(l nodeLock) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.limit)
 	defer cancel()
 	return l.Unlock(ctx)
 }
 
-// backoff is the pause after so many rounds that failed, of which the last took so long.
+// backoff returns the pause after a number of failed rounds. took is the time of the last one.
 func backoff(tries int, took time.Duration) time.Duration {
 	return min(max(firstPause, took)<<min(tries, 8), max(longestPause, mostRounds*took))
 }
@@ -229,7 +229,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// enlist puts a lock on the books; it MUST be delisted. False where the client is closed.
+// enlist registers a lock, which MUST be delisted. It returns false if the client is closed.
 func (c *Client) enlist(l *Lock) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/postgres"
 )
 
-// BenchmarkContention has clients contend for a name over three PostgreSQL databases, of which one
-// is on a server of its own that is stopped with SIGSTOP, or killed: go test -run '^$' -bench
+// BenchmarkContention has clients contend for a name over three PostgreSQL databases. One of them
+// is on a server of its own, which is stopped with SIGSTOP, or killed: go test -run '^$' -bench
 // Contention -benchtime 1x ./quorum
 func BenchmarkContention(b *testing.B) {
 	own := dbtest.OwnPostgres(b)
@@ -71,7 +71,7 @@ func BenchmarkContention(b *testing.B) {
 	}
 }
 
-// shut closes what may have lost its database.
+// shut closes a client that may have lost its database.
 func shut(closing func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// contend has clients lock and unlock a name for 8 s, with Locks of up to 2 s, and work of some
-// milliseconds under it and between; it counts what they got and what failed.
+// contend has clients lock and unlock a name for 8 s, with up to 2 s for each Lock, and some
+// milliseconds of work under the lock and between two locks. It counts the locks and the failures.
 func contend(clients []*Client) (got, failed int64) {
 	var locks, failures atomic.Int64
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Second)
@@ -40,8 +40,8 @@ func contend(clients []*Client) (got, failed int64) {
 	return locks.Load(), failures.Load()
 }
 
-// A round in which one node refuses, and another hangs, keeps from the others what it has until the
-// hanging node's time limit is over. Broken by waiting in each round for a node that was late in
+// When one node refuses and another hangs, a round could keep its grants from other clients until
+// the time limit of the hanging node. Broken by waiting in each round for a node that was late in
 // the one before.
 func TestANodeThatHangsDoesNotStopThoseWhoContend(t *testing.T) {
 	for _, contenders := range []int{2, 6} {
@@ -65,7 +65,7 @@ func TestANodeThatHangsDoesNotStopThoseWhoContend(t *testing.T) {
 	}
 }
 
-// counter is a node that counts the requests for a lock that are under way.
+// counter is a node that counts the lock requests under way.
 type counter struct {
 	node
 	now, most, all atomic.Int32
@@ -78,7 +78,7 @@ func (n *counter) TryLock(ctx context.Context, name string) (nodeLock, error) {
 	return n.node.TryLock(ctx, name)
 }
 
-// Broken by rounds that all ask a node that hangs, and by one that is asked no more.
+// Broken by rounds that all ask a node that hangs, and by never asking it again.
 func TestANodeThatWasLateIsAskedByOneRoundAtATimeAndCountsAgainWhenItAnswers(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)
@@ -95,7 +95,7 @@ func TestANodeThatWasLateIsAskedByOneRoundAtATimeAndCountsAgainWhenItAnswers(t *
 			t.Errorf("asked %d times, up to %d at once", all, most)
 		}
 		s.set(up, 2)
-		time.Sleep(2 * fakeTTL) // what hung has come to its end
+		time.Sleep(2 * fakeTTL) // the requests that hung have returned
 		s.unlock(s.lock(c))
 		time.Sleep(fakeLimit)
 		s.set(down, 0)
@@ -104,7 +104,7 @@ func TestANodeThatWasLateIsAskedByOneRoundAtATimeAndCountsAgainWhenItAnswers(t *
 	})
 }
 
-// Somebody has a name on one node for long, and one that was late now answers later than the
+// A client holds the name on one node for long, and a node that was late now answers after the
 // others. Broken by calling off the request to it with the round: it would be late for ever.
 func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
@@ -132,8 +132,8 @@ func TestANodeThatWasLateIsHeardOutWhenTheRoundHasFailed(t *testing.T) {
 	})
 }
 
-// A node that was late may be the one that is needed. Broken by not waiting for it where nobody is
-// in the way.
+// A node that was late may be the one that is needed. Broken by not waiting for it where no other
+// client is in the way.
 func TestANodeThatWasLateIsWaitedForWhereNobodyIsInTheWay(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)
@@ -149,8 +149,8 @@ func TestANodeThatWasLateIsWaitedForWhereNobodyIsInTheWay(t *testing.T) {
 	})
 }
 
-// flaky is a node whose client says at once that it cannot be reached, every other time, and else
-// waits in vain.
+// flaky is a node that hangs every other time. The other times its client says at once that it
+// cannot be reached.
 type flaky struct {
 	node
 	calls atomic.Int32
@@ -164,7 +164,7 @@ func (n *flaky) TryLock(ctx context.Context, _ string) (nodeLock, error) {
 	return nil, errDown
 }
 
-// Broken by taking what a node's client says of its own for the node's answer.
+// Broken by taking an error of the node's client for the node's answer.
 func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c, other := s.client(1), s.client(2)
@@ -188,7 +188,7 @@ func TestANodeThatHangsIsLateThoughItsClientAnswersForIt(t *testing.T) {
 	})
 }
 
-// Of several clients that come back within the time of one round, none succeeds.
+// When several clients come back within the time of one round, none succeeds.
 func TestThePauseBetweenRoundsGrowsWithTheFailuresAndWithTheRounds(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
@@ -201,7 +201,7 @@ func TestThePauseBetweenRoundsGrowsWithTheFailuresAndWithTheRounds(t *testing.T)
 	}
 }
 
-// stuck is a node that does not even see that a request is called off: its disk hangs, say.
+// stuck is a node that does not notice when a request is called off: its disk hangs, say.
 type stuck struct {
 	node
 	free  chan struct{}
@@ -214,8 +214,8 @@ func (n *stuck) TryLock(context.Context, string) (nodeLock, error) {
 	return nil, errDown
 }
 
-// Each request that is stuck has a goroutine. Broken by going on to ask the node while a lock is
-// held for long.
+// Each request that is stuck keeps a goroutine. Broken by asking the node again and again while a
+// lock is held for long.
 func TestRequestsThatAreStuckDoNotPileUp(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)

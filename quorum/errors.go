@@ -8,30 +8,30 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// ErrQuarantined: a node may have lost its data not long ago, or has not been set up by Init, and
-// does not count.
+// ErrQuarantined: a node does not count, because it may have lost its data not long ago, or has not
+// been set up by Init.
 var ErrQuarantined = errors.New("quarantined")
 
-// Error says what was being done to which lock, why it failed, and what each node said. errors.Is
-// finds Err: dblock.ErrNotAcquired where somebody else holds the lock, or ctx ended, with the
-// context's error; dblock.ErrUnavailable where a majority of the nodes cannot be had, with
-// ErrQuarantined where that is for the sake of nodes in quarantine; dblock.ErrLost;
-// dblock.ErrClosed; what all are refused for: an invalid name, a missing schema.
+// Error has the operation, the lock, the reason of the failure, and the error of each node.
+// errors.Is finds Err: dblock.ErrNotAcquired where there is another holder, or where ctx ended,
+// with the context's error; dblock.ErrUnavailable where no majority of the nodes is available, with
+// ErrQuarantined where nodes in quarantine are the reason; dblock.ErrLost; dblock.ErrClosed; and
+// errors of all nodes, such as an invalid name or a missing schema.
 type Error struct {
 	Op    string // "lock", "trylock", "unlock", "init"
 	Name  string // of the lock
 	Err   error
-	Nodes []NodeError // those that failed, in their order
+	Nodes []NodeError // the nodes that failed, in their order
 }
 
-// NodeError is what one node said.
+// NodeError is the error of one node.
 type NodeError struct {
-	Node int    // its place among the nodes, from 1
-	Name string // as Named gave it
+	Node int    // its number among the nodes, from 1
+	Name string // as set by Named
 	Err  error
 }
 
-// Error names the operation, the lock, the cause, and each node that failed with its own.
+// Error names the operation, the lock, the cause, and each failed node with its own cause.
 func (e *Error) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "quorum: %s", e.Op)
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Unwrap returns the cause, not those of the nodes: that one is away does not make the lock
+// Unwrap returns the cause, not those of the nodes: one node that is away does not make the lock
 // unavailable.
 func (e *Error) Unwrap() error { return e.Err }
 
@@ -67,11 +67,11 @@ func (e NodeError) Unwrap() error { return e.Err }
 var (
 	errLate       = fmt.Errorf("%w: no answer within the node's time limit", dblock.ErrUnavailable)
 	errLateBefore = fmt.Errorf("%w: it did not answer the last request within its time limit, and the next one not yet", dblock.ErrUnavailable)
-	errDismissed  = errors.New("was not waited for")
+	errCalledOff  = errors.New("was not waited for")
 	errLostAgain  = errors.New("was locked, and lost again before a majority was")
 )
 
-// permanent reports whether to ask a node again is of no use.
+// permanent reports whether asking a node again is of no use.
 func permanent(err error) bool {
 	for _, kind := range []error{
 		dblock.ErrInvalidName, dblock.ErrInvalidOption, dblock.ErrSchema, dblock.ErrConfig, dblock.ErrUnsupported, dblock.ErrClosed,
@@ -83,11 +83,11 @@ func permanent(err error) bool {
 	return false
 }
 
-// node says which node is meant.
+// node adds the node to an error.
 func (c *Client) node(i int, err error) NodeError { return NodeError{i + 1, c.nodes[i].name, err} }
 
-// verdict turns the failures of a round, by node, into one. held says that enough nodes could have
-// been had, if others did not hold them; final, that another round is of no use.
+// verdict turns the failures of a round, by node, into one error. held reports that enough nodes
+// are available, but have other holders. final reports that another round is of no use.
 func (c *Client) verdict(op, name string, failures []error) (e *Error, held, final bool) {
 	e = &Error{Op: op, Name: name}
 	var away, quarantined, hopeless int
@@ -103,7 +103,7 @@ func (c *Client) verdict(op, name string, failures []error) (e *Error, held, fin
 			hope = err
 		case errors.Is(err, ErrQuarantined):
 			quarantined++
-		case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, errDismissed) && !errors.Is(err, errLostAgain):
+		case !errors.Is(err, dblock.ErrNotAcquired) && !errors.Is(err, errCalledOff) && !errors.Is(err, errLostAgain):
 			away++
 		}
 	}
@@ -118,7 +118,7 @@ func (c *Client) verdict(op, name string, failures []error) (e *Error, held, fin
 	case hopeless+away <= spare:
 		e.Err = fmt.Errorf("%w: %d of %d nodes are %w", dblock.ErrUnavailable, quarantined, len(c.nodes), ErrQuarantined)
 	default:
-		e.Err = fmt.Errorf("%w: %d of %d nodes cannot be had, and %d are needed", dblock.ErrUnavailable, hopeless+away+quarantined, len(c.nodes), c.majority)
+		e.Err = fmt.Errorf("%w: %d of %d nodes are not available, and %d are needed", dblock.ErrUnavailable, hopeless+away+quarantined, len(c.nodes), c.majority)
 		if quarantined > 0 {
 			e.Err = fmt.Errorf("%w (%d are %w)", e.Err, quarantined, ErrQuarantined)
 		}

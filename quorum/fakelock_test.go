@@ -68,14 +68,14 @@ func (l *fakeLock) Unlock(ctx context.Context) error {
 	return err
 }
 
-// free gives the name back, whatever its token was raised to.
+// free releases the name, whatever its token was raised to.
 func (l *fakeLock) free() {
 	if r := l.n.s.data.rows[l.name]; r.attempt == l {
 		l.n.s.data.rows[l.name] = row{token: r.token}
 	}
 }
 
-// undo is what a node's client does in the background for as long as its session lives.
+// undo is what a node's client does in the background while its session lives.
 func (l *fakeLock) undo() {
 	for l.s.ctx.Err() == nil && !l.n.p.dead() && l.n.travel(func() error { l.free(); return nil }) != nil {
 		time.Sleep(100 * time.Millisecond)

@@ -18,8 +18,8 @@ import (
 
 var errCut = errors.New("the database is cut off")
 
-// gate is a database in an SQLite file that can be cut off, held up, and wiped. It stands where the
-// network would.
+// gate is a database in an SQLite file that can be cut off, delayed, and wiped. It takes the place
+// of the network.
 type gate struct {
 	folder   string
 	template []byte // an empty database with dblock's tables
@@ -31,7 +31,7 @@ type gate struct {
 	delay time.Duration
 }
 
-// newGates makes databases that have been in use for long.
+// newGates makes databases with memories older than a quarantine.
 func newGates(t *testing.T, n int) []*gate {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "template.db")
@@ -76,7 +76,7 @@ func dsn(file string) string {
 	return "file:" + file + "?_pragma=busy_timeout(1000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)"
 }
 
-// wipe puts an empty database in place of the one that there is. Connections to that one break.
+// wipe replaces the database with an empty one. Connections to the old one break.
 func (g *gate) wipe() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -91,13 +91,14 @@ func (g *gate) set(cut bool, delay time.Duration) {
 	g.cut, g.delay = cut, delay
 }
 
-// pass is the way to the database. gen is that of the connection; 0: a new one.
+// pass lets a statement through to the database, or fails. gen is the connection's; 0: a new
+// connection.
 func (g *gate) pass(gen int) (file string, now int, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if delay := g.delay; delay > 0 {
 		g.mu.Unlock()
-		time.Sleep(rand.N(delay)) // the database's, not the test's: it waits for nothing
+		time.Sleep(rand.N(delay)) // the delay of the database: the test waits for nothing here
 		g.mu.Lock()
 	}
 	if g.cut || gen != 0 && gen != g.gen {
@@ -106,7 +107,7 @@ func (g *gate) pass(gen int) (file string, now int, err error) {
 	return g.file, g.gen, nil
 }
 
-// remembers reports whether the database knows what it ever knew, or has learnt it again.
+// remembers reports whether the database has never lost its data, or has been healed.
 func (g *gate) remembers(t *testing.T, quarantine time.Duration) bool {
 	g.mu.Lock()
 	file := g.file
@@ -118,7 +119,7 @@ func (g *gate) remembers(t *testing.T, quarantine time.Duration) bool {
 	return err == nil && ok
 }
 
-// link is one process's way through a gate; it can be cut too.
+// link connects one process to a gate. It can be cut too.
 type link struct {
 	g   *gate
 	mu  sync.Mutex // protects cut

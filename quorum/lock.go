@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Lock is a lock that a majority of the nodes holds, or held. It is safe for concurrent use.
+// Lock is a lock that is or was held on a majority of the nodes. It is safe for concurrent use.
 type Lock struct {
 	c      *Client
 	name   string
@@ -23,11 +23,11 @@ type Lock struct {
 	unlocked  bool
 	outcome   error
 
-	mu      sync.Mutex // protects what follows
-	held    bool       // from begin to the end of ctx
-	members []nodeLock // by node; nil: the node does not hold it
-	watches []func() bool
-	mender  *time.Timer
+	mu          sync.Mutex // protects what follows
+	held        bool       // from begin to the end of ctx
+	members     []nodeLock // by node; nil: not held there
+	watches     []func() bool
+	repairTimer *time.Timer
 }
 
 func newLock(ctx context.Context, c *Client, name string) *Lock {
@@ -39,20 +39,20 @@ func newLock(ctx context.Context, c *Client, name string) *Lock {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.name }
 
-// Token returns the fencing token: it is above that of every earlier holder, whichever nodes that
-// one had.
+// Token returns the fencing token. It is above that of every earlier holder, whichever nodes that
+// holder had.
 func (l *Lock) Token() int64 { return l.token }
 
-// Context ends when the lock does: with cause dblock.ErrLost when fewer than a majority of the
-// nodes hold it, before anybody else can; with dblock.ErrNotHeld at Unlock; with dblock.ErrClosed
-// at Close. It carries the values of the context that Lock was called with, but does not end with
-// it.
+// Context ends with the lock: with cause dblock.ErrLost when fewer than a majority of the nodes
+// hold it, before another client can hold it; with dblock.ErrNotHeld at Unlock; with
+// dblock.ErrClosed at Close. It has the values of the context that Lock was called with, but does
+// not end with it.
 func (l *Lock) Context() context.Context { return l.ctx }
 
-// Until is for how long the lock is valid if no node is reached any more from now on, by this
-// machine's clock: each heartbeat of a node's client moves that node's part of it, and this is the
-// last moment at which a majority is left. The margin for the drift of clocks is taken off already.
-// The zero time where the lock is not held any more.
+// Until returns until when the lock is valid if no node is reached from now on, by this machine's
+// clock. Each heartbeat of a node's client moves that node's deadline, and Until is the last moment
+// at which a majority is left. The margin for clock drift is subtracted already. It returns the
+// zero time where the lock is not held any more.
 func (l *Lock) Until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,12 +72,12 @@ func (l *Lock) Until() time.Time {
 	return ends[l.c.majority-1]
 }
 
-// Unlock gives the lock back on all nodes. It returns when a majority has it back, or after the
-// nodes' time limit; the others are given it back in the background. With a ctx that has ended
-// already, or is under the lock's own, it still does so.
+// Unlock releases the lock on all nodes. It returns when a majority has released it, or after the
+// nodes' time limit. On the other nodes the release goes on in the background. Unlock works even if
+// ctx has ended, or is under the lock's own context.
 //
-// dblock.ErrLost if the lock was lost meanwhile. After any other error the lock counts as given up
-// all the same, and the nodes' clients go on trying. A second call returns what the first did.
+// dblock.ErrLost if the lock was lost before. After any other error the lock counts as released,
+// and the nodes' clients keep retrying. A second call returns the result of the first.
 func (l *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &Error{Op: "unlock", Name: l.name, Err: fmt.Errorf("%w: the context is nil", dblock.ErrInvalidOption)}
@@ -98,7 +98,7 @@ func (l *Lock) leave(ctx context.Context) error {
 	if ctx.Err() != nil || ctx.Value(l) != nil {
 		stop = nil
 	}
-	answers := l.giveUp(fmt.Errorf("%w: unlocked", dblock.ErrNotHeld))
+	answers := l.end(fmt.Errorf("%w: unlocked", dblock.ErrNotHeld))
 	if answers == nil {
 		return &Error{Op: "unlock", Name: l.name, Err: context.Cause(l.ctx)}
 	}
@@ -130,12 +130,12 @@ func (l *Lock) leave(ctx context.Context) error {
 	case cap(answers)-lost < l.c.majority:
 		e.Err = dblock.ErrLost
 	default:
-		e.Err = fmt.Errorf("%w: %d of %d nodes have it back; the others will, at the latest when the TTL is over", dblock.ErrUnavailable, released, len(l.c.nodes))
+		e.Err = fmt.Errorf("%w: %d of %d nodes have released it; the others will do so, at the latest when the TTL is over", dblock.ErrUnavailable, released, len(l.c.nodes))
 	}
 	return e
 }
 
-// begin makes the grants of a round the lock, if a majority of the nodes still holds them and the
+// begin turns the grants of a round into the lock, if a majority of them is still held and the
 // client is not closed.
 func (l *Lock) begin(token int64, grants []nodeLock) bool {
 	l.mu.Lock() // before enlist, so that Close finds it held
@@ -149,18 +149,18 @@ func (l *Lock) begin(token int64, grants []nodeLock) bool {
 			l.admit(i, m)
 		}
 	}
-	l.mend()
+	l.repair()
 	return true
 }
 
-// join adds a node that was locked after the others. It gives it back, and returns false, where
-// there is no lock any more: a loss that left has not been told of yet is one all the same, and
-// another may have had the lock since.
+// join adds a node that was locked after the others. If the lock is lost, it releases the node and
+// returns false. It checks that itself, because left may not have noticed a loss yet, and another
+// client may have held the lock since.
 func (l *Lock) join(i int, m nodeLock) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.held || l.standing() < l.c.majority {
-		l.c.giveBack(m)
+	if !l.held || l.alive() < l.c.majority {
+		l.c.releaseLater(m)
 		return false
 	}
 	l.admit(i, m)
@@ -169,16 +169,16 @@ func (l *Lock) join(i int, m nodeLock) bool {
 
 // admit MUST be called with mu locked.
 func (l *Lock) admit(i int, m nodeLock) {
-	if l.members[i] != nil { // the node would not have granted it again if it had not lost that one
+	if l.members[i] != nil { // the node has granted it again, so it has lost the earlier grant
 		l.watches[i]()
-		l.c.giveBack(l.members[i])
+		l.c.releaseLater(l.members[i])
 	}
 	l.members[i] = m
 	l.watches[i] = context.AfterFunc(m.Context(), func() { l.left(i, m) })
 }
 
-// standing is how many nodes still hold the lock. MUST be called with mu locked.
-func (l *Lock) standing() (n int) {
+// alive returns how many nodes still hold the lock. MUST be called with mu locked.
+func (l *Lock) alive() (n int) {
 	for _, m := range l.members {
 		if m != nil && trusted(m) {
 			n++
@@ -187,10 +187,10 @@ func (l *Lock) standing() (n int) {
 	return n
 }
 
-// trusted asks the clock as well: after a machine stood still contexts end a moment later.
+// trusted reads the clock as well: after the machine was suspended, contexts end a moment late.
 func trusted(l nodeLock) bool { return l.Context().Err() == nil && time.Now().Before(l.Until()) }
 
-// left takes a node off that has lost the lock. With the majority goes the lock.
+// left removes a node that has lost the lock. Without a majority the lock is lost.
 func (l *Lock) left(i int, m nodeLock) {
 	l.mu.Lock()
 	if !l.held || l.members[i] != m {
@@ -198,20 +198,20 @@ func (l *Lock) left(i int, m nodeLock) {
 		return
 	}
 	l.members[i] = nil
-	n := l.standing()
-	l.mend()
-	l.c.giveBack(m) // it may be lost here and held there
+	n := l.alive()
+	l.repair()
+	l.c.releaseLater(m) // the node may hold it still
 	l.mu.Unlock()
 	cause := context.Cause(m.Context())
 	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n, "because", cause)
 	if n < l.c.majority {
-		l.giveUp(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), l.c.node(i, cause)))
+		l.end(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), l.c.node(i, cause)))
 	}
 }
 
-// giveUp ends the lock, and gives it back on every node. Each answers once; the answers are nil
-// where the lock had ended.
-func (l *Lock) giveUp(cause error) <-chan answer {
+// end ends the lock, and releases it on every node. Each node answers once. It returns nil if the
+// lock had ended before.
+func (l *Lock) end(cause error) <-chan answer {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.held {
@@ -219,8 +219,8 @@ func (l *Lock) giveUp(cause error) <-chan answer {
 	}
 	l.held = false
 	l.cancel(cause)
-	if l.mender != nil {
-		l.mender.Stop()
+	if l.repairTimer != nil {
+		l.repairTimer.Stop()
 	}
 	members := 0
 	for i, m := range l.members {

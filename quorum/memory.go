@@ -11,64 +11,65 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// healLimit is how long it may take to find the highest token of the other nodes: they look at all
-// their locks.
+// healLimit bounds the search for the highest token of the other nodes, which look at all their
+// locks.
 const healLimit = 30 * time.Second
 
-// maxStalled is how many requests to a node may be stuck before it gets no more.
+// maxStalled is how many requests to a node may hang before it gets no more.
 const maxStalled = 16
 
-// rest is what the client knows of a node that does not count, or may not answer.
-type rest struct {
-	until   time.Time // the node need not be asked before
+// nodeState is what the client knows of a node that does not count, or may not answer.
+type nodeState struct {
+	until   time.Time // the node does not count before
 	healing bool
-	again   time.Time // when to try again to heal it
-	stalled int       // requests that have been called off, and have not returned
-	late    bool      // it did not answer the latest request within the time limit
-	asking  bool      // it is late, and a round asks whether it still is
+	again   time.Time // when to try to heal it again
+	stalled int       // requests that were called off and have not returned
+	late    bool      // the latest request was not answered within the time limit
+	asking  bool      // the node was late, and a round is asking it
 }
 
-// resting returns why a node need not be asked.
-func (c *Client) resting(i int) error {
+// excluded returns the reason why a node need not be asked, or nil.
+func (c *Client) excluded(i int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if left := time.Until(c.rests[i].until); left > 0 {
+	if left := time.Until(c.states[i].until); left > 0 {
 		return quarantined(left)
 	}
-	if c.rests[i].stalled >= maxStalled {
-		return fmt.Errorf("%w: %d earlier requests have been called off, and have not returned", dblock.ErrUnavailable, c.rests[i].stalled)
+	if c.states[i].stalled >= maxStalled {
+		return fmt.Errorf("%w: %d earlier requests have been called off, and have not returned", dblock.ErrUnavailable, c.states[i].stalled)
 	}
 	return nil
 }
 
-// callOff counts a request that is called off: one that a node does not even see called off, since
-// its disk hangs, say, keeps a goroutine. It notes that the node is late, if that is why.
+// callOff counts a request that is called off. Such a request keeps a goroutine until the node
+// notices, which a node with a hanging disk, say, does not do. late reports that the reason was a
+// missing answer.
 func (c *Client) callOff(i int, late bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rests[i].stalled++
-	c.rests[i].late = c.rests[i].late || late
+	c.states[i].stalled++
+	c.states[i].late = c.states[i].late || late
 }
 
-// returned is the end of a request. A node that has answered in time is not late; its client's word
-// that it cannot be reached is no answer of the node.
+// returned ends a request. A node that answered in time is not late. If its client says that the
+// node cannot be reached, that is no answer of the node.
 func (c *Client) returned(i int, inTime bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case !inTime:
-		c.rests[i].stalled--
+		c.states[i].stalled--
 	case !errors.Is(err, dblock.ErrUnavailable):
-		c.rests[i].late = false
+		c.states[i].late = false
 	}
 }
 
-// suspect reports whether a node was late, and lets one round at a time ask it then, which MUST say
-// when it has asked. The others get an error.
+// suspect reports whether a node was late. It lets one round at a time ask such a node, and returns
+// an error to the others. The round MUST call asked afterwards.
 func (c *Client) suspect(i int) (late bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &c.rests[i]
+	r := &c.states[i]
 	switch {
 	case !r.late:
 		return false, nil
@@ -79,28 +80,29 @@ func (c *Client) suspect(i int) (late bool, err error) {
 	return true, nil
 }
 
-// asked ends what suspect has allowed.
+// asked ends the permission of suspect.
 func (c *Client) asked(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rests[i].asking = false
+	c.states[i].asking = false
 }
 
 func quarantined(left time.Duration) error {
 	return fmt.Errorf("%w for another %v: it may have lost its data", ErrQuarantined, max(left, time.Millisecond).Round(time.Millisecond))
 }
 
-// trust returns the floor of a node that counts. A node counts when it has had its data for as long
-// as anybody may still rely on what it forgot, and knows a token that no forgotten one was above.
+// trust returns the floor of a node, or an error if the node does not count. A node counts when its
+// data is so old that no client relies on grants that it may have forgotten, and when it knows a
+// token that no forgotten one was above.
 func (c *Client) trust(ctx context.Context, i int) (floor int64, err error) {
 	m, err := c.nodes[i].node.Memory(ctx)
 	switch {
 	case err != nil:
 		return 0, err
 	case m.age < c.quarantine:
-		left := min(c.quarantine-m.age, c.quarantine) // an age below 0 is a clock that was set back
+		left := min(c.quarantine-m.age, c.quarantine) // an age below 0: the clock was set back
 		c.mu.Lock()
-		c.rests[i].until = time.Now().Add(left)
+		c.states[i].until = time.Now().Add(left)
 		c.mu.Unlock()
 		return 0, quarantined(left)
 	case m.floor <= 0:
@@ -112,17 +114,17 @@ func (c *Client) trust(ctx context.Context, i int) (floor int64, err error) {
 	return m.floor, nil
 }
 
-// startHealing heals a node in the background, once at a time.
+// startHealing heals a node in the background, unless it is being healed.
 func (c *Client) startHealing(i int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	r := &c.rests[i]
+	r := &c.states[i]
 	if r.healing || c.closed || time.Now().Before(r.again) {
 		return
 	}
 	r.healing = true
-	// Not longer than half a quarantine, so that of two healers, one of whom is late, none counts
-	// on the node before the other has written: Renew begins another quarantine.
+	// Not longer than half a quarantine: of two healers, one of them late, neither counts on the
+	// node before the other has written. Renew begins another quarantine.
 	ctx, cancel := context.WithTimeout(c.background, min(healLimit, c.quarantine/2))
 	c.calls.Go(func() {
 		defer cancel()
@@ -139,9 +141,10 @@ func (c *Client) startHealing(i int) {
 	})
 }
 
-// heal tells a node that forgot them a token that none was above, from a majority of the nodes that
-// did not forget. It MUST be called when the node's quarantine is over, and not before: until then
-// a holder whom it has forgotten may still be telling its token to others.
+// heal writes a floor to a node that has forgotten its tokens: a token that no forgotten one was
+// above, from a majority of the nodes that remember. It MUST be called when the node's quarantine
+// is over, and not before: until then a holder that the node has forgotten may still be writing its
+// token to others.
 func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 	var mu sync.Mutex // protects what follows
 	var known int
@@ -154,7 +157,7 @@ func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 		others.Go(func() {
 			highest, err := n.node.Highest(ctx)
 			if err == nil {
-				_, err = c.settled(ctx, n.node) // after the question, so that it was answered with this memory
+				_, err = c.settled(ctx, n.node) // after Highest, so that this memory is the one that answered
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -176,7 +179,7 @@ func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 	return floor, nil
 }
 
-// settled returns the memory of a node that counts.
+// settled returns the memory of a node, or an error if the node does not count.
 func (c *Client) settled(ctx context.Context, n node) (memory, error) {
 	m, err := n.Memory(ctx)
 	if err == nil && (m.age < c.quarantine || m.floor <= 0) {

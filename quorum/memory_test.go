@@ -35,8 +35,8 @@ func TestANodeThatLostItsDataLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// The token of a node whose clock is fast is on the other node too. The fast one forgets it; then
-// only the other knows.
+// The token of a node with a fast clock is on the other node too. When the fast node forgets it,
+// only the other one knows it.
 func TestANodeThatLostItsDataLearnsTheTokens(t *testing.T) {
 	for name, b := range map[string]bugs{"as it is": {}, "without healing": {noHealing: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -53,8 +53,8 @@ func TestANodeThatLostItsDataLearnsTheTokens(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(fakeQuarantine)
-				for range 2 { // whoever comes next finds that the node has to be healed
-					s.unlock(s.lockAs(c, "other")) // of the first name nobody tells the nodes
+				for range 2 { // the next client finds that the node has to be healed
+					s.unlock(s.lockAs(c, "other")) // the nodes learn nothing of the first name
 					time.Sleep(fakeQuarantine + time.Second)
 				}
 				s.set(down, 1)
@@ -133,7 +133,7 @@ func TestInitIsNeededOnceAndForAllNodes(t *testing.T) {
 			t.Errorf("Init of a quorum that there is changed a node: %+v, %v", m, err)
 		}
 		s.set(wiped, 2)
-		for range 4 { // nobody is healed by those who have forgotten themselves
+		for range 4 { // nodes that have forgotten heal no other
 			if _, err := c.TryLock(t.Context(), "n"); !errors.Is(err, ErrQuarantined) {
 				t.Fatalf("the majority lost its data: %v", err)
 			}

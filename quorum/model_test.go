@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// modelSchedules is how many schedules are lived through in a normal run; DBLOCK_TEST_SCHEDULES
-// says another number.
+// modelSchedules is how many schedules run by default. DBLOCK_TEST_SCHEDULES sets another number.
 const modelSchedules = 60
 
 func schedules(t *testing.T) int {
@@ -36,8 +35,8 @@ func TestTokensRiseAndNobodyHoldsBesideAnother(t *testing.T) {
 	t.Logf("%d locks, %d crashes", got, crashes)
 }
 
-// What the rules are there for: without one, the checker finds what must not be. That a node learns
-// the tokens is seldom needed in random schedules, and has a test of its own.
+// Without any one of the rules the checker finds a fault. Random schedules seldom need the rule
+// that a node learns the tokens: it has a test of its own.
 func TestTheModelFindsWhatIsLeftOut(t *testing.T) {
 	for name, b := range map[string]bugs{
 		"the token is not told to the nodes":       {noWriteBack: true},

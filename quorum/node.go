@@ -7,17 +7,16 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Node is one of the databases, as On makes it. The zero value is none.
+// Node is one of the databases. On makes it. The zero value is not usable.
 type Node struct {
 	node   node
-	client any // tells nodes apart
+	client any // identifies the node
 	ttl    time.Duration
 	name   string
 }
 
-// On makes a node of a client, which goes on belonging to the application: it is used for other
-// locks if the application likes, and closed by it, after Client.Close. Nodes may be on different
-// engines, with locks in tables.
+// On makes a node of a client. The client stays the application's, which may use it for other
+// locks, and closes it after Client.Close. Nodes may be on different engines with locks in tables.
 func On[TX any](client *dblock.Client[TX]) Node {
 	if client == nil {
 		return Node{}
@@ -31,19 +30,20 @@ func (n Node) Named(name string) Node {
 	return n
 }
 
-// node is what the quorum needs of a database: all that is promised here rests on these promises
-// and no others.
+// node is the part of a database that the quorum needs. The promises of this package rest on the
+// promises of these methods and no others.
 type node interface {
-	// TryLock takes a name on this node alone. The lock's context ends before the node lets anybody
-	// else have the name, as long as the node keeps its data. What a call took that was answered
-	// with an error is given back by the node.
+	// TryLock takes a name on this node alone. As long as the node keeps its data, the lock's
+	// context ends before the node grants the name to another client. If a call that took the name
+	// returns an error, the node's client releases the name.
 	TryLock(ctx context.Context, name string) (nodeLock, error)
 
-	// Memory tells since when the node has had its data; where it cannot tell, since this call.
+	// Memory returns since when the node has had its data. If that is not known, it counts from
+	// this call.
 	Memory(ctx context.Context) (memory, error)
 
-	// Highest is at least every token that the node ever granted or was told, as far as it
-	// remembers.
+	// Highest returns a token at least as high as every token that the node has granted or was
+	// told, as far as it remembers.
 	Highest(ctx context.Context) (int64, error)
 
 	// Renew makes the node's memory begin now, with a floor.
@@ -59,14 +59,14 @@ type nodeLock interface {
 	Unlock(ctx context.Context) error
 }
 
-// memory is what a node knows of its past: nothing from before age ago, but that no token was above
-// floor then. With floor 0 it does not know that either.
+// memory is what a node knows of its past. Of the time before age ago it only knows that no token
+// was above floor. With floor 0 it does not know that either.
 type memory struct {
 	age   time.Duration
 	floor int64
 }
 
-// on is a node that is a database.
+// on is a node on a database.
 type on[TX any] struct{ client *dblock.Client[TX] }
 
 func (o on[TX]) TryLock(ctx context.Context, name string) (nodeLock, error) {

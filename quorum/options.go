@@ -23,22 +23,22 @@ type config struct {
 	log                         *slog.Logger
 }
 
-// WithNodeLimit sets how long a node may take to lock or to unlock before it counts as one that
-// does not answer: at least 10 ms. The first lock of a node's client connects within it. Default: 1
+// WithNodeLimit sets how long a node may take to lock or to unlock before the answer counts as
+// missing: at least 10 ms. The first lock of a node's client has to connect within it. Default: 1
 // s.
 func WithNodeLimit(d time.Duration) Option { return func(c *config) { c.limit = d } }
 
-// WithPatience sets for how long Lock goes on while a majority of the nodes cannot be had. 0: it
-// fails at once. Default: 15 s.
+// WithPatience sets how long Lock goes on while no majority of the nodes is available. 0: it fails
+// at once. Default: 15 s.
 func WithPatience(d time.Duration) Option { return func(c *config) { c.patience = d } }
 
-// WithQuarantine sets for how long a node does not count that may have lost its data: at least
-// twice the longest TTL of any client of any node in any process; New refuses its own where they
-// are longer. It MUST be the same wherever these nodes are used. Default: 1 min, for TTLs up to 30
-// s.
+// WithQuarantine sets how long a node does not count after it may have lost its data: at least
+// twice the longest TTL of any client of any node in any process. New checks the TTLs of its own
+// nodes' clients. It MUST be the same wherever these nodes are used. Default: 1 min, for TTLs up to
+// 30 s.
 func WithQuarantine(d time.Duration) Option { return func(c *config) { c.quarantine = d } }
 
-// WithLogger sets where the client tells of nodes that it lost, healed, or could not heal. Default:
+// WithLogger sets where the client logs nodes that it lost, healed, or could not heal. Default:
 // slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
@@ -63,7 +63,7 @@ func newConfig(options []Option) (config, error) {
 	return c, nil
 }
 
-// check refuses nodes that cannot make a quorum.
+// check returns an error if the nodes cannot make a quorum.
 func check(nodes []Node) error {
 	if len(nodes) < minNodes || len(nodes)%2 == 0 {
 		return fmt.Errorf("quorum: %w: %d nodes: want 3 or 5 (one more than an odd number survives no more failures)", dblock.ErrInvalidOption, len(nodes))
@@ -81,5 +81,5 @@ func check(nodes []Node) error {
 	return nil
 }
 
-// majority is how many of n any two sets have one in common of.
+// majority is the smallest size at which any two sets among n nodes have one in common.
 func majority(n int) int { return n/2 + 1 }

@@ -17,8 +17,8 @@ type peer struct {
 	session *fakeSession
 }
 
-// call does something on the server, which takes a while on the way there and on the way back. The
-// caller may be gone by then: late is told.
+// call does something on the server, with a delay in each direction. If the caller is gone by then,
+// late is called.
 func (n *peer) call(ctx context.Context, do func() error, late func()) error {
 	if err := n.p.step(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (n *peer) call(ctx context.Context, do func() error, late func()) error {
 		done <- err
 	}()
 	ended := ctx.Done()
-	if n.p.stop() { // and does not see that its time is over
+	if n.p.stop() { // and does not notice that its time is over
 		ended = nil
 	}
 	var err error

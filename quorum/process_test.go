@@ -32,7 +32,7 @@ type process struct {
 	stops   int // how often it was stopped for a while
 }
 
-// step is a moment at which the process may crash, or be stopped for a while.
+// step is a point at which the process may crash, or be stopped for a while.
 func (p *process) step() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -17,8 +17,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
-// onDatabase makes a node of a database of any kind, whose client is closed when the test has
-// ended.
+// onDatabase makes a node of a database of any kind. Its client is closed when the test has ended.
 func onDatabase(t *testing.T, db dbtest.Database, ttl time.Duration) Node {
 	t.Helper()
 	switch db.Kind {
@@ -48,7 +47,7 @@ func closing[TX any](t *testing.T, client *dblock.Client[TX], err error) Node {
 	return On(client)
 }
 
-// What a quorum relies on, of each kind of database.
+// The promises of a node that a quorum relies on, on each kind of database.
 func TestADatabaseKeepsItsMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		n := onDatabase(t, db, time.Minute).node
@@ -104,8 +103,8 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 	})
 }
 
-// What is left of a TTL at a grant may be short enough while the TTL is not: a node would count
-// again while somebody still trusts it.
+// At a grant, what is left of a TTL may be short enough although the TTL is not. A node would then
+// count again while a client still trusts it.
 func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
 	for name, long := range map[string]int{"the first": 0, "the last": 2} {
 		var nodes []Node

@@ -11,40 +11,40 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// round is one try to lock a majority of the nodes. One goroutine, run, has its fields, and goes on
-// after the outcome is known until the last node has answered.
+// round is one try to lock a majority of the nodes. Its fields belong to one goroutine, run, which
+// goes on after the outcome until the last node has answered.
 type round struct {
 	c        *Client
 	lock     *Lock
 	caller   context.Context
-	asking   context.Context // of what the nodes are asked: it ends with the time limit, or when the round has failed
-	dismiss  context.CancelFunc
+	asking   context.Context // of the requests to the nodes: it ends with the time limit, or when the round has failed
+	cancel   context.CancelFunc
 	answers  chan answer
 	pending  int
 	grants   []nodeLock // by node; nil: none, or lost since
 	failures []error    // by node
 	floor    int64      // the highest floor of the nodes that granted
-	token    int64      // 0: a majority has not granted
-	counts   []bool     // by node: all that it knew when it granted is below the token, and it has been told that
-	spare    []bool     // by node: its grant came after the token, and it knows more
-	late     []bool     // by node: it did not answer the last request in time, and has not answered this one
+	token    int64      // 0: no majority has granted yet
+	counts   []bool     // by node: it knew no higher token when it granted, and has the token written
+	spare    []bool     // by node: it granted after the token was fixed, and knew a higher one
+	late     []bool     // by node: it was late with the last request, and has not answered this one
 	began    time.Time
 	took     time.Duration // until the latest answer before the outcome
 	decided  bool
 	outcome  chan bool // receives once: whether the lock is held
 }
 
-// answer is what one node said, to being asked for the lock or to being told the token.
+// answer is one node's answer to the request for the lock, or to the write of the token.
 type answer struct {
-	node  int
-	told  bool
-	lock  nodeLock
-	floor int64
-	err   error
+	node    int
+	written bool
+	lock    nodeLock
+	floor   int64
+	err     error
 }
 
-// round locks a majority of the nodes and tells it the token, or leaves no node locked and returns
-// what each node said, and how long those took that answered.
+// round locks a majority of the nodes and writes the token to it. Otherwise it leaves no node
+// locked and returns the error of each node, and the time until the latest answer.
 func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Duration, failures []error) {
 	n := len(c.nodes)
 	r := &round{
@@ -52,10 +52,10 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 		failures: make([]error, n), counts: make([]bool, n), spare: make([]bool, n), late: make([]bool, n), outcome: make(chan bool, 1),
 		began: time.Now(),
 	}
-	// Without the caller's values: a node's client would take the caller for the owner of a lock
-	// that it has on that node alone.
-	r.asking, r.dismiss = context.WithTimeoutCause(context.Background(), c.limit, errLate)
-	unhook := context.AfterFunc(ctx, r.dismiss)
+	// Without the caller's values: with them, a lock that the caller has on one node alone would
+	// make it reentrant there.
+	r.asking, r.cancel = context.WithTimeoutCause(context.Background(), c.limit, errLate)
+	unhook := context.AfterFunc(ctx, r.cancel)
 	for i := range c.nodes {
 		r.ask(i, name)
 	}
@@ -68,10 +68,10 @@ func (c *Client) round(ctx context.Context, name string) (l *Lock, took time.Dur
 	return nil, r.took, r.failures
 }
 
-// ask sends one node the request, and then asks it for its memory: in this order, since only what
-// it remembers after the grant says that the grant was made with it. A node that was late is asked
-// by one round at a time, until the time limit whatever becomes of the round: that answer, and no
-// other, says whether the node is late still.
+// ask requests the lock of one node, and then its memory. The order matters: only a memory that is
+// read after the grant tells that the grant was made with it. A node that was late is asked by one
+// round at a time, and until the time limit even if the round fails before: only that answer tells
+// whether the node is still late.
 func (r *round) ask(i int, name string) {
 	r.pending++
 	late, err := r.c.suspect(i)
@@ -93,8 +93,8 @@ func (r *round) ask(i int, name string) {
 	})
 }
 
-// tell writes the token to a node.
-func (r *round) tell(i int) {
+// write writes the token to a node.
+func (r *round) write(i int) {
 	l := r.grants[i]
 	if l.Token() == r.token {
 		r.counts[i] = true
@@ -103,11 +103,11 @@ func (r *round) tell(i int) {
 	r.pending++
 	r.c.calls.Go(func() {
 		_, err := l.Raise(r.asking, r.token)
-		r.answers <- answer{node: i, told: true, lock: l, err: r.excuse(err)}
+		r.answers <- answer{node: i, written: true, lock: l, err: r.excuse(err)}
 	})
 }
 
-// excuse says why a node failed, where that was not the node.
+// excuse replaces the error of a node where the node is not the reason.
 func (r *round) excuse(err error) error { return excuse(r.asking, err) }
 
 func excuse(asking context.Context, err error) error {
@@ -115,15 +115,14 @@ func excuse(asking context.Context, err error) error {
 		return err
 	}
 	if errors.Is(context.Cause(asking), errLate) {
-		return fmt.Errorf("%w (%v)", errLate, err) // not err itself: its kind would be that somebody holds the lock
+		return fmt.Errorf("%w (%v)", errLate, err) // not err itself: its kind would be that there is another holder
 	}
-	return errDismissed
+	return errCalledOff
 }
 
-// run has the answers come in until there are no more. The outcome does not wait for those that are
-// late.
+// run collects the answers until there are no more. The outcome does not wait for late ones.
 func (r *round) run() {
-	defer r.dismiss()
+	defer r.cancel()
 	late := r.asking.Done()
 	for r.pending > 0 {
 		var a answer
@@ -138,28 +137,28 @@ func (r *round) run() {
 		r.late[a.node] = false
 		switch {
 		case r.decided:
-			r.straggle(a)
+			r.answeredLate(a)
 			continue
 		}
 		r.took = time.Since(r.began)
 		switch {
-		case a.err != nil && a.told:
+		case a.err != nil && a.written:
 			r.failures[a.node] = a.err
-			r.c.giveBack(a.lock)
+			r.c.releaseLater(a.lock)
 			r.grants[a.node] = nil
 		case a.err != nil:
 			r.failures[a.node] = a.err
-		case a.told:
-			r.counts[a.node] = r.grants[a.node] != nil // or it was lost meanwhile
+		case a.written:
+			r.counts[a.node] = r.grants[a.node] != nil // nil: lost meanwhile
 		default:
 			r.granted(a)
 		}
-		r.judge()
+		r.decide()
 	}
 }
 
-// expire ends the round if it is not decided. A node that is slow to see that it was called off
-// does not hold it up.
+// expire fails the round if it is not decided. A node that is slow to notice the cancelled request
+// does not delay it.
 func (r *round) expire() {
 	if r.decided {
 		return
@@ -172,9 +171,9 @@ func (r *round) expire() {
 	r.fail()
 }
 
-// granted counts a grant. With that of a majority the token is fixed. A later grant with a higher
-// token, or of a node with a higher floor, helps to keep the lock, but does not count for having
-// it: a whole holder may have come and gone on that node.
+// granted counts a grant. The grant that completes a majority fixes the token. A later grant with a
+// higher token, or of a node with a higher floor, helps to keep the lock but does not count for
+// acquiring it: another holder may have come and gone on that node.
 func (r *round) granted(a answer) {
 	r.grants[a.node] = a.lock
 	switch {
@@ -182,7 +181,7 @@ func (r *round) granted(a answer) {
 		r.spare[a.node] = true
 		return
 	case r.token != 0:
-		r.tell(a.node)
+		r.write(a.node)
 		return
 	}
 	r.floor = max(r.floor, a.floor)
@@ -200,21 +199,21 @@ func (r *round) granted(a answer) {
 	r.token = token
 	for i, l := range r.grants {
 		if l != nil {
-			r.tell(i)
+			r.write(i)
 		}
 	}
 }
 
-// judge decides as soon as there is something to decide by. Where another client is in the way, the
-// round does not wait for a node that was late before: it would keep from the other client what it
-// has itself, and both would stand still.
-func (r *round) judge() {
+// decide decides as soon as it can. Where another client is in the way, the round does not wait for
+// a node that was late before: it would keep its grants from the other client meanwhile, and both
+// would stand still.
+func (r *round) decide() {
 	refused := slices.ContainsFunc(r.failures, func(err error) bool { return errors.Is(err, dblock.ErrNotAcquired) })
 	counted, possible := 0, 0
 	for i, l := range r.grants {
-		if l != nil && !trusted(l) { // it cannot count again: its token went into ours
+		if l != nil && !trusted(l) { // it cannot count again, since its token went into T
 			r.grants[i], r.counts[i], r.failures[i] = nil, false, errLostAgain
-			r.c.giveBack(l)
+			r.c.releaseLater(l)
 			continue
 		}
 		if r.counts[i] {
@@ -233,7 +232,7 @@ func (r *round) judge() {
 	}
 }
 
-// fail gives everything back, and says so when that is done, or cannot be waited for.
+// fail releases all grants, and reports the outcome when that is done or has run out of time.
 func (r *round) fail() {
 	r.decided = true
 	for i, late := range r.late {
@@ -241,7 +240,7 @@ func (r *round) fail() {
 			r.failures[i] = errLateBefore
 		}
 	}
-	r.dismiss()
+	r.cancel()
 	var releases sync.WaitGroup
 	for _, l := range r.grants {
 		if l != nil {
@@ -265,22 +264,21 @@ func (r *round) fail() {
 	})
 }
 
-// straggle is what becomes of an answer that comes after the outcome. lock.join gives it back where
-// there is no lock. That another node knows the token, if it can be had, run waits for: asking ends
-// with it.
-func (r *round) straggle(a answer) {
-	if a.told || a.err != nil {
+// answeredLate handles an answer after the outcome. lock.join releases the grant if there is no
+// lock. run waits for the write of the token to this node, because asking ends with run.
+func (r *round) answeredLate(a answer) {
+	if a.written || a.err != nil {
 		return
 	}
 	if r.lock.join(a.node, a.lock) && a.lock.Token() < r.lock.token {
 		r.grants[a.node] = a.lock
-		r.tell(a.node)
+		r.write(a.node)
 	}
 }
 
 // grant locks one node, if it counts.
 func (c *Client) grant(ctx context.Context, i int, name string) (l nodeLock, floor int64, err error) {
-	if err := c.resting(i); err != nil {
+	if err := c.excluded(i); err != nil {
 		return nil, 0, err
 	}
 	watch := context.AfterFunc(ctx, func() { c.callOff(i, errors.Is(context.Cause(ctx), errLate)) })
@@ -297,7 +295,7 @@ func (c *Client) grant(ctx context.Context, i int, name string) (l nodeLock, flo
 	return l, floor, nil
 }
 
-// giveBack is release without waiting for it.
-func (c *Client) giveBack(l nodeLock) {
+// releaseLater is release in the background.
+func (c *Client) releaseLater(l nodeLock) {
 	c.calls.Go(func() { _ = c.release(l) })
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// scene is a world without a nemesis, in which things happen as a test says.
+// scene is a world without a nemesis: the test decides what happens.
 type scene struct {
 	*world
 	t *testing.T
@@ -78,8 +78,8 @@ func (s scene) set(f func(s *server), which ...int) {
 func down(s *server) { s.down, s.hangs = true, true }
 func up(s *server)   { s.down = false }
 
-// holders says how many servers let nobody else have the name, a moment later: what was called off
-// is undone by then.
+// holders returns on how many servers the name is held, a moment later, when requests that were
+// called off are undone.
 func (s scene) holders() (n int) {
 	time.Sleep(20 * time.Millisecond)
 	for _, v := range s.servers {
@@ -178,7 +178,7 @@ func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		c := s.client(1)
 		l := s.lock(c)
-		for i := range 6 { // each node in turn, longer than its TTL, and then it comes back
+		for i := range 6 { // each node in turn is away for longer than its TTL
 			s.set(down, i%3)
 			time.Sleep(2 * fakeTTL)
 			if err := l.Context().Err(); err != nil {
@@ -204,9 +204,9 @@ func TestALockOutlivesAMinorityAndIsLostWithTheMajority(t *testing.T) {
 	})
 }
 
-// A machine slept: one of two parts is over, and no timer has said so yet. Somebody else has had
-// the lock when a third node answers. If that one joined, two of three would hold a lock that was
-// lost.
+// The machine was suspended: the lock on one of two nodes is over, and no timer has fired yet.
+// Another client has held the lock when a third node answers. If that node joined, two of three
+// would hold a lock that was lost.
 func TestANodeThatComesLateDoesNotReviveALostLock(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)
@@ -265,7 +265,7 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 			t.Error(err)
 		}
 		if err := <-waits; !errors.Is(err, dblock.ErrClosed) {
-			t.Errorf("the one who waits: %v", err)
+			t.Errorf("the waiter: %v", err)
 		}
 		if err := a.Close(t.Context()); err != nil || !errors.Is(context.Cause(l.Context()), dblock.ErrClosed) || s.holders() != 0 {
 			t.Errorf("%v, %v, %d nodes hold it", err, context.Cause(l.Context()), s.holders())
@@ -279,7 +279,7 @@ func TestCloseGivesBackAndCallsOff(t *testing.T) {
 	})
 }
 
-// late is a node that counts who asks it for a lock after ctx has ended.
+// late is a node that counts lock requests after ctx has ended.
 type late struct {
 	node
 	ctx   atomic.Pointer[context.Context]
@@ -294,7 +294,7 @@ func (n *late) TryLock(ctx context.Context, name string) (nodeLock, error) {
 }
 
 // The pause between two rounds ends with the context. If a round followed, the nodes would be
-// locked, and be given back at once.
+// locked, and released at once.
 func TestNoRoundIsBegunAfterTheContextHasEnded(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1), s.client(2)

@@ -18,7 +18,7 @@ type server struct {
 	data   data
 	offset time.Duration // of its clock
 	down   bool
-	hangs  bool // when down: it does not even refuse
+	hangs  bool // when down: it does not answer at all
 	slow   time.Duration
 }
 
@@ -36,11 +36,11 @@ type row struct {
 	attempt *fakeLock
 }
 
-// bugs are what a node may do wrong, to see that the checker finds it.
+// bugs are faults of a node that the checker must find.
 type bugs struct {
-	noWriteBack  bool // the token is not told to the nodes
+	noWriteBack  bool // the token is not written to the nodes
 	noQuarantine bool // a node that lost its data counts at once
-	noHealing    bool // it does not learn the tokens
+	noHealing    bool // a node that lost its data does not learn the tokens
 }
 
 func newServer(b *bugs, offset time.Duration) *server {
@@ -57,7 +57,7 @@ func (s *server) backup() data {
 	return data{maps.Clone(s.data.rows), maps.Clone(s.data.sessions), s.data.since, s.data.floor}
 }
 
-// take grants a free name, or that of a holder whose time is over.
+// take grants a name that is free or has an expired holder.
 func (s *server) take(name, session string, attempt *fakeLock) (int64, error) {
 	r := s.data.rows[name]
 	if end, alive := s.data.sessions[r.session]; r.session != "" && alive && time.Now().Before(end) {
@@ -84,7 +84,7 @@ func (s *server) highest() int64 {
 	return h
 }
 
-// purge forgets what the clock remembers.
+// purge deletes free names with tokens below the clock.
 func (s *server) purge() {
 	for name, r := range s.data.rows {
 		if r.session == "" && r.token < s.clock() {

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// fakeSession is what a peer's locks hang on.
+// fakeSession is the session of a peer's locks.
 type fakeSession struct {
 	id  string
 	ctx context.Context

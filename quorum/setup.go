@@ -7,15 +7,15 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Init sets up nodes for the first time: all of them, at once, each empty or with locks of its own.
-// They count one quarantine later. It must reach every node. Where a majority is set up already it
-// does nothing: the others learn from them by themselves. So it may be called again after it failed
-// in between.
+// Init sets up nodes for the first time: all of them at once, each empty or with locks of its own.
+// They count one quarantine later. Init must reach every node. Where a majority is set up already
+// it does nothing, because the others learn from that majority. So it may be called again after a
+// failure.
 //
-// It is an operator's act, for a script of the deployment and not for the start of each process:
-// after the loss of a majority's data it is the word that the nodes as they are now are all there
-// is, and tokens rise then above those of the past only as far as the nodes that are left, and the
-// clocks of all, know them.
+// Init is for an operator, in a script of the deployment and not at the start of each process.
+// After the loss of a majority's data it declares the present state of the nodes to be complete.
+// Tokens then rise above past ones only as far as the remaining nodes, and the clocks of all, know
+// these.
 func Init(ctx context.Context, nodes ...Node) error {
 	if err := check(nodes); err != nil {
 		return err
@@ -58,10 +58,10 @@ func Init(ctx context.Context, nodes ...Node) error {
 	return nil
 }
 
-// Quarantine says that a node may have forgotten what it knew: it has been restored from a backup,
-// or a standby has taken over that may have missed the latest commits. It does not count for one
-// quarantine, learns the tokens from the other nodes, and counts again after another one. Call it
-// before clients can reach the node; an empty database needs no call.
+// Quarantine declares that a node may have lost data: it was restored from a backup, or a standby
+// has taken over that may have missed the latest commits. The node does not count for one
+// quarantine, learns the tokens from the other nodes, and counts again after another one. Call
+// Quarantine before clients can reach the node. An empty database needs no call.
 func Quarantine(ctx context.Context, n Node) error {
 	if n.node == nil {
 		return fmt.Errorf("quorum: quarantine: %w: the node is none: use On", dblock.ErrInvalidOption)

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// staged is a node whose steps a test lets happen one by one.
+// staged is a node with steps that a test releases one by one.
 type staged struct {
 	node
 	lock, raise gateway
@@ -53,15 +53,14 @@ func (s scene) stage(c *Client) []*staged {
 	return nodes
 }
 
-// Between the moment at which a token is fixed and that at which the lock is had, a whole holder
-// comes and goes.
+// After the token is fixed, and before the lock is held, another holder comes and goes.
 func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	for name, late := range map[string]int{"a late grant": 2, "a grant that was lost": 1} {
 		t.Run(name, func(t *testing.T) {
 			scripted(t, 5, bugs{}, func(t *testing.T, s scene) {
 				a, b := s.client(1, WithNodeLimit(time.Minute)), s.client(2)
 				nodes := s.stage(a)
-				s.set(func(s *server) { s.offset = time.Second }, 0) // so that the others have to be told
+				s.set(func(s *server) { s.offset = time.Second }, 0) // so that the token has to be written to the others
 				raise, lock := make(gateway), make(gateway)
 				for _, n := range nodes[1 : 1+late] {
 					n.raise = raise
@@ -74,7 +73,7 @@ func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 					l, err = a.TryLock(t.Context(), "n")
 					outcome <- err
 				}()
-				time.Sleep(time.Second / 4) // 1, 2 and 3 have granted, and only some have been told
+				time.Sleep(time.Second / 4) // 1, 2 and 3 have granted, and only some have the token
 				s.set(func(s *server) { clear(s.data.sessions) }, 2)
 				time.Sleep(fakeTTL / 4) // the client hears that its session on 3 is dead
 				other := s.lock(b)      // on 3, 4 and 5
@@ -101,8 +100,8 @@ func TestWhatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	}
 }
 
-// A node forgets its holder while that one is still telling the token to others: who asks the
-// others too soon does not hear of it.
+// A node forgets its holder while the holder is still writing its token to others. A healer that
+// asks the others too soon does not learn of the token.
 func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a, b := s.client(1, WithNodeLimit(time.Minute)), s.client(2)
@@ -145,8 +144,8 @@ func TestANodeLearnsTheTokensWhenItsQuarantineIsOver(t *testing.T) {
 	})
 }
 
-// A node that has learnt the tokens grants late, with a low token of its own and a floor above the
-// one that is fixed by then.
+// A node that has been healed grants late, with a low token of its own and a floor above the token
+// that is fixed by then.
 func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
 		a := s.client(1, WithNodeLimit(time.Minute))
@@ -163,7 +162,7 @@ func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
 			outcome <- err
 		}()
 		time.Sleep(time.Second / 4)                                    // 1 and 2 have granted
-		s.set(func(s *server) { clear(s.data.sessions); s.wipe() }, 1) // 2 cannot be told
+		s.set(func(s *server) { clear(s.data.sessions); s.wipe() }, 1) // the token cannot be written to 2
 		close(nodes[2].lock)
 		time.Sleep(time.Second / 4)
 		close(nodes[1].raise)
@@ -174,7 +173,7 @@ func TestAFloorThatCameAfterTheTokenDoesNotCount(t *testing.T) {
 	})
 }
 
-// prompt is a node that is not told anything once the telling was called off.
+// prompt is a node that ignores a write that was called off.
 type prompt struct{ node }
 
 func (n prompt) TryLock(ctx context.Context, name string) (nodeLock, error) {
@@ -195,7 +194,7 @@ func (l promptLock) Raise(ctx context.Context, token int64) (int64, error) {
 	return l.nodeLock.Raise(ctx, token)
 }
 
-// The last node grants when the lock is had already. If the round ended with that, the telling of
+// The last node grants when the lock is held already. If the round ended with that, the write of
 // the token would be called off.
 func TestANodeThatComesLateIsToldTheToken(t *testing.T) {
 	scripted(t, 3, bugs{}, func(t *testing.T, s scene) {
@@ -203,7 +202,7 @@ func TestANodeThatComesLateIsToldTheToken(t *testing.T) {
 		s.unlock(s.lockAs(c, "other")) // connects
 		time.Sleep(fakeLimit)
 		c.nodes[2].node = prompt{c.nodes[2].node}
-		s.set(func(s *server) { s.offset = time.Hour }, 0) // so that the others have to be told
+		s.set(func(s *server) { s.offset = time.Hour }, 0) // so that the token has to be written to the others
 		s.set(func(s *server) { s.slow = fakeLimit / 10 }, 2)
 		l := s.lock(c) // on 1 and 2
 		time.Sleep(fakeLimit)

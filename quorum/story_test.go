@@ -16,7 +16,7 @@ func (w *world) tell(format string, args ...any) {
 	w.note(format, args...)
 }
 
-// fault writes down what must not be. MUST be called with mu locked.
+// fault writes down a violation. MUST be called with mu locked.
 func (w *world) fault(format string, args ...any) {
 	w.note("FAULT "+format, args...)
 	w.faults = append(w.faults, fmt.Sprintf(format, args...))

@@ -8,8 +8,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// A holder on two of three databases, one of which is then replaced by an empty one: with the third
-// it is a majority that has no trace of the holder.
+// A holder has two of three databases. One of these is replaced by an empty one, which with the
+// third is a majority without a trace of the holder.
 func TestAWipedDatabaseLetsNobodyIn(t *testing.T) {
 	gates := newGates(t, 3)
 	a, b := newProgram(t, gates), newProgram(t, gates)

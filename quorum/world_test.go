@@ -29,7 +29,7 @@ type world struct {
 	highest map[string]int64
 	got     int // locks
 	crashes int
-	faults  []string // what must not be
+	faults  []string // violations
 }
 
 type holder struct {
@@ -69,7 +69,7 @@ func (w *world) process(id, fuse int, options ...Option) (*process, *Client) {
 	return p, c
 }
 
-// live is a process that locks and unlocks until it crashes; then another takes its place.
+// live is a process that locks and unlocks until it crashes. Then another one takes its place.
 func (w *world) live(id int) {
 	for n := 0; time.Now().Before(w.end); n++ {
 		p, c := w.process(100*id+n, 20+w.rng.n(2000))
@@ -93,8 +93,8 @@ func (w *world) live(id int) {
 	}
 }
 
-// name is one that many want, or one that is seldom wanted: those in between wipes are forgotten by
-// who had them.
+// name returns a contended name, or one that is seldom locked: nodes that had such a name may all
+// be wiped before it is locked again.
 func (w *world) name() string {
 	if w.rng.n(2) == 0 {
 		return "a"
@@ -173,7 +173,7 @@ func (w *world) haunt() {
 		case 3:
 			if w.mayForget(i) {
 				s.data, s.down = w.backups[i], false
-				s.data.since, s.data.floor = time.Now(), 0 // Quarantine, before anybody can reach it
+				s.data.since, s.data.floor = time.Now(), 0 // Quarantine, before any client can reach it
 				w.backups[i] = s.backup()
 				w.tell("server %d restored", i)
 			}
@@ -195,7 +195,7 @@ func (w *world) haunt() {
 }
 
 // mayForget keeps a majority that remembers. A server remembers again when it has been healed,
-// whatever it may do wrong.
+// whatever bugs it has.
 func (w *world) mayForget(i int) bool {
 	forgetful := 1
 	for j, s := range w.servers {
@@ -246,13 +246,13 @@ func (w *world) recover() {
 	p.mu.Unlock()
 }
 
-// live through one schedule, and say what was wrong.
+// play runs one schedule.
 func play(t *testing.T, seed uint64, b bugs) *world {
 	var w *world
 	synctest.Test(t, func(t *testing.T) {
 		w = newWorld(seed, b)
 		w.run()
-		time.Sleep(time.Minute) // what is left of dead processes ends
+		time.Sleep(time.Minute) // the sessions of dead processes end
 	})
 	return w
 }

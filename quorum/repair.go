@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// mend sees to it that nodes which do not hold the lock are asked again: a lock outlives then any
-// number of nodes that go and come back, as long as a majority is left at each moment. MUST be
-// called with mu locked.
-func (l *Lock) mend() {
-	if !l.held || l.mender != nil {
+// repair starts to ask the nodes that do not hold the lock again. So a lock survives any number of
+// nodes that go and come back, as long as a majority is left at each moment. MUST be called with mu
+// locked.
+func (l *Lock) repair() {
+	if !l.held || l.repairTimer != nil {
 		return
 	}
 	for _, m := range l.members {
 		if m == nil {
-			l.mender = time.AfterFunc(2*l.c.limit+rand.N(l.c.limit), l.patch)
+			l.repairTimer = time.AfterFunc(2*l.c.limit+rand.N(l.c.limit), l.rejoin)
 			return
 		}
 	}
 }
 
-// patch asks the nodes that do not hold the lock, once.
-func (l *Lock) patch() {
+// rejoin asks the nodes that do not hold the lock, once.
+func (l *Lock) rejoin() {
 	l.mu.Lock()
 	if !l.held || !l.c.begin() {
 		l.mu.Unlock()
@@ -45,18 +45,18 @@ func (l *Lock) patch() {
 		l.c.calls.Go(func() {
 			defer func() { done <- struct{}{} }()
 			if m, _, err := l.c.grant(ctx, i, l.name); err == nil && l.join(i, m) && m.Token() < l.token {
-				_, _ = m.Raise(ctx, l.token) // another that knows it, if it can be had
+				_, _ = m.Raise(ctx, l.token) // best effort: one more node knows the token
 			}
 		})
 	}
 	for range missing {
 		select {
 		case <-done:
-		case <-ctx.Done(): // one that hangs holds up nobody: if it comes, it joins
+		case <-ctx.Done(): // a node that hangs delays nothing: it joins when it answers
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.mender = nil
-	l.mend()
+	l.repairTimer = nil
+	l.repair()
 }
