@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/connlock"
 )
 
 // Named keeps locks in the server's named locks, GET_LOCK: no tables and no migrations, exclusive,
@@ -98,7 +98,7 @@ func (n named) Validate() error {
 }
 
 func (n named) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] {
-	k := namedKeeper{pinned.New(&namedServer{db: n.db}, log, ttl)}
+	k := namedKeeper{connlock.New(&namedServer{db: n.db}, log, ttl)}
 	if most := n.db.Stats().MaxOpenConnections; most > 0 {
 		k.Limit(max(1, (most-1)/2)) // or those who wait would take the connections that holders need to come to their end
 	}
@@ -107,7 +107,7 @@ func (n named) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] 
 
 // namedKeeper refuses what named locks do not have.
 type namedKeeper struct {
-	*pinned.Keeper[string]
+	*connlock.Keeper[string]
 }
 
 var (
@@ -126,7 +126,7 @@ func (k namedKeeper) LockTx(context.Context, *sql.Tx, string, bool, bool) (bool,
 	return false, driver.Fail(driver.ErrUnsupported, errNotInTx)
 }
 
-// namedServer is a keeper's pinned.Server.
+// namedServer is a keeper's connlock.Server.
 type namedServer struct {
 	db  *sql.DB
 	pin atomic.Pointer[namedPin] // the one that is open; nil where there is none

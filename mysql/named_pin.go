@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/connlock"
 )
 
 const (
@@ -23,8 +23,8 @@ const (
 	together = 200
 )
 
-// namedPin is a pinned.Pin. The locks' goroutine uses it, and waiters that have to be interrupted:
-// whoever has the turn.
+// namedPin is a connlock.Pin. The goroutine that runs the operations uses it, and so do waiters
+// whose statement has to be interrupted: the one that has the turn.
 type namedPin struct {
 	namedConn
 	owner *namedServer
@@ -35,7 +35,7 @@ type namedPin struct {
 }
 
 // Pin opens the connection that has the locks.
-func (s *namedServer) Pin(ctx context.Context) (pinned.Pin[string], error) {
+func (s *namedServer) Pin(ctx context.Context) (connlock.Pin[string], error) {
 	conn, err := s.open(ctx, forever)
 	if err != nil {
 		return nil, err
@@ -124,7 +124,7 @@ func (p *namedPin) ask(ctx context.Context) error {
 
 // Run makes each operation a column of a statement; columns are evaluated from left to right. A
 // queue is looked at without joining it. Keys need no quoting.
-func (p *namedPin) Run(ctx context.Context, ops []*pinned.Op[string]) error {
+func (p *namedPin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (p *namedPin) Run(ctx context.Context, ops []*pinned.Op[string]) error {
 	return nil
 }
 
-func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
+func (p *namedPin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 	text := []byte("SELECT CONNECTION_ID(), @@GLOBAL.read_only")
 	var id int64
 	var readOnly string
@@ -147,11 +147,11 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 	into := []any{&id, &readOnly}
 	for i, op := range ops {
 		switch op.Kind {
-		case pinned.Try:
+		case connlock.Try:
 			text = fmt.Appendf(text, ", IF(IS_FREE_LOCK('%s'), GET_LOCK('%s', 0), 0)", queueKey(op.Key), op.Key)
-		case pinned.Take:
+		case connlock.Take:
 			text = fmt.Appendf(text, ", GET_LOCK('%s', 0)", op.Key)
-		case pinned.Give:
+		case connlock.Give:
 			text = fmt.Appendf(text, ", RELEASE_LOCK('%s')", op.Key)
 		}
 		into = append(into, &answers[i])
@@ -167,7 +167,7 @@ func (p *namedPin) run(ctx context.Context, ops []*pinned.Op[string]) error {
 	}
 	for i, op := range ops {
 		op.OK = answers[i].Int64 == 1
-		if !answers[i].Valid && op.Kind != pinned.Give {
+		if !answers[i].Valid && op.Kind != connlock.Give {
 			op.Err = driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/connlock"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 	// error without words.
 	forever = 365 * 24 * time.Hour
 	// abandoned is how long the server bears with an idle waiter: one whose process is stopped
-	// while it is the first of a queue must not stay the first. It is longer than package pinned
+	// while it is the first of a queue must not stay the first. It is longer than package connlock
 	// keeps one that nobody needs.
 	abandoned = 10 * time.Second
 	// userLockDeadlock is MySQL's deadlock among named locks; MariaDB's is that of rows.
@@ -34,7 +34,7 @@ const (
 	sawItFree    = 3
 )
 
-// namedWaiter is a pinned.Waiter.
+// namedWaiter is a connlock.Waiter.
 type namedWaiter struct {
 	namedConn
 	owner *namedServer
@@ -44,7 +44,7 @@ type namedWaiter struct {
 }
 
 // Waiter opens a connection to wait on.
-func (s *namedServer) Waiter(ctx context.Context) (pinned.Waiter[string], error) {
+func (s *namedServer) Waiter(ctx context.Context) (connlock.Waiter[string], error) {
 	conn, err := s.open(ctx, abandoned)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/connlock"
 )
 
 // Advisory keeps locks in PostgreSQL's advisory locks: no tables and no migrations, shared and
@@ -70,13 +70,13 @@ type advisory struct{ pool *pgxpool.Pool }
 func (a advisory) Validate() error { return pgxDB(a).validate() }
 
 func (a advisory) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
-	return advisoryKeeper{pinned.New(a, log, ttl)}
+	return advisoryKeeper{connlock.New(a, log, ttl)}
 }
 
 // advisoryKeeper takes locks for the client with the pinned connection, and for transactions in
 // those.
 type advisoryKeeper struct {
-	*pinned.Keeper[advisoryKeys]
+	*connlock.Keeper[advisoryKeys]
 }
 
 // advisoryKeys are the two keys of a name.

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/pinned"
+	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -112,14 +112,14 @@ func simple(ctx context.Context, conn *pgx.Conn, sql string) ([]string, error) {
 	return values, err
 }
 
-// advisoryPin is a pinned.Pin.
+// advisoryPin is a connlock.Pin.
 type advisoryPin struct {
 	conn   *pgx.Conn
 	server string
 }
 
 // Pin opens the connection that has the locks.
-func (a advisory) Pin(ctx context.Context) (pinned.Pin[advisoryKeys], error) {
+func (a advisory) Pin(ctx context.Context) (connlock.Pin[advisoryKeys], error) {
 	conn, err := a.open(ctx)
 	if err != nil {
 		return nil, interpret(err)
@@ -161,7 +161,7 @@ func (p *advisoryPin) Watch(ctx context.Context) error {
 
 // Run sends all operations in one round trip. What takes or gives a session's lock stays done when
 // a later one fails.
-func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error {
+func (p *advisoryPin) Run(ctx context.Context, ops []*connlock.Op[advisoryKeys]) error {
 	for len(ops) > 0 {
 		results, err := p.send(ctx, ops)
 		for i, r := range results {
@@ -187,7 +187,7 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) e
 		// share of the queue.
 		op := ops[done]
 		op.Err = interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
-		if op.Kind == pinned.Try {
+		if op.Kind == connlock.Try {
 			if _, err := simple(ctx, p.conn, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", op.Key.queue)); err != nil {
 				return err
 			}
@@ -199,7 +199,7 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) e
 
 // send has one operation go alone: a batch starts a goroutine that writes, which is a good part of
 // what a free lock costs.
-func (p *advisoryPin) send(ctx context.Context, ops []*pinned.Op[advisoryKeys]) ([]*pgconn.Result, error) {
+func (p *advisoryPin) send(ctx context.Context, ops []*connlock.Op[advisoryKeys]) ([]*pgconn.Result, error) {
 	if len(ops) == 1 {
 		name, args := prepared(ops[0])
 		result := p.conn.PgConn().ExecPrepared(ctx, name, args, binary64[:len(args)], nil).Read()
@@ -217,15 +217,15 @@ const outOfMemory = "53200"
 
 var binary64 = []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}
 
-func prepared(op *pinned.Op[advisoryKeys]) (name string, args [][]byte) {
+func prepared(op *connlock.Op[advisoryKeys]) (name string, args [][]byte) {
 	args = [][]byte{int8Bytes(op.Key.lock)}
 	switch op.Kind {
-	case pinned.Try:
+	case connlock.Try:
 		name = "dblock_try"
 		args = append(args, int8Bytes(op.Key.queue))
-	case pinned.Take:
+	case connlock.Take:
 		name = "dblock_take"
-	case pinned.Give:
+	case connlock.Give:
 		name = "dblock_give"
 	}
 	if op.Shared {
@@ -234,7 +234,7 @@ func prepared(op *pinned.Op[advisoryKeys]) (name string, args [][]byte) {
 	return name, args
 }
 
-// advisoryWaiter is a pinned.Waiter.
+// advisoryWaiter is a connlock.Waiter.
 type advisoryWaiter struct {
 	conn   *pgx.Conn
 	server string
@@ -242,7 +242,7 @@ type advisoryWaiter struct {
 }
 
 // Waiter opens a connection to wait on.
-func (a advisory) Waiter(ctx context.Context) (pinned.Waiter[advisoryKeys], error) {
+func (a advisory) Waiter(ctx context.Context) (connlock.Waiter[advisoryKeys], error) {
 	conn, err := a.open(ctx)
 	if err != nil {
 		return nil, interpret(err)

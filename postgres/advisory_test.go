@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/internal/pinned"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -210,7 +210,7 @@ type spiedPin struct {
 	before chan string
 }
 
-func (s spied) Pin(ctx context.Context) (pinned.Pin[advisoryKeys], error) {
+func (s spied) Pin(ctx context.Context) (connlock.Pin[advisoryKeys], error) {
 	p, err := s.advisory.Pin(ctx)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (s spied) Pin(ctx context.Context) (pinned.Pin[advisoryKeys], error) {
 	return spiedPin{p.(*advisoryPin), s.before}, nil
 }
 
-func (p spiedPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error {
+func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[advisoryKeys]) error {
 	select {
 	case sql := <-p.before:
 		if _, err := simple(ctx, p.conn, sql); err != nil {
@@ -233,7 +233,7 @@ func (p spiedPin) Run(ctx context.Context, ops []*pinned.Op[advisoryKeys]) error
 func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s := newStage(t)
 	spy := spied{advisory{s.pool()}, make(chan string, 1)}
-	k := advisoryKeeper{pinned.New(spy, slog.New(slog.DiscardHandler), absence)}
+	k := advisoryKeeper{connlock.New(spy, slog.New(slog.DiscardHandler), absence)}
 	defer k.Close(t.Context())
 	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
 	spy.before <- "SELECT pg_advisory_unlock_all()"

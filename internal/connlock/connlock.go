@@ -1,4 +1,4 @@
-// Package pinned keeps the locks of one client on one connection: a server's own locks (advisory
+// Package connlock keeps the locks of one client on one connection: a server's own locks (advisory
 // locks, named locks), which live exactly as long as the session that took them. It knows no SQL;
 // an engine gives it a Server.
 //
@@ -36,7 +36,7 @@
 // client that never had a connection fails at once, and so does whoever does not want to wait.
 // While the pinned connection cannot be had, the client leaves the server's queue, so that it holds
 // up no other client.
-package pinned
+package connlock
 
 import (
 	"context"
