@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/connlock"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -48,46 +49,20 @@ var (
 	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" + strings.Join(timeouts, "', '") + "');"
 )
 
-// open opens a connection just as the pool would, outside its budget, and with a read that can be
-// interrupted.
+// open opens a connection beside the pool, with a read that can be interrupted.
 func (a advisory) open(ctx context.Context) (*pgx.Conn, error) {
-	pool := a.pool.Config()
-	config := pool.ConnConfig
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, config); err != nil {
-			return nil, err
+	return pgserver.Connect(ctx, a.pool, func(config *pgx.ConnConfig) {
+		for _, timeout := range timeouts { // before noTimeouts can, which must wait until it is clear whose session this is
+			if config.RuntimeParams[timeout] != "" {
+				config.RuntimeParams[timeout] = "0"
+			}
 		}
-	}
-	for _, timeout := range timeouts { // before noTimeouts can, which must wait until it is clear whose session this is
-		if config.RuntimeParams[timeout] != "" {
-			config.RuntimeParams[timeout] = "0"
+		// One that asks the server to cancel when a context ends would make noise each time that a
+		// watch is interrupted.
+		config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
 		}
-	}
-	// One that asks the server to cancel when a context ends would make noise each time that a
-	// watch is interrupted.
-	config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
-		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	if pool.AfterConnect != nil {
-		if err := pool.AfterConnect(ctx, conn); err != nil {
-			shut(conn)
-			return nil, err
-		}
-	}
-	return conn, nil
-}
-
-// shut closes a connection, and waits for what pgx closes in the background.
-func shut(conn *pgx.Conn) {
-	_ = closeConn(conn)
-	select {
-	case <-conn.PgConn().CleanupDone():
-	case <-time.After(cleanupTimeout):
-	}
+	})
 }
 
 // where identifies the running server, by the moment of its start.
@@ -122,7 +97,7 @@ type advisoryPin struct {
 func (a advisory) Pin(ctx context.Context) (connlock.Pin[advisoryKeys], error) {
 	conn, err := a.open(ctx)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
 	p := &advisoryPin{conn: conn}
 	if err = a.refuse(ctx, conn); err == nil {
@@ -132,17 +107,17 @@ func (a advisory) Pin(ctx context.Context) (connlock.Pin[advisoryKeys], error) {
 	}
 	switch {
 	case errors.Is(err, driver.ErrReadOnly):
-		shut(conn)
+		pgserver.Shut(conn)
 		return nil, err
 	case err != nil:
-		shut(conn)
-		return nil, interpret(err)
+		pgserver.Shut(conn)
+		return nil, pgserver.Interpret(err)
 	}
 	return p, nil
 }
 
 func (p *advisoryPin) Server() string { return p.server }
-func (p *advisoryPin) Close()         { shut(p.conn) }
+func (p *advisoryPin) Close()         { pgserver.Shut(p.conn) }
 
 // Watch reads. What the server has to say meanwhile, in notices and parameters, is no news.
 func (p *advisoryPin) Watch(ctx context.Context) error {
@@ -180,13 +155,13 @@ func (p *advisoryPin) Run(ctx context.Context, ops []*connlock.Op[advisoryKeys])
 			return nil
 		}
 		var refused *pgconn.PgError
-		if p.conn.IsClosed() || !errors.As(err, &refused) || refused.Code != outOfMemory || done == len(ops) {
+		if p.conn.IsClosed() || !errors.As(err, &refused) || refused.Code != pgserver.OutOfMemory || done == len(ops) {
 			return err
 		}
 		// The table of locks is full. That happens between two of them: what is to be undone is the
 		// share of the queue.
 		op := ops[done]
-		op.Err = interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
+		op.Err = pgserver.Interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
 		if op.Kind == connlock.Try {
 			if _, err := simple(ctx, p.conn, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", op.Key.queue)); err != nil {
 				return err
@@ -212,8 +187,6 @@ func (p *advisoryPin) send(ctx context.Context, ops []*connlock.Op[advisoryKeys]
 	}
 	return p.conn.PgConn().ExecBatch(ctx, b).ReadAll()
 }
-
-const outOfMemory = "53200"
 
 var binary64 = []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}
 
@@ -245,7 +218,7 @@ type advisoryWaiter struct {
 func (a advisory) Waiter(ctx context.Context) (connlock.Waiter[advisoryKeys], error) {
 	conn, err := a.open(ctx)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
 	w := &advisoryWaiter{conn: conn}
 	if w.server, err = where(ctx, conn); err == nil {
@@ -256,14 +229,14 @@ func (a advisory) Waiter(ctx context.Context) (connlock.Waiter[advisoryKeys], er
 		}
 	}
 	if err != nil {
-		shut(conn)
-		return nil, interpret(err)
+		pgserver.Shut(conn)
+		return nil, pgserver.Interpret(err)
 	}
 	return w, nil
 }
 
 func (w *advisoryWaiter) Server() string { return w.server }
-func (w *advisoryWaiter) Close()         { shut(w.conn) }
+func (w *advisoryWaiter) Close()         { pgserver.Shut(w.conn) }
 
 // Wait takes the queue, and then the lock for no longer than the statement: it wants to see it
 // free. On its end before that the session has neither, whoever closes it how late.
@@ -274,7 +247,7 @@ func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool
 	}
 	sql := fmt.Sprintf("SELECT pg_advisory_lock%[1]s(%[2]d); SELECT pg_advisory_unlock%[1]s(%[2]d)", mode, key.lock)
 	if !w.first {
-		sql = fmt.Sprintf(begin+"; SELECT pg_advisory_lock(%d); ", key.queue) + sql
+		sql = fmt.Sprintf(pgserver.Begin+"; SELECT pg_advisory_lock(%d); ", key.queue) + sql
 	}
 	_, err := cancellable(ctx, w.conn.PgConn(), func(ctx context.Context) error {
 		_, err := simple(ctx, w.conn, sql)
@@ -285,14 +258,14 @@ func (w *advisoryWaiter) Wait(ctx context.Context, key advisoryKeys, shared bool
 		return nil
 	}
 	if !w.conn.IsClosed() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 		defer cancel()
 		_, _ = simple(ctx, w.conn, "ROLLBACK; SELECT pg_advisory_unlock_all()") // or else with the connection, a moment later
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return interpret(err)
+	return pgserver.Interpret(err)
 }
 
 func (w *advisoryWaiter) Leave(ctx context.Context, key advisoryKeys) error {
@@ -300,7 +273,7 @@ func (w *advisoryWaiter) Leave(ctx context.Context, key advisoryKeys) error {
 	answers, err := simple(ctx, w.conn, fmt.Sprintf("COMMIT; SELECT pg_advisory_unlock(%d)", key.queue))
 	switch {
 	case err != nil:
-		return interpret(err)
+		return pgserver.Interpret(err)
 	case answers[0] != "t":
 		return driver.Fail(driver.ErrUnavailable, errors.New("something unlocked the queue on the waiter's connection"))
 	}
@@ -319,7 +292,7 @@ func cancellable(ctx context.Context, conn *pgconn.PgConn, run func(ctx context.
 		defer close(asked)
 		limit, cancel := context.WithTimeout(work, transaction.Grace)
 		defer cancel()
-		for next := time.NewTimer(0); ; next.Reset(interruptInterval) {
+		for next := time.NewTimer(0); ; next.Reset(pgserver.CancelInterval) {
 			select {
 			case <-ended:
 				return

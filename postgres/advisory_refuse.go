@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 var (
@@ -41,7 +42,7 @@ func (a advisory) refuse(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	defer shut(other)
+	defer pgserver.Shut(other)
 	for range probes {
 		for range 2 {
 			again, err := backend(ctx, conn)

@@ -15,6 +15,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -358,7 +359,7 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 	s := stageOn(t, server.Empty(t))
 	k, psql := s.client(), s.stranger()
 	p := s.lock(k, "n", alone)
-	if _, err := psql.Exec(t.Context(), "SELECT pg_advisory_lock(i) FROM generate_series(1, 1000000) i"); stateOf(err) != outOfMemory {
+	if _, err := psql.Exec(t.Context(), "SELECT pg_advisory_lock(i) FROM generate_series(1, 1000000) i"); pgserver.State(err) != pgserver.OutOfMemory {
 		t.Fatalf("they all fit: %v", err)
 	}
 	for i := range 3 { // at first not even the queue's lock fits, and then not the lock

@@ -8,12 +8,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 const (
-	cancelled = "57014"
-
 	saveTx    = "SAVEPOINT dblock_advisory"
 	releaseTx = "RELEASE SAVEPOINT dblock_advisory"
 	backTx    = "ROLLBACK TO SAVEPOINT dblock_advisory"
@@ -72,9 +71,9 @@ func (t advisoryTx) try(ctx context.Context) (bool, error) {
 	err := t.tx.SendBatch(ctx, b).Close()
 	switch {
 	case err != nil && saved:
-		return false, errors.Join(interpret(err), t.undo(ctx, 0, "pg_advisory_unlock_shared"))
+		return false, errors.Join(pgserver.Interpret(err), t.undo(ctx, 0, "pg_advisory_unlock_shared"))
 	case err != nil:
-		return false, interpret(err)
+		return false, pgserver.Interpret(err)
 	case answer == 2:
 		return false, errors.New("the server says that the queue's lock was not held which it had given a moment ago")
 	}
@@ -92,7 +91,7 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 	b.Queue(ownTx, int64(key>>32), int64(uint32(key))).QueryRow(func(row pgx.Row) error { return row.Scan(&own) })
 	err := t.tx.SendBatch(end, b).Close()
 	if err != nil && !saved {
-		return false, interpret(err)
+		return false, pgserver.Interpret(err)
 	}
 	cancels := 0
 	if err == nil {
@@ -103,7 +102,7 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 	if cancels > 0 {
 		// Even if it was taken in the same moment: a cancellation may be on its way to what comes
 		// next.
-		if stateOf(err) == cancelled {
+		if pgserver.State(err) == pgserver.QueryCanceled {
 			cancels--
 		}
 		return false, errors.Join(ctx.Err(), t.undo(end, cancels, "pg_advisory_unlock"))
@@ -112,7 +111,7 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 		_, err = t.tx.Exec(end, releaseTx)
 	}
 	if err != nil {
-		return false, errors.Join(interpret(err), t.undo(end, 0, "pg_advisory_unlock"))
+		return false, errors.Join(pgserver.Interpret(err), t.undo(end, 0, "pg_advisory_unlock"))
 	}
 	return true, nil
 }
@@ -137,19 +136,19 @@ func (t advisoryTx) queue(own bool) *pgx.Batch {
 func (t advisoryTx) undo(ctx context.Context, cancels int, unlock string) error {
 	for cancels > 0 {
 		_, err := t.tx.Exec(ctx, backTx+"; SELECT pg_sleep(0.05)")
-		if stateOf(err) != cancelled {
+		if pgserver.State(err) != pgserver.QueryCanceled {
 			break
 		}
 		cancels--
 	}
 	for {
 		_, err := t.tx.Exec(ctx, fmt.Sprintf("%s; SELECT %s(%d); %s", backTx, unlock, t.key.queue, releaseTx))
-		if stateOf(err) == cancelled {
+		if pgserver.State(err) == pgserver.QueryCanceled {
 			continue
 		}
 		if err != nil && !t.tx.Conn().IsClosed() {
 			_ = t.tx.Conn().Close(ctx) // rather than leave a lock on it
 		}
-		return interpret(err)
+		return pgserver.Interpret(err)
 	}
 }

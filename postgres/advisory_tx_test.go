@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
@@ -248,7 +249,7 @@ func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
 		t.Fatal("1/0")
 	}
-	if _, err := k.LockTx(t.Context(), tx, "n", alone, true); stateOf(err) != "25P02" {
+	if _, err := k.LockTx(t.Context(), tx, "n", alone, true); pgserver.State(err) != "25P02" {
 		t.Errorf("aborted: %v", err)
 	}
 	s.exec(tx, "ROLLBACK TO theirs")

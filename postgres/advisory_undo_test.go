@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // hit is a transaction whose first statements are hit by requests to cancel.
@@ -24,7 +26,7 @@ func (h *hit) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, 
 	}
 	h.sent = append(h.sent, what)
 	if h.left--; h.left >= 0 {
-		return pgconn.CommandTag{}, &pgconn.PgError{Code: cancelled}
+		return pgconn.CommandTag{}, &pgconn.PgError{Code: pgserver.QueryCanceled}
 	}
 	return pgconn.CommandTag{}, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func newCrew(e *engine) *crew.Crew[upkeep] {
@@ -13,7 +14,7 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 		Most: func() int { most, _ := e.db.spare(); return most },
 		Open: func(ctx context.Context, _ time.Duration) (upkeep, error) {
 			conn, err := e.db.reserve(ctx)
-			return upkeep{conn}, interpret(err)
+			return upkeep{conn}, pgserver.Interpret(err)
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.exec(ctx, statement{sql: "SELECT 1"}) },
 		Close: func(u upkeep) { _ = u.conn.close() },

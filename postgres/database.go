@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // database runs statements: over a pgx pool, or over database/sql.
@@ -96,7 +97,7 @@ type upkeep struct{ conn connection }
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
 	if _, early := e.db.spare(); early {
 		e.crew.Warm()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 const (
@@ -24,7 +25,7 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside dr
 	var attempt string
 	var made bool
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		return interpret(up.(upkeep).conn.transact(ctx,
+		return pgserver.Interpret(up.(upkeep).conn.transact(ctx,
 			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: patiently, Name: h.Name}),
 			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
 			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &made),
@@ -52,15 +53,15 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	)
 	switch {
 	case err != nil:
-		return interpret(err)
+		return pgserver.Interpret(err)
 	case row.Held && shared:
 		return nil
 	case row.Held && row.Wanted:
-		return interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
+		return pgserver.Interpret(stale("a takeover of the lock waits for guarded transactions to end: roll back, and begin the transaction anew"))
 	case row.Held:
-		return interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll back and begin it anew"))
+		return pgserver.Interpret(stale("the transaction's snapshot may be older than the guard of the lock: roll back and begin it anew"))
 	case row.Unseen:
-		return interpret(tooOld)
+		return pgserver.Interpret(tooOld)
 	}
 	return driver.ErrNotHeld
 }
@@ -75,7 +76,7 @@ type stale string
 
 func (s stale) Error() string { return string(s) }
 
-func (stale) SQLState() string { return serializationFailure }
+func (stale) SQLState() string { return pgserver.SerializationFailure }
 
 // tooOld is of a snapshot that shows nothing of a grant.
 const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it anew"
@@ -98,10 +99,10 @@ func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement
 		query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)).found(&attempt, &guarded),
 		query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)).found(&guards, &passed),
 	}, statements...)...)
-	if stateOf(err) == lockNotAvailable && locked && !passed {
+	if pgserver.State(err) == pgserver.LockNotAvailable && locked && !passed {
 		return driver.Fail(driver.ErrBusy, fmt.Errorf("%w: %w", errGuarded, err))
 	}
-	return interpret(err)
+	return pgserver.Interpret(err)
 }
 
 // announce keeps new guards of the hold from beginning where the takeover was refused by one. Only

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
@@ -270,7 +271,7 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 				switch {
 				case level == pgx.ReadCommitted && !errors.Is(err, driver.ErrNotHeld):
 					t.Errorf("guarded: %v", err)
-				case level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || stateOf(err) != serializationFailure):
+				case level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure):
 					t.Errorf("guarded with a snapshot from before: %v", err)
 				}
 			})
@@ -318,7 +319,7 @@ func TestAGuardThatIsNewerThanTheSnapshotIsRefused(t *testing.T) {
 			tx := s.snapshot(level)
 			s.makeGuard(h)
 			err := s.inside("Guard", tx, h)
-			if level == pgx.ReadCommitted && err != nil || level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || stateOf(err) != serializationFailure) {
+			if level == pgx.ReadCommitted && err != nil || level != pgx.ReadCommitted && (!errors.Is(err, driver.ErrRetry) || pgserver.State(err) != pgserver.SerializationFailure) {
 				t.Errorf("%s: %v", level, err)
 			}
 			if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {

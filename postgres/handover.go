@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // Release of a lock that is contended, and of a share always: something else than the lock row has
@@ -17,7 +18,7 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]
 			Name: h.Name, Session: h.Session, Token: h.Token, Patience: e.patient,
 		}).found(&row, &released))
 		if err != nil || released {
-			return nil, interpret(err)
+			return nil, pgserver.Interpret(err)
 		}
 	}
 	var d handed
@@ -82,7 +83,7 @@ func (e *engine) Break(ctx context.Context, self, name string, holder driver.Hol
 // handOver locks a name's row, and then gives up something of it and hands on what is free.
 func (e *engine) handOver(ctx context.Context, name string, statements ...statement) error {
 	lock := query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: e.patient, Name: name})
-	return interpret(e.db.transact(ctx, append([]statement{lock}, statements...)...))
+	return pgserver.Interpret(e.db.transact(ctx, append([]statement{lock}, statements...)...))
 }
 
 // handed is what came of a hand-over. There is one way to hand on, whatever was given up: over, the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
@@ -26,7 +27,7 @@ func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail,
 			d.Waiters = append(d.Waiters, party(row))
 		}
 	}))
-	return details, interpret(err)
+	return details, pgserver.Interpret(err)
 }
 
 func party(row postgresdb.DescribeRow) driver.Party {
@@ -61,13 +62,13 @@ func behind(prefix string) string {
 }
 
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
-	return interpret(e.db.exec(ctx, query(postgresdb.Watch, postgresdb.WatchParams{Name: name, Watch: watch, Session: session})))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Watch, postgresdb.WatchParams{Name: name, Watch: watch, Session: session})))
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	return interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name, Watch: watch})))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Unwatch, postgresdb.UnwatchParams{Name: name, Watch: watch})))
 }
 
 func (e *engine) Stir(ctx context.Context, name string) error {
-	return interpret(e.db.exec(ctx, query(postgresdb.Stir, name)))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Stir, name)))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // remakes is how often a take makes a row that is missing: the first time it only makes it, and it
@@ -31,7 +32,7 @@ func taken(ctx context.Context, run func(context.Context, statement) error, take
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		var found bool
 		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
-			return driver.Grant{}, false, interpret(err)
+			return driver.Grant{}, false, pgserver.Interpret(err)
 		}
 		if !row.Made {
 			return driver.Grant{Token: row.Token, Lease: lease}, true, nil
@@ -53,7 +54,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 	}).found(&row, &queued))
 	switch {
 	case err != nil:
-		return driver.Grant{}, driver.Gone, interpret(err)
+		return driver.Grant{}, driver.Gone, pgserver.Interpret(err)
 	case queued:
 		return driver.Grant{}, driver.Queued, nil
 	case r.Units > 0:
@@ -92,7 +93,7 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	if err == nil && !held {
 		return driver.ErrNotHeld
 	}
-	return interpret(err)
+	return pgserver.Interpret(err)
 }
 
 // Raise is a single statement: it decides by the lock row alone.
@@ -105,11 +106,11 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, 
 	if err == nil && !held {
 		return 0, driver.ErrNotHeld
 	}
-	return row.Token, interpret(err)
+	return row.Token, pgserver.Interpret(err)
 }
 
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return interpret(e.db.listen(ctx, "dblock_"+session, ready, wake))
+	return pgserver.Interpret(e.db.listen(ctx, "dblock_"+session, ready, wake))
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

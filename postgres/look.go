@@ -6,12 +6,13 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
 	states := make([]driver.State, 0, len(names))
 	err := e.db.exec(ctx, look(session, names, &states))
-	return states, interpret(err)
+	return states, pgserver.Interpret(err)
 }
 
 // look puts together what comes in one row for each name and each attempt of the session's.

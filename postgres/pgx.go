@@ -7,16 +7,13 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
 const (
-	begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
-
-	// cleanupTimeout bounds what is done for tidiness after a context has ended.
-	cleanupTimeout = time.Second
 	// echoTimeout is how long a listener waits for its own first notification.
 	echoTimeout = 2 * time.Second
 	// pingInterval is how often a silent listener asks whether its connection still lives.
@@ -28,7 +25,7 @@ type pgxDB struct{ pool *pgxpool.Pool }
 
 func (d pgxDB) validate() error {
 	if d.pool == nil {
-		return driver.Fail(driver.ErrConfig, errNilPool)
+		return pgserver.ErrNilPool
 	}
 	return nil
 }
@@ -57,14 +54,14 @@ func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
 
 func transactOn(ctx context.Context, conn *pgx.Conn, statements []statement) error {
 	b := &pgx.Batch{}
-	b.Queue(begin)
+	b.Queue(pgserver.Begin)
 	for _, s := range statements {
 		s.queue(b)
 	}
 	b.Queue("COMMIT")
 	err := conn.SendBatch(ctx, b).Close()
 	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 		defer cancel()
 		_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the connection breaks, or its pool drops it
 	}
@@ -86,36 +83,8 @@ func (s statement) queue(b *pgx.Batch) {
 	})
 }
 
-// connect opens a connection just as the pool would, outside its budget.
-func (d pgxDB) connect(ctx context.Context) (*pgx.Conn, error) {
-	pool := d.pool.Config()
-	config := pool.ConnConfig
-	if pool.BeforeConnect != nil {
-		if err := pool.BeforeConnect(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	conn, err := pgx.ConnectConfig(ctx, config)
-	if err != nil {
-		return nil, err
-	}
-	if pool.AfterConnect != nil {
-		if err := pool.AfterConnect(ctx, conn); err != nil {
-			_ = closeConn(conn)
-			return nil, err
-		}
-	}
-	return conn, nil
-}
-
-func closeConn(conn *pgx.Conn) error {
-	ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
-	defer cancel()
-	return conn.Close(ctx)
-}
-
 func (d pgxDB) reserve(ctx context.Context) (connection, error) {
-	conn, err := d.connect(ctx)
+	conn, err := pgserver.Connect(ctx, d.pool, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +103,7 @@ func (c pgxConn) transact(ctx context.Context, s ...statement) error {
 	return transactOn(ctx, c.conn, s)
 }
 
-func (c pgxConn) close() error { return closeConn(c.conn) }
+func (c pgxConn) close() error { return pgserver.Close(c.conn) }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }
 
@@ -142,11 +111,11 @@ func (pgxDB) spare() (most int, early bool) { return 2, false }
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a
 // notification through the pool.
 func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error {
-	conn, err := d.connect(ctx)
+	conn, err := pgserver.Connect(ctx, d.pool, nil)
 	if err != nil {
 		return err
 	}
-	defer closeConn(conn)
+	defer pgserver.Close(conn)
 	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
 		return err
 	}
@@ -166,7 +135,7 @@ func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake fu
 		case err == nil:
 			wake(hint(n.Payload))
 		case ctx.Err() == nil && pgconn.Timeout(err) && !conn.IsClosed():
-			ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+			ctx, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
 			err := conn.Ping(ctx)
 			cancel()
 			if err != nil {

@@ -8,7 +8,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -75,5 +74,3 @@ func (e *engine) transact(ctx context.Context, statements ...statement) error {
 func (e *engine) Validate() error { return e.db.validate() }
 
 func (e *engine) Connections() (inUse, most int) { return e.db.connections() }
-
-var errNilPool = errors.New("the pool is nil")

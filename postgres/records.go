@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Record(ctx context.Context, events []driver.Event) error {
@@ -20,7 +21,7 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	for i, v := range events {
 		records[i] = record{v.Name, v.Kind, v.Session, v.Host, v.Thread, v.Detail, v.Metadata, v.Token}
 	}
-	return interpret(e.db.exec(ctx, query(postgresdb.Record, list(records))))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Record, list(records))))
 }
 
 func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) error {
@@ -38,7 +39,7 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) er
 	if err == nil && !held {
 		return driver.ErrNotHeld
 	}
-	return interpret(err)
+	return pgserver.Interpret(err)
 }
 
 func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
@@ -55,7 +56,7 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 			Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
 		})
 	}))
-	return events, interpret(err)
+	return events, pgserver.Interpret(err)
 }
 
 func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (int, error) {
@@ -71,7 +72,7 @@ func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (
 		}).into(&notified, func() { holders++ }),
 	)
 	if err != nil {
-		return 0, interpret(err)
+		return 0, pgserver.Interpret(err)
 	}
 	return holders, nil
 }
@@ -95,7 +96,7 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 		query(postgresdb.PurgeRuns, postgresdb.PurgeRunsParams{Keep: keep.Microseconds(), Most: int32(limit)}).into(&id, count),
 	} {
 		if err := e.db.exec(ctx, purge); err != nil {
-			return deleted, interpret(err)
+			return deleted, pgserver.Interpret(err)
 		}
 	}
 	return deleted, nil
@@ -116,7 +117,7 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (driv
 		statements = append(statements, query(postgresdb.HighestToken, struct{}{}).found(&highest, &there))
 	}
 	if err := e.transact(ctx, statements...); err != nil {
-		return driver.Incarnation{}, interpret(err)
+		return driver.Incarnation{}, pgserver.Interpret(err)
 	}
 	if floor < 0 {
 		is.TokenFloor = highest

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees
@@ -19,7 +20,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	}).found(&claim, &there))
 	switch {
 	case err != nil:
-		return driver.Run{}, false, interpret(err)
+		return driver.Run{}, false, pgserver.Interpret(err)
 	case claim.BeganAt == 0: // the run of another interval is not passed on: its slot may be over
 		return e.passRun(ctx, r, claim.RunSlot, retry && claim.Same)
 	}
@@ -44,7 +45,7 @@ func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bo
 	}
 	err := e.transact(ctx, append(statements, runs(r.Name, slot, time.Time{}, 1, &is))...)
 	if err != nil || len(is) == 0 || is[0].Slot != slot { // none: it was purged
-		return driver.Run{}, false, interpret(err)
+		return driver.Run{}, false, pgserver.Interpret(err)
 	}
 	return is[0], passed || is[0].Token == r.Token && is[0].Ended.IsZero(), nil
 }
@@ -58,13 +59,13 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	if err == nil && !mine {
 		return driver.ErrNotHeld
 	}
-	return interpret(err)
+	return pgserver.Interpret(err)
 }
 
 func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
 	var list []driver.Run
 	err := e.db.exec(ctx, runs(name, -1, before, limit, &list))
-	return list, interpret(err)
+	return list, pgserver.Interpret(err)
 }
 
 func runs(name string, slot int64, before time.Time, limit int, list *[]driver.Run) statement {

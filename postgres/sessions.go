@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.db) }
@@ -14,7 +15,7 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return sch
 func schema(ctx context.Context, db executor) (driver.Schema, error) {
 	var row postgresdb.DblockSchema
 	var there bool
-	err := interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
+	err := pgserver.Interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
 	if errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
@@ -22,14 +23,14 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	return interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
 		ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App, Ttl: s.TTL.Microseconds(),
 	})))
 }
 
 func (e *engine) EndSession(ctx context.Context, session string) error {
 	var dead, there bool
-	return interpret(e.transact(ctx,
+	return pgserver.Interpret(e.transact(ctx,
 		query(postgresdb.LockSession, session).found(&dead, &there),
 		query(postgresdb.EndSession, session),
 		query(postgresdb.DropHeartbeat, session),
@@ -48,7 +49,7 @@ func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
 		query(postgresdb.DropHeartbeat, session),
 		query(postgresdb.SessionDead, session).found(&dead, &there),
 	)
-	return dead, interpret(err)
+	return dead, pgserver.Interpret(err)
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -71,7 +72,7 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 		Ttl: ttl.Microseconds(), Session: session, Build: driver.SchemaVersion,
 	}).found(&row, &alive))
 	if err != nil || alive {
-		return alive, interpret(err)
+		return alive, pgserver.Interpret(err)
 	}
 	tables, err := schema(ctx, on)
 	if err != nil {
@@ -86,7 +87,7 @@ func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, err
 	err := u.conn.exec(ctx, query(postgresdb.Claims, session).into(&row, func() {
 		claims = append(claims, driver.Claim(row))
 	}))
-	return claims, interpret(err)
+	return claims, pgserver.Interpret(err)
 }
 
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
@@ -99,7 +100,7 @@ func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driv
 	err := e.db.exec(ctx, query(postgresdb.Orphans, postgresdb.OrphansParams{
 		Session: session, Most: int32(limit),
 	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
-	return claims, interpret(err)
+	return claims, pgserver.Interpret(err)
 }
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
@@ -110,7 +111,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 			Session: row.Session, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
 		}})
 	}))
-	return states, interpret(err)
+	return states, pgserver.Interpret(err)
 }
 
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
@@ -122,7 +123,7 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 	if int(row.Walked) < limit {
 		row.Last = ""
 	}
-	return int(row.Deleted), row.Last, interpret(err)
+	return int(row.Deleted), row.Last, pgserver.Interpret(err)
 }
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
@@ -136,5 +137,5 @@ func (e *engine) list(ctx context.Context, s statement) ([]string, error) {
 	var id string
 	var ids []string
 	err := e.db.exec(ctx, s.into(&id, func() { ids = append(ids, id) }))
-	return ids, interpret(err)
+	return ids, pgserver.Interpret(err)
 }

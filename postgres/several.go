@@ -5,6 +5,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // want is a driver.Request as TakeRows reads it.
@@ -40,7 +41,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 		}),
 	)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
 	return grants, nil
 }
@@ -64,7 +65,7 @@ func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) ([]driver.H
 		query(postgresdb.ReleaseRows, list(held)).into(&row, func() { gone[released{row.Name, row.Token}] = true }),
 	)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, pgserver.Interpret(err)
 	}
 	var rest []driver.Held
 	for _, h := range held {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // takeShare is a transaction for the same reason as Enqueue: a row that many share is one that many
@@ -28,7 +29,7 @@ func (e *engine) refuseCapacity(ctx context.Context, r driver.Request) error {
 		Name: r.Name, Capacity: int32(r.Of),
 	}).found(&capacity, &other))
 	if err != nil || !other {
-		return interpret(err)
+		return pgserver.Interpret(err)
 	}
 	return otherCapacity(r.Name, int(capacity), r.Of)
 }
@@ -77,7 +78,7 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (dr
 	)
 	switch {
 	case err != nil:
-		return driver.Grant{}, false, interpret(err)
+		return driver.Grant{}, false, pgserver.Interpret(err)
 	case is.Token == 0:
 		return driver.Grant{}, false, driver.ErrNotHeld
 	case is.Units > 0:

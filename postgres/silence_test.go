@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // A process that is stopped between two statements is, for the server, a connection that says
@@ -35,7 +36,7 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	close(goOn)
-	if err := interpret(<-done); !errors.Is(err, driver.ErrUnavailable) {
+	if err := pgserver.Interpret(<-done); !errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("the transaction ended with %v", err)
 	}
 	var n int

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // Rule 3. Broken by leaving LockRow out of handOver: the hand-off then decides by a snapshot from
@@ -210,7 +211,7 @@ func TestALockThatIsNewerThanTheSnapshotIsNotLost(t *testing.T) {
 						s.release(old)
 					}
 					h := s.have(request("a", "a1"))
-					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrNotHeld) || stateOf(err) != serializationFailure {
+					if err := s.inside(what, tx, h); !errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrNotHeld) || pgserver.State(err) != pgserver.SerializationFailure {
 						t.Errorf("it is held, and %s says: %v", what, err)
 					}
 					if _, err := tx.Exec(t.Context(), "SELECT 1"); err != nil {

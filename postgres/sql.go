@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 // sqlDB is a database over database/sql.
@@ -16,7 +17,7 @@ type sqlDB struct{ db *sql.DB }
 
 func (d sqlDB) validate() error {
 	if d.db == nil {
-		return driver.Fail(driver.ErrConfig, errNilPool)
+		return pgserver.ErrNilPool
 	}
 	if n := d.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))
@@ -60,7 +61,7 @@ func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended 
 			return true, nil
 		}
 	}
-	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
 	defer cancel()
 	_, undone := conn.ExecContext(quiet, "ROLLBACK")
 	return undone == nil, err
@@ -86,7 +87,7 @@ func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
 }
 
 func beginOverSQL(ctx context.Context) string {
-	return fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", begin, silence(ctx).Milliseconds())
+	return fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", pgserver.Begin, silence(ctx).Milliseconds())
 }
 
 const (
@@ -170,7 +171,7 @@ func (c sqlConn) close() error {
 	select {
 	case err := <-done:
 		return err
-	case <-time.After(cleanupTimeout):
+	case <-time.After(pgserver.CleanupTimeout):
 		return nil
 	}
 }

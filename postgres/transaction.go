@@ -8,13 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
-)
-
-const (
-	// interruptInterval is the pause between two requests to cancel a statement: one that comes
-	// before it is lost.
-	interruptInterval = 50 * time.Millisecond
 )
 
 // callersTx is a transaction of the caller's.
@@ -42,7 +37,7 @@ func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
 }
 
 func (t pgxTx) interrupt(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, cleanupTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
 	defer cancel()
 	_ = t.tx.Conn().PgConn().CancelRequest(ctx) // where it fails, the next one may not
 	return true
@@ -90,7 +85,7 @@ func undo(ctx context.Context, t callersTx) {
 		if err := t.exec(ctx, rollbackTo); err == nil {
 			_ = t.exec(ctx, release)
 			return
-		} else if stateOf(err) != "57014" {
+		} else if pgserver.State(err) != pgserver.QueryCanceled {
 			return // the connection is gone, or the caller's transaction was aborted before: there is no savepoint
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -38,7 +39,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 		d.release("", h, false)...) // the session itself must be told too: nobody else tells it
 	err := t.waiting(ctx, x, true, append(statements, restorePatience)...)
 	if err != nil {
-		return interpret(err)
+		return pgserver.Interpret(err)
 	}
 	if !d.given {
 		var row postgresdb.IsHeldRow
@@ -48,13 +49,13 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 		undo(ctx, x)
 		switch {
 		case err != nil:
-			return interpret(err)
+			return pgserver.Interpret(err)
 		case row.Unseen:
-			return interpret(tooOld)
+			return pgserver.Interpret(tooOld)
 		}
 		return driver.ErrNotHeld
 	}
-	return interpret(settle(ctx, x))
+	return pgserver.Interpret(settle(ctx, x))
 }
 
 func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
@@ -68,19 +69,19 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may dr
 			restorePatience,
 		)
 		switch {
-		case !wait && stateOf(err) == lockNotAvailable:
+		case !wait && pgserver.State(err) == pgserver.LockNotAvailable:
 			return driver.State{}, false, nil
 		case err != nil:
-			return driver.State{}, false, interpret(err)
+			return driver.State{}, false, pgserver.Interpret(err)
 		case !there:
 			undo(ctx, x) // purged in between: make it anew
 			continue
 		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):
-			return driver.State{}, true, interpret(settle(ctx, x))
+			return driver.State{}, true, pgserver.Interpret(settle(ctx, x))
 		}
 		state, err := inTheWay(ctx, x, name)
 		undo(ctx, x)
-		return state, false, interpret(err)
+		return state, false, pgserver.Interpret(err)
 	}
 }
 
@@ -139,7 +140,7 @@ func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, s
 		return err
 	}
 	err := t.behind(ctx, x, append([]statement{borrowPatience(briefly)}, statements...)...)
-	for wait && stateOf(err) == lockNotAvailable && ctx.Err() == nil {
+	for wait && pgserver.State(err) == pgserver.LockNotAvailable && ctx.Err() == nil {
 		err = t.cancellable(ctx, x, append([]statement{x.patiently(ctx)}, statements...)...)
 	}
 	if err != nil && ctx.Err() != nil {
@@ -161,7 +162,7 @@ func (t transactions[TX]) cancellable(ctx context.Context, x callersTx, statemen
 			select {
 			case <-over:
 				return
-			case <-time.After(interruptInterval):
+			case <-time.After(pgserver.CancelInterval):
 			}
 		}
 	})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Waits(ctx context.Context, attempts []string) ([]driver.Wait, error) {
@@ -17,5 +18,5 @@ func (e *engine) Waits(ctx context.Context, attempts []string) ([]driver.Wait, e
 			Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),
 		})
 	}))
-	return waits, interpret(err)
+	return waits, pgserver.Interpret(err)
 }

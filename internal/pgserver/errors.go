@@ -1,4 +1,4 @@
-package postgres
+package pgserver
 
 import (
 	"context"
@@ -12,9 +12,10 @@ import (
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
-// interpret turns an error of any PostgreSQL driver into a kind of package driver, by SQLSTATE.
-// What has none never came from the server: a connection that broke or could not be made.
-func interpret(err error) error {
+// Interpret turns an error of any PostgreSQL driver into a kind of package driver, by its SQLSTATE.
+// An error without an SQLSTATE never came from the server: a connection broke, or could not be
+// made.
+func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -26,7 +27,7 @@ func interpret(err error) error {
 	if errors.Is(err, sql.ErrTxDone) || errors.Is(err, pgx.ErrTxClosed) {
 		return driver.Fail(driver.ErrTxDone, err)
 	}
-	state := stateOf(err)
+	state := State(err)
 	if state == "" {
 		if server := transaction.Server(err); server != "" {
 			return driver.Fail(driver.ErrConfig, fmt.Errorf("package postgres was given a pool of %s: %w", server, err))
@@ -39,13 +40,16 @@ func interpret(err error) error {
 	return err
 }
 
+// The SQLSTATEs that callers ask for.
 const (
-	lockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
-	serializationFailure = "40001"
+	LockNotAvailable     = "55P03" // NOWAIT found the row locked, or lock_timeout ended
+	SerializationFailure = "40001"
+	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
+	OutOfMemory          = "53200" // the table of locks is full, too
 )
 
-// stateOf is the SQLSTATE of a server's error, "" of any other.
-func stateOf(err error) string {
+// State is the SQLSTATE of a server's error; "" for any other error.
+func State(err error) string {
 	var server interface{ SQLState() string }
 	if !errors.As(err, &server) {
 		return ""
@@ -59,11 +63,11 @@ func kindOf(state string) error {
 		return driver.ErrSchema
 	case "25006": // read-only transaction: a standby, or default_transaction_read_only
 		return driver.ErrReadOnly
-	case serializationFailure, "40P01": // and deadlock
+	case SerializationFailure, "40P01": // and deadlock
 		return driver.ErrRetry
-	case lockNotAvailable:
+	case LockNotAvailable:
 		return driver.ErrBusy
-	case "57014", "25P03", "25P04": // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout
+	case QueryCanceled, "25P03", "25P04": // and idle_in_transaction_session_timeout, transaction_timeout
 		return driver.ErrUnavailable
 	}
 	switch state[:min(2, len(state))] {

@@ -1,0 +1,26 @@
+// Package pgserver is what both kinds of locks on PostgreSQL, those in tables and the server's own,
+// know of the server: what its errors mean, how a connection beside the application's pool is
+// opened and closed, and how long that may take.
+package pgserver
+
+import (
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Begin begins a transaction whose statements see what was committed before each of them, whatever
+// the application's default is.
+const Begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+const (
+	// CleanupTimeout bounds the clean-up after the end of a context.
+	CleanupTimeout = time.Second
+	// CancelInterval is the pause between two requests to cancel a statement: a request that comes
+	// before the statement is lost.
+	CancelInterval = 50 * time.Millisecond
+)
+
+// ErrNilPool is the error of an engine that was made without a pool.
+var ErrNilPool = driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
