@@ -16,6 +16,8 @@ import (
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
 // interleavings.
 
+var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
+
 // inside is a step of a lock in a transaction.
 func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 	s.Helper()

@@ -3,6 +3,8 @@
 // Each transition is one batch: begin, lock the name's row, decide in later statements, commit.
 // Over pgx a batch is one round trip, so that no client stopped in the middle can keep a name's row
 // locked. Grants are announced with NOTIFY on a channel of the waiter's session.
+//
+// Advisory needs no tables: it keeps locks in the server's own advisory locks (internal/advisory).
 package postgres
 
 import (

@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -17,31 +17,32 @@ const (
 	releaseTx = "RELEASE SAVEPOINT dblock_advisory"
 	backTx    = "ROLLBACK TO SAVEPOINT dblock_advisory"
 
-	// The queue is a session's lock even here: only such a lock can be given back before the
-	// transaction ends. The savepoint sees to it that it can be given back after an error too.
+	// The queue is a session's lock even here: only a session's lock can be given back before the
+	// transaction ends. With the savepoint it can be given back after an error too.
 	tryTx = `SELECT CASE WHEN pg_try_advisory_lock_shared($2::int8) THEN
 		CASE WHEN pg_try_advisory_xact_lock%s($1::int8) THEN CASE WHEN pg_advisory_unlock_shared($2) THEN 1 ELSE 2 END
 		ELSE CASE WHEN pg_advisory_unlock_shared($2) THEN 0 ELSE 2 END END ELSE 0 END`
 
-	// The transaction's own lock, in any mode: it must not wait behind those who wait for it.
+	// Whether the transaction has the lock already, in either mode: it must not wait behind the
+	// waiters for a lock of its own.
 	ownTx = `SELECT EXISTS (SELECT FROM pg_catalog.pg_locks l JOIN pg_catalog.pg_database d ON d.oid = l.database
 		WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.pid = pg_backend_pid() AND l.granted
 		AND l.objsubid = 1 AND l.classid = $1::int8::oid AND l.objid = $2::int8::oid)`
 )
 
-// LockTx is driver.Keeper's. It waits in the caller's own connection, in the same queue as
-// everybody else, and excludes what this client itself holds as well. ctx ends the waiting in the
-// server, under a savepoint, and the transaction goes on; so it does after the application's own
-// lock_timeout and statement_timeout.
+// LockTx is driver.Keeper's. It waits on the caller's own connection, in the same queue as all
+// others, and also excludes what this client holds itself. When ctx ends, the wait is cancelled in
+// the server, under a savepoint, and the transaction goes on. It also goes on after the
+// application's own lock_timeout and statement_timeout.
 //
 // At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
-// statement began. Where that is this one, it is as of before the wait: lock at READ COMMITTED, or
-// expect a serialisation error.
-func (k advisoryKeeper) LockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
+// statement began. Where that is this one, the transaction sees the database as of before the wait:
+// lock at READ COMMITTED, or expect a serialisation error.
+func (k keeper) LockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}
-	t := advisoryTx{tx: tx, key: keysOf(name)}
+	t := txLock{tx: tx, key: keysOf(name)}
 	if shared {
 		t.mode = "_shared"
 	}
@@ -52,15 +53,15 @@ func (k advisoryKeeper) LockTx(ctx context.Context, tx pgx.Tx, name string, shar
 	return t.wait(ctx)
 }
 
-// advisoryTx is one call of LockTx.
-type advisoryTx struct {
+// txLock is one call of LockTx.
+type txLock struct {
 	tx   pgx.Tx
-	key  advisoryKeys
+	key  keys
 	mode string
 }
 
-// try takes the lock if it is free and nobody queues for it, in one round trip.
-func (t advisoryTx) try(ctx context.Context) (bool, error) {
+// try takes the lock if it is free and has no queue, in one round trip.
+func (t txLock) try(ctx context.Context) (bool, error) {
 	ctx, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	saved, answer := false, 0
@@ -80,8 +81,8 @@ func (t advisoryTx) try(ctx context.Context) (bool, error) {
 	return answer == 1, nil
 }
 
-// wait queues for the lock, under a savepoint that is there before anything can be cancelled.
-func (t advisoryTx) wait(ctx context.Context) (bool, error) {
+// wait queues for the lock. The savepoint is set before anything can be cancelled.
+func (t txLock) wait(ctx context.Context) (bool, error) {
 	end, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	saved, own := false, false
@@ -100,8 +101,8 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 		})
 	}
 	if cancels > 0 {
-		// Even if it was taken in the same moment: a cancellation may be on its way to what comes
-		// next.
+		// Even if the lock was taken in the same moment: a cancellation may still be on its way,
+		// and would hit the next statement.
 		if pgserver.State(err) == pgserver.QueryCanceled {
 			cancels--
 		}
@@ -116,9 +117,9 @@ func (t advisoryTx) wait(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// queue is what waits: for the queue, and then for the lock; own is true where the transaction has
-// that already, in one mode or the other.
-func (t advisoryTx) queue(own bool) *pgx.Batch {
+// queue is the batch that waits: for the queue, and then for the lock. own: the transaction has the
+// lock already, in either mode, and does not queue.
+func (t txLock) queue(own bool) *pgx.Batch {
 	b := &pgx.Batch{}
 	if !own {
 		b.Queue("SELECT pg_advisory_lock($1::int8)", t.key.queue)
@@ -130,10 +131,10 @@ func (t advisoryTx) queue(own bool) *pgx.Batch {
 	return b
 }
 
-// undo brings the transaction back to where it was, without the queue's lock; and first outlasts
-// cancellations that were sent and have not been seen, which else would hit what the caller does
-// next.
-func (t advisoryTx) undo(ctx context.Context, cancels int, unlock string) error {
+// undo takes the transaction back to the savepoint, without the queue's lock. Before that it
+// absorbs cancellations that were sent and have not been seen, which otherwise would hit the
+// caller's next statement.
+func (t txLock) undo(ctx context.Context, cancels int, unlock string) error {
 	for cancels > 0 {
 		_, err := t.tx.Exec(ctx, backTx+"; SELECT pg_sleep(0.05)")
 		if pgserver.State(err) != pgserver.QueryCanceled {
@@ -147,7 +148,7 @@ func (t advisoryTx) undo(ctx context.Context, cancels int, unlock string) error 
 			continue
 		}
 		if err != nil && !t.tx.Conn().IsClosed() {
-			_ = t.tx.Conn().Close(ctx) // rather than leave a lock on it
+			_ = t.tx.Conn().Close(ctx) // the lock must not stay on it
 		}
 		return pgserver.Interpret(err)
 	}

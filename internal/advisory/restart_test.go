@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Broken by a wait that ends with the second connection that it loses, or with the first that
-// cannot be made.
+// Broken by a wait that ends with the second loss of its connection, or with the first failure to
+// open one.
 func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
 	server := dbtest.OwnPostgres(t)
 	s := stageOn(t, server.Empty(t))
@@ -29,7 +29,7 @@ func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	one, two := s.client(), s.open(Advisory(pool))
+	one, two := s.client(), s.open(New(pool))
 	s.lock(one, "n", alone)
 	waits := s.begin(two, "n", alone, 1)
 	for range 3 {

@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -21,24 +21,24 @@ var (
 const (
 	whichBackend = "SELECT pg_backend_pid(); SELECT pg_is_in_recovery()"
 
-	// probes is how often it is looked at. A pooler on which nothing else goes on is found out by
-	// the first look; on a busy one each look is a fresh chance.
+	// probes is the number of looks. An idle pooler shows itself at the first; on a busy one each
+	// look is a fresh chance.
 	probes = 3
 )
 
-// refuse tells whether a connection is none to keep locks on.
+// refuse finds out whether a connection cannot keep locks.
 //
-// A pooler that lends by the transaction may well lend the same server connection each time, above
-// all when it is quiet. So a second connection comes between: it opens a transaction directly after
-// the first one was served. If the pooler gives it the backend that the first one had, it has shown
-// itself; if it gives another, and the first one's has gone elsewhere meanwhile, the first one
-// shows it. Asking twice in a row covers a pooler that goes round.
-func (a advisory) refuse(ctx context.Context, conn *pgx.Conn) error {
+// A pooler that lends by the transaction may lend the same server connection each time, above all
+// when it is idle. So a second connection opens a transaction directly after the first one was
+// served. If the pooler gives it the backend of the first connection, the pooler has shown itself.
+// If the pooler gives it another backend, and has moved the first connection meanwhile, the first
+// connection shows it. Asking twice in a row finds a pooler that lends its connections in turn.
+func (n native) refuse(ctx context.Context, conn *pgx.Conn) error {
 	mine, err := backend(ctx, conn)
 	if err != nil {
 		return err
 	}
-	other, err := a.open(ctx)
+	other, err := n.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"testing"
@@ -6,11 +6,11 @@ import (
 )
 
 // A process is stopped when its waiter has become the first of the queue. PostgreSQL 13 has no
-// idle_session_timeout: it plays no part here. Broken by a place in the queue that is kept outside
-// a transaction.
+// idle_session_timeout: it plays no part here. Broken by keeping a place in the queue outside a
+// transaction.
 func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
-	stopped, err := advisory{s.pool()}.Waiter(t.Context())
+	stopped, err := native{s.pool()}.Waiter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -18,7 +18,7 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	if err := stopped.Wait(t.Context(), keysOf("n"), alone); err != nil {
 		t.Fatal(err)
 	}
-	conn := stopped.(*advisoryWaiter).conn
+	conn := stopped.(*waiter).conn
 	has, err := simple(t.Context(), conn, "SELECT current_setting('idle_in_transaction_session_timeout') || coalesce(' ' || current_setting('idle_session_timeout', true), '')")
 	if err != nil || has[0] != "10s 0" && has[0] != "10s" {
 		t.Errorf("the timeouts are %q, %v", has, err)
@@ -32,16 +32,16 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	t.Logf("it held up the next one for %v", time.Since(began))
 }
 
-// A wait that is called off, and one that is repeated on the same connection, leave no transaction
+// A wait that is cancelled, and one that is repeated on the same connection, leave no transaction
 // open.
 func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
 	s := newStage(t)
-	w, err := advisory{s.pool()}.Waiter(t.Context())
+	w, err := native{s.pool()}.Waiter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer w.Close()
-	conn := w.(*advisoryWaiter).conn
+	conn := w.(*waiter).conn
 	for range 2 {
 		for range 2 { // as the first of the queue it may have to wait for the lock again
 			if err := w.Wait(t.Context(), keysOf("n"), alone); err != nil {

@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// hit is a transaction whose first statements are hit by requests to cancel.
+// hit is a transaction. Requests to cancel hit its first statements.
 type hit struct {
 	pgx.Tx
 	left int
@@ -31,7 +31,7 @@ func (h *hit) Exec(_ context.Context, sql string, _ ...any) (pgconn.CommandTag, 
 	return pgconn.CommandTag{}, nil
 }
 
-// Broken by going on while requests to cancel are on their way, and by an unlocking that is not
+// Broken by going on while requests to cancel are on their way, and by an unlock that is not
 // repeated when one hits it.
 func TestRequestsToCancelThatWereNotSeenAreAbsorbedBeforeTheCallerGoesOn(t *testing.T) {
 	for _, c := range []struct {
@@ -44,7 +44,7 @@ func TestRequestsToCancelThatWereNotSeenAreAbsorbedBeforeTheCallerGoesOn(t *test
 		{1, 2, []string{"absorb", "unlock", "unlock"}},
 	} {
 		tx := &hit{left: c.arrive}
-		if err := (advisoryTx{tx: tx, key: keysOf("n")}).undo(t.Context(), c.cancels, "pg_advisory_unlock"); err != nil {
+		if err := (txLock{tx: tx, key: keysOf("n")}).undo(t.Context(), c.cancels, "pg_advisory_unlock"); err != nil {
 			t.Error(err)
 		}
 		if !slices.Equal(tx.sent, c.want) {

@@ -1,9 +1,10 @@
-package postgres
+package advisory
 
 import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -15,8 +16,10 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
 // stage is a database without dblock's tables, clients that keep advisory locks in it, and
-// strangers who do not know of them.
+// strangers: sessions that do not know of the clients.
 type stage struct {
 	*testing.T
 	db      dbtest.Database
@@ -24,7 +27,7 @@ type stage struct {
 	seen    *pgx.Conn // looks at the server, and is not counted
 }
 
-// absence is for how long waits survive without the server.
+// absence is how long waits survive without the server.
 const absence = time.Minute
 
 func newStage(t *testing.T) *stage { return stageOn(t, dbtest.Empty(t, dbtest.KindPostgres)) }
@@ -46,10 +49,10 @@ func stageOn(t *testing.T, db dbtest.Database) *stage {
 	return s
 }
 
-// client is a keeper over a pool of its own, whose application has its own settings.
+// client is a keeper on a pool of its own, whose application has its own settings.
 func (s *stage) client(settings ...string) driver.Keeper[pgx.Tx] {
 	s.Helper()
-	return s.open(Advisory(s.pool(settings...)))
+	return s.open(New(s.pool(settings...)))
 }
 
 func (s *stage) pool(settings ...string) *pgxpool.Pool {
@@ -69,12 +72,12 @@ func (s *stage) pool(settings ...string) *pgxpool.Pool {
 	return pool
 }
 
-func (s *stage) open(of driver.Engine[pgx.Tx]) driver.Keeper[pgx.Tx] {
+func (s *stage) open(of driver.Native[pgx.Tx]) driver.Keeper[pgx.Tx] {
 	s.Helper()
-	if err := of.Native.Validate(); err != nil {
+	if err := of.Validate(); err != nil {
 		s.Fatal(err)
 	}
-	k := of.Native.Open(slog.New(slog.DiscardHandler), absence)
+	k := of.Open(slog.New(slog.DiscardHandler), absence)
 	s.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.Error(err)
@@ -103,7 +106,7 @@ func (s *stage) eventually(not string, condition func() bool) {
 	}
 }
 
-// waiting returns when so many connections wait for an advisory lock.
+// waiting returns when n connections wait for an advisory lock.
 func (s *stage) waiting(n int) {
 	s.Helper()
 	s.eventually("not as many wait as should", func() bool { return s.waiters() == n })
@@ -151,7 +154,7 @@ type attempt struct {
 	err    error
 }
 
-// begin calls Lock, and returns when so many connections wait in the server.
+// begin calls Lock, and returns when that many connections wait in the server.
 func (s *stage) begin(k driver.Keeper[pgx.Tx], name string, shared bool, waiting int) *attempt {
 	s.Helper()
 	return s.call(waiting, func(ctx context.Context) (driver.Possession, error) {
@@ -184,7 +187,7 @@ func (s *stage) call(waiting int, f func(ctx context.Context) (driver.Possession
 	return a
 }
 
-// granted waits for a call to come back with the lock.
+// granted waits for a call to return with the lock.
 func (s *stage) granted(a *attempt) driver.Possession {
 	s.Helper()
 	select {
@@ -209,7 +212,7 @@ func (s *stage) still(attempts ...*attempt) {
 	}
 }
 
-// begun is a transaction of the application's, in which something was done already.
+// begun is a transaction of the application's, in which something has been done.
 func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 	s.Helper()
 	tx, err := pool.BeginTx(s.Context(), options)
@@ -223,7 +226,7 @@ func (s *stage) begun(pool *pgxpool.Pool, options pgx.TxOptions) pgx.Tx {
 	return tx
 }
 
-// usable fails unless a transaction is as it was, and can be gone on with.
+// usable fails unless a transaction is as it was and can go on.
 func (s *stage) usable(tx pgx.Tx) {
 	s.Helper()
 	var work string
@@ -248,7 +251,7 @@ func (s *stage) commit(tx pgx.Tx) {
 	}
 }
 
-// stranger is a session that knows keys only.
+// stranger is a session that knows nothing but keys.
 func (s *stage) stranger() *pgx.Conn {
 	s.Helper()
 	conn, err := pgx.Connect(s.Context(), s.db.DSN)

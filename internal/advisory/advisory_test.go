@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -31,7 +31,7 @@ func TestAdvisoryKeysStayWhatTheyAre(t *testing.T) {
 		"invoice/42": {976884835182815433, -7818576566991066065},
 		"naïve 🔒":    {-3979270648660365890, -6007936915922455109},
 	} {
-		if got := [2]int64{AdvisoryKey(name), queueKey(name)}; got != want {
+		if got := [2]int64{Key(name), queueKey(name)}; got != want {
 			t.Errorf("%q: %d", name, got)
 		}
 	}
@@ -41,7 +41,7 @@ func TestAnAdvisoryLockIsWhatItsKeySays(t *testing.T) {
 	s := newStage(t)
 	k, psql := s.client(), s.stranger()
 	try := func() (taken bool) {
-		if err := psql.QueryRow(t.Context(), "SELECT pg_try_advisory_lock($1)", AdvisoryKey("n")).Scan(&taken); err != nil {
+		if err := psql.QueryRow(t.Context(), "SELECT pg_try_advisory_lock($1)", Key("n")).Scan(&taken); err != nil {
 			t.Fatal(err)
 		}
 		return taken
@@ -58,7 +58,7 @@ func TestAnAdvisoryLockIsWhatItsKeySays(t *testing.T) {
 		t.Error("psql has it")
 	}
 	waits := s.begin(k, "n", alone, 1)
-	s.exec(psql, "SELECT pg_advisory_unlock($1)", AdvisoryKey("n"))
+	s.exec(psql, "SELECT pg_advisory_unlock($1)", Key("n"))
 	s.unlock(s.granted(waits))
 }
 
@@ -91,14 +91,14 @@ func TestTryDoesNotPassTheAdvisoryQueue(t *testing.T) {
 	waits := s.begin(two, "n", alone, 1)
 	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
 		if s.free(k, "n", shared) {
-			t.Errorf("client %d went past one who waits", i+1)
+			t.Errorf("client %d went past a waiter", i+1)
 		}
 	}
 	s.unlock(p)
 	s.unlock(s.granted(waits))
 	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
 		if !s.free(k, "n", alone) {
-			t.Errorf("client %d: nobody has it, nobody waits for it", i+1)
+			t.Errorf("client %d: it has no holder and no waiter", i+1)
 		}
 	}
 }
@@ -168,7 +168,7 @@ func TestAThousandAdvisoryLocksAreOnOneConnection(t *testing.T) {
 	s.eventually("Close left locks", func() bool { return s.count("SELECT count(*)"+held) == 0 })
 }
 
-// Broken by a pinned connection on which nothing reads while it is quiet.
+// Broken by a pinned connection on which nothing reads while it is idle.
 func TestTheEndOfTheAdvisoryConnectionIsNoticed(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(), s.client()
@@ -176,10 +176,10 @@ func TestTheEndOfTheAdvisoryConnectionIsNoticed(t *testing.T) {
 	waits, own := s.begin(two, "a", alone, 1), s.begin(one, "b", alone, 2)
 	s.eventually("the connection does not come to rest", func() bool {
 		return s.count(`SELECT count(*) FROM pg_stat_activity a JOIN pg_locks l USING (pid) WHERE datname = current_database() AND granted
-			AND locktype = 'advisory' AND state = 'idle' AND now() - state_change > '300ms' AND `+keyIs, AdvisoryKey("a")) == 1
+			AND locktype = 'advisory' AND state = 'idle' AND now() - state_change > '300ms' AND `+keyIs, Key("a")) == 1
 	})
 	start := time.Now()
-	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+keyIs, AdvisoryKey("a"))
+	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+keyIs, Key("a"))
 	for _, p := range []driver.Possession{p, q} {
 		select {
 		case <-p.Lost():
@@ -202,24 +202,24 @@ const keyIs = `database = (SELECT oid FROM pg_database WHERE datname = current_d
 
 // spied lets the test do things on the connection that has the locks.
 type spied struct {
-	advisory
+	native
 	before chan string
 }
 
 type spiedPin struct {
-	*advisoryPin
+	*pin
 	before chan string
 }
 
-func (s spied) Pin(ctx context.Context) (connlock.Pin[advisoryKeys], error) {
-	p, err := s.advisory.Pin(ctx)
+func (s spied) Pin(ctx context.Context) (connlock.Pin[keys], error) {
+	p, err := s.native.Pin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return spiedPin{p.(*advisoryPin), s.before}, nil
+	return spiedPin{p.(*pin), s.before}, nil
 }
 
-func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[advisoryKeys]) error {
+func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
 	select {
 	case sql := <-p.before:
 		if _, err := simple(ctx, p.conn, sql); err != nil {
@@ -227,14 +227,14 @@ func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[advisoryKeys]) err
 		}
 	default:
 	}
-	return p.advisoryPin.Run(ctx, ops)
+	return p.pin.Run(ctx, ops)
 }
 
 // Broken by an unlock that does not look at what the server says.
 func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s := newStage(t)
-	spy := spied{advisory{s.pool()}, make(chan string, 1)}
-	k := advisoryKeeper{connlock.New(spy, slog.New(slog.DiscardHandler), absence)}
+	spy := spied{native{s.pool()}, make(chan string, 1)}
+	k := keeper{connlock.New(spy, slog.New(slog.DiscardHandler), absence)}
 	defer k.Close(t.Context())
 	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
 	spy.before <- "SELECT pg_advisory_unlock_all()"
@@ -249,9 +249,9 @@ func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s.unlock(s.lock(k, "b", alone))
 }
 
-// Broken by leaving out the request to cancel: the server would go on waiting, and then have the
-// queue.
-func TestAnAdvisoryWaiterWhoGivesUpLeavesNothing(t *testing.T) {
+// Broken by leaving out the request to cancel: the server would go on waiting, and would then have
+// the queue.
+func TestAnAdvisoryWaiterThatGivesUpLeavesNothing(t *testing.T) {
 	s := newStage(t)
 	one, two := s.client(), s.client()
 	p := s.lock(one, "n", alone)
@@ -332,7 +332,7 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Release()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	p := s.lock(k, "n", alone)
 	waits := s.begin(k, "n", alone, 1)
 	s.eventually("there are not three connections of this pool", func() bool { // a fourth looked for a pooler, and may be on its way out
@@ -346,14 +346,14 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 }
 
 func TestANilPoolIsRefused(t *testing.T) {
-	if err := Advisory(nil).Native.Validate(); !errors.Is(err, driver.ErrConfig) {
+	if err := New(nil).Validate(); !errors.Is(err, driver.ErrConfig) {
 		t.Error(err)
 	}
 }
 
-// A server of the test's own: first its table of locks is filled, and then it becomes a standby.
+// A server of the test's own: first its table of locks is full, and then it becomes a standby.
 //
-// Broken by leaving the queue's lock where it is when the lock itself does not fit.
+// Broken by keeping the queue's lock when the lock itself does not fit.
 func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 	server := dbtest.OwnPostgres(t)
 	s := stageOn(t, server.Empty(t))
@@ -386,7 +386,7 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer standby.Close()
-	_, _, err = s.open(Advisory(standby)).Acquire(t.Context(), "n", alone, true)
+	_, _, err = s.open(New(standby)).Acquire(t.Context(), "n", alone, true)
 	if !errors.Is(err, driver.ErrReadOnly) || !errors.Is(err, errStandby) || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("on a standby: %v", err)
 	}

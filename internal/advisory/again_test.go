@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -9,11 +9,11 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Broken by sending the unlocking again: by then it is somebody else's lock, on the same
+// Broken by sending the release a second time: by then the lock is another holder's, on the same
 // connection.
 func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
-	a, b := Advisory(pool).Native.Open(slog.Default(), time.Minute), Advisory(pool).Native.Open(slog.Default(), time.Minute)
+	a, b := New(pool).Open(slog.Default(), time.Minute), New(pool).Open(slog.Default(), time.Minute)
 	t.Cleanup(func() {
 		for _, k := range []interface{ Close(context.Context) error }{a, b} {
 			_ = k.Close(context.Background())

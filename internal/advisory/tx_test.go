@@ -1,4 +1,4 @@
-package postgres
+package advisory
 
 import (
 	"context"
@@ -29,7 +29,7 @@ func (s *stage) lockTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared, 
 func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k, other := s.open(Advisory(pool)), s.client()
+	k, other := s.open(New(pool)), s.client()
 	for _, level := range levels {
 		for _, end := range []func(pgx.Tx, context.Context) error{pgx.Tx.Commit, pgx.Tx.Rollback} {
 			tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
@@ -63,13 +63,13 @@ func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 func TestSharesOfTransactionsGoTogether(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
 	if !s.lockTx(k, a, "n", shared, true) || !s.lockTx(k, b, "n", shared, false) || !s.free(k, "n", shared) {
 		t.Error("a share excludes a share")
 	}
 	if s.free(k, "n", alone) {
-		t.Error("shares do not exclude the one who wants it alone")
+		t.Error("shares do not exclude a client that wants it alone")
 	}
 	s.commit(a)
 	s.commit(b)
@@ -79,7 +79,7 @@ func TestSharesOfTransactionsGoTogether(t *testing.T) {
 func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	one, two := s.open(Advisory(pool)), s.client()
+	one, two := s.open(New(pool)), s.client()
 	p := s.lock(one, "n", alone)
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
 	first := s.begin(two, "n", alone, 1)
@@ -103,12 +103,12 @@ func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
 	s.commit(b)
 }
 
-// Broken by passing the context on to pgx, which closes the connection; or by waiting without a
+// Broken by passing the context on to pgx, which closes the connection, and by waiting without a
 // savepoint.
 func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	for _, level := range levels {
 		p := s.lock(k, "n", alone)
 		tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
@@ -142,7 +142,7 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 func TestALateCancellationDoesNotHitTheCallersNextStatement(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	for range 25 {
 		p := s.lock(k, "n", alone)
 		tx := s.begun(pool, pgx.TxOptions{})
@@ -169,7 +169,7 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	s := newStage(t)
 	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy, "statement_timeout": driver.ErrUnavailable} {
 		pool := s.pool(setting, "50ms")
-		k := s.open(Advisory(pool))
+		k := s.open(New(pool))
 		p := s.lock(k, "n", alone)
 		holder := s.begun(s.outside, pgx.TxOptions{})
 		tx := s.begun(pool, pgx.TxOptions{})
@@ -191,12 +191,12 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	}
 }
 
-// Broken by waiting behind those who wait for what the transaction has: they would wait for each
+// Broken by queueing behind the waiters for what the transaction has: they would wait for each
 // other.
-func TestATransactionThatHasItDoesNotWaitForThoseWhoWait(t *testing.T) {
+func TestATransactionThatHasTheLockDoesNotWaitForItsWaiters(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	for _, first := range []bool{alone, shared} {
 		tx := s.begun(pool, pgx.TxOptions{})
 		s.lockTx(k, tx, "n", first, true)
@@ -213,7 +213,7 @@ func TestATransactionThatHasItDoesNotWaitForThoseWhoWait(t *testing.T) {
 func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool("deadlock_timeout", "50ms")
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
 	s.lockTx(k, a, "a", alone, true)
 	s.lockTx(k, b, "b", alone, true)
@@ -238,7 +238,7 @@ func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
 func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(Advisory(pool))
+	k := s.open(New(pool))
 	over := s.begun(pool, pgx.TxOptions{})
 	s.commit(over)
 	if _, err := k.LockTx(t.Context(), over, "n", alone, true); !errors.Is(err, pgx.ErrTxClosed) {
@@ -257,11 +257,11 @@ func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 }
 
 // Sessions and transactions of three clients add to one number, and not one addition is lost.
-func TestNobodyIsInThereAtTheSameTime(t *testing.T) {
+func TestHoldersOfAnAdvisoryLockExcludeEachOther(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
 	s.exec(s.outside, "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
-	keepers := []driver.Keeper[pgx.Tx]{s.open(Advisory(pool)), s.client(), s.client()}
+	keepers := []driver.Keeper[pgx.Tx]{s.open(New(pool)), s.client(), s.client()}
 	const rounds, hands = 15, 6
 	add := func(on interface {
 		QueryRow(context.Context, string, ...any) pgx.Row

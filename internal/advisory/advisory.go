@@ -1,0 +1,78 @@
+// Package advisory keeps locks in PostgreSQL's advisory locks. postgres.Advisory says what users
+// may expect of them. Package connlock decides what happens on which connection; this package is
+// its Server, and LockTx.
+//
+// # Keys
+//
+// A name is two advisory locks: the lock itself and the queue for it. The first waiter has the
+// queue, and keeps it until its client has the lock.
+//
+// # Connections
+//
+// The pinned connection has all locks of a client. The locks are the session's, so that they do not
+// end with a transaction, and the connection is idle while they are held. Its operations are
+// prepared statements, of which one round trip carries any number.
+//
+// A waiter's connection keeps the client's place in the queue inside a transaction, because the
+// server can end the session of a stopped process only there, on PostgreSQL 13
+// (idle_in_transaction_session_timeout). A wait that is called off is cancelled in the server, and
+// the connection survives.
+//
+// LockTx waits on the connection of the caller's transaction. The lock is the transaction's and the
+// queue the session's: a transaction's advisory lock cannot be released before the transaction
+// ends. Everything is done under a savepoint, so that the transaction can go on after an error.
+package advisory
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/connlock"
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// New makes the advisory locks of the server that a pool leads to.
+func New(pool *pgxpool.Pool) driver.Native[pgx.Tx] { return native{pool} }
+
+// native is a driver.Native, and the connlock.Server of its keepers.
+type native struct{ pool *pgxpool.Pool }
+
+func (n native) Validate() error {
+	if n.pool == nil {
+		return pgserver.ErrNilPool
+	}
+	return nil
+}
+
+func (n native) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
+	return keeper{connlock.New(n, log, ttl)}
+}
+
+// keeper is a driver.Keeper: its Acquire takes locks on the pinned connection, its LockTx in the
+// caller's transactions.
+type keeper struct {
+	*connlock.Keeper[keys]
+}
+
+// keys are the two keys of a name.
+type keys struct{ lock, queue int64 }
+
+func (native) Key(name string) keys { return keysOf(name) }
+
+func keysOf(name string) keys { return keys{Key(name), queueKey(name)} }
+
+// Key is postgres.AdvisoryKey.
+func Key(name string) int64 { return hash("dblock:" + name) }
+
+func queueKey(name string) int64 { return hash("dblock:queue:" + name) }
+
+func hash(text string) int64 {
+	sum := sha256.Sum256([]byte(text))
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}

@@ -1,0 +1,44 @@
+package advisory
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/transaction"
+)
+
+// cancellable runs statements that may wait. When ctx ends it asks the server to cancel them, again
+// and again until they have ended, so that the connection survives, unless they have not ended
+// after the grace. It reports how often the server was asked. When it returns, no request is on its
+// way any more.
+func cancellable(ctx context.Context, conn *pgconn.PgConn, run func(ctx context.Context) error) (cancels int, err error) {
+	work, giveUp := context.WithCancel(context.WithoutCancel(ctx))
+	defer giveUp()
+	ended, asked := make(chan struct{}), make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(asked)
+		limit, cancel := context.WithTimeout(work, transaction.Grace)
+		defer cancel()
+		for next := time.NewTimer(0); ; next.Reset(pgserver.CancelInterval) {
+			select {
+			case <-ended:
+				return
+			case <-limit.Done():
+				giveUp()
+				return
+			case <-next.C:
+				cancels++
+				_ = conn.CancelRequest(limit)
+			}
+		}
+	})
+	err = run(work)
+	close(ended)
+	if !stop() {
+		<-asked
+	}
+	return cancels, err
+}

@@ -1,0 +1,59 @@
+package advisory
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// The application sets these timeouts for its own statements: a lock may be held and waited for
+// longer. Which of them a server has stands in its pg_settings.
+var (
+	timeouts   = []string{"statement_timeout", "lock_timeout", "transaction_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout"}
+	noTimeouts = "SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name IN ('" + strings.Join(timeouts, "', '") + "');"
+)
+
+// open opens a connection beside the pool, with a read that can be interrupted.
+func (n native) open(ctx context.Context) (*pgx.Conn, error) {
+	return pgserver.Connect(ctx, n.pool, func(config *pgx.ConnConfig) {
+		// noTimeouts would come too late: it must wait until the session is known not to be a
+		// pooler's.
+		for _, timeout := range timeouts {
+			if config.RuntimeParams[timeout] != "" {
+				config.RuntimeParams[timeout] = "0"
+			}
+		}
+		// It is tempting to leave this to the application's handler, but one that asks the server
+		// to cancel when a context ends would do so each time that a watch is interrupted.
+		config.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+			return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}
+		}
+	})
+}
+
+// server identifies the running server, by the moment of its start.
+func server(ctx context.Context, conn *pgx.Conn) (string, error) {
+	rows, err := simple(ctx, conn, "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
+	if err != nil {
+		return "", err
+	}
+	return "server started at " + rows[0] + " µs", nil
+}
+
+// simple runs statements by the simple protocol, which every pooler understands, and returns the
+// first column of each row.
+func simple(ctx context.Context, conn *pgx.Conn, sql string) ([]string, error) {
+	var values []string
+	results, err := conn.PgConn().Exec(ctx, sql).ReadAll()
+	for _, r := range results {
+		for _, row := range r.Rows {
+			values = append(values, string(row[0]))
+		}
+	}
+	return values, err
+}
