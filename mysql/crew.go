@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // most is how many connections a crew has at most, whatever the pool allows.
@@ -31,14 +32,14 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 			return upkeepOn(conn), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },
-		Close: func(u upkeep) { discard(u.conn) },
+		Close: func(u upkeep) { mysqlserver.Discard(u.conn) },
 	})
 }
 
 func (e *engine) Attend(ttl time.Duration) (leave func()) { return e.crew.Attend(ttl) }
 
 func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
+	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
 }
 
 // exhausted says so where a pool gave no connection because all of them are in use.

@@ -15,9 +15,6 @@ func Patient(b driver.Backend, obstructed func()) {
 	e.patience, e.obstructed = time.Minute, obstructed
 }
 
-// SeveralWriters is severalWriters.
-var SeveralWriters = severalWriters
-
 // OnSeveralWriters has an engine believe that its server is one of several nodes that write, or is
 // not, until it reserves another connection.
 func OnSeveralWriters(b driver.Backend, which string) {

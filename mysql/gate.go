@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // gate is what a listener waits at on MariaDB: a named lock that a second connection holds. SLEEP
@@ -65,6 +66,6 @@ func (g *gate) check(outcome int64, err error) (interrupted int64, _ error) {
 
 func (g *gate) close() {
 	if g != nil {
-		discard(g.conn)
+		mysqlserver.Discard(g.conn)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -78,7 +79,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 	there, err := found(err)
 	switch here, aside := text(guard.Server), text(look.Server); {
 	case err != nil:
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	case !there || guard.Takeovers > 0:
 		return driver.ErrNotHeld
 	case here != aside:
@@ -98,7 +99,7 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 		look, err = q.LookGuard(ctx, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
 	}
 	if there, err := found(err); err != nil || !there || !look.Held.Bool {
-		return look, interpret(notHeld(err))
+		return look, mysqlserver.Interpret(notHeld(err))
 	}
 	return look, nil
 }
@@ -163,5 +164,5 @@ func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 			err = e.queries().DropWanted(ctx, attempt)
 		}
 	}
-	return max(deleted, len(wanted)), interpret(err)
+	return max(deleted, len(wanted)), mysqlserver.Interpret(err)
 }

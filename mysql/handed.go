@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // grant is one that the session was handed.
@@ -18,7 +19,7 @@ type grant struct {
 // what was to end a sleep: not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
 	rows, err := l.handed(ctx)
-	for wasKilled(err) {
+	for mysqlserver.WasKilled(err) {
 		cut = true
 		rows, err = l.handed(ctx)
 	}
@@ -59,8 +60,8 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 		done, err = l.tell(within, q)
 		return err
 	})
-	if wasKilled(err) || errors.Is(interpret(err), driver.ErrRetry) {
-		return wasKilled(err), nil // nothing was done; next time
+	if mysqlserver.WasKilled(err) || errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
+		return mysqlserver.WasKilled(err), nil // nothing was done; next time
 	}
 	if err != nil {
 		return false, unanswered(ctx, err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // vacate locks a name's row, has leave take somebody off it, and hands on what that makes room for.
@@ -42,7 +43,7 @@ func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]
 			Name: h.Name, Session: h.Session, Token: h.Token,
 		})
 		if err != nil || released > 0 {
-			return nil, interpret(err)
+			return nil, mysqlserver.Interpret(err)
 		}
 	}
 	next, left, err := e.vacate(ctx, h.Name, h.Session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 func (e *engine) Describe(ctx context.Context, names []string) (details []driver.Detail, err error) {
@@ -21,7 +22,7 @@ func (e *engine) Describe(ctx context.Context, names []string) (details []driver
 		return nil
 	})
 	slices.SortFunc(details, func(a, b driver.Detail) int { return cmp.Compare(a.Name, b.Name) })
-	return details, interpret(err)
+	return details, mysqlserver.Interpret(err)
 }
 
 // describe puts together what Describe returns, in whatever order.
@@ -76,7 +77,7 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit
 		})
 		return err
 	})
-	return names, interpret(err)
+	return names, mysqlserver.Interpret(err)
 }
 
 // above is the first name, in the order of bytes, that comes after all that begin with a prefix.
@@ -108,7 +109,7 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	return interpret(e.queries().DropWatcher(ctx, mysqldb.DropWatcherParams{Name: name, Watch: watch}))
+	return mysqlserver.Interpret(e.queries().DropWatcher(ctx, mysqldb.DropWatcherParams{Name: name, Watch: watch}))
 }
 
 func (e *engine) Stir(ctx context.Context, name string) error {

@@ -4,15 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 const (
@@ -22,9 +21,6 @@ const (
 	longestNap = 4 * time.Second
 	// proofTimeout is how long a listener waits for its own first KILL.
 	proofTimeout = 2 * time.Second
-	// killInterval is the pause between two KILLs of the own listener: one that falls between two
-	// statements is lost.
-	killInterval = 20 * time.Millisecond
 	// replyTimeout is what a listener's statement may take beside its sleep before the connection
 	// counts as broken.
 	replyTimeout = 5 * time.Second
@@ -32,8 +28,6 @@ const (
 	// tables.
 	maxKnown = 64
 )
-
-var plainID = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
 
 // wakeUp ends the sleep of the sessions' listeners. It is a hint, and errors are none of the
 // caller's: a listener that was not reached finds a grant itself before it sleeps again. It
@@ -50,21 +44,10 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 			continue
 		}
 		woken[session] = true
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		_ = kill(within, conn, "QUERY", session)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)
+		_ = mysqlserver.Kill(within, conn, "QUERY", session)
 		cancel()
 	}
-}
-
-// kill sends no parameters: MySQL allows none in a KILL. Ids come from tables that others write.
-func kill(ctx context.Context, on interface {
-	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
-}, what, session string) error {
-	if !plainID.MatchString(session) {
-		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("session id %q", session))
-	}
-	_, err := on.ExecContext(ctx, "KILL "+what+" IS_USED_LOCK('dblock:"+session+"')")
-	return err
 }
 
 // Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the
@@ -75,43 +58,43 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	}
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
-	defer discard(conn)
+	defer mysqlserver.Discard(conn)
 	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn), nap: longestNap}
 	if err := conn.Raw(func(raw any) error {
-		l.nap = napWithin(traitsOf(raw).readTimeout)
+		l.nap = napWithin(mysqlserver.TraitsOf(raw).ReadTimeout)
 		return nil
 	}); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	l.q = mysqldb.New(l.prepared)
 	if l.gate, err = e.openGate(ctx, conn); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	defer l.gate.close()
 	if err := l.open(ctx); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	if _, _, err := l.news(ctx); err != nil { // what was granted before now is not waited for
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	ready()
 	for {
 		cut, err := l.acknowledge(ctx)
 		if err != nil {
-			return interpret(err)
+			return mysqlserver.Interpret(err)
 		}
 		if cut {
 			wake(driver.Hint{})
 		}
 		cut, err = l.await(ctx)
 		if err != nil {
-			return interpret(err)
+			return mysqlserver.Interpret(err)
 		}
 		hints, late, err := l.news(ctx)
 		if err != nil {
-			return interpret(err)
+			return mysqlserver.Interpret(err)
 		}
 		for _, h := range hints {
 			wake(h)
@@ -157,7 +140,7 @@ func (l *listener) open(ctx context.Context) error {
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
 		// A connection of this session that broke unnoticed still sleeps on the server.
-		_ = kill(ctx, l.engine.db, "CONNECTION", l.session)
+		_ = mysqlserver.Kill(ctx, l.engine.db, "CONNECTION", l.session)
 		locked, err = l.lock(ctx, 1)
 	}
 	if err != nil {
@@ -222,7 +205,7 @@ func (l *listener) sleep(ctx context.Context, length time.Duration, statement fu
 	ended, killed := make(chan struct{}), make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
 		defer close(killed)
-		_ = l.interruptUntil(ended, closeTimeout)
+		_ = l.interruptUntil(ended, mysqlserver.CloseTimeout)
 		cancel()
 	})
 	interrupted, err := statement(own)
@@ -231,7 +214,7 @@ func (l *listener) sleep(ctx context.Context, length time.Duration, statement fu
 		<-killed
 		return false, ctx.Err()
 	}
-	if wasKilled(err) {
+	if mysqlserver.WasKilled(err) {
 		return true, nil
 	}
 	return interrupted != 0, unanswered(ctx, err)
@@ -244,11 +227,11 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	for {
-		err := kill(ctx, l.engine.db, "QUERY", l.session)
-		switch n := number(err); {
-		case n == noSuchThread:
+		err := mysqlserver.Kill(ctx, l.engine.db, "QUERY", l.session)
+		switch n := mysqlserver.Number(err); {
+		case n == mysqlserver.NoSuchThread:
 			err = nil
-		case n != 0 && kindOf(n) == nil:
+		case n != 0 && mysqlserver.Kind(n) == nil:
 			return driver.Fail(driver.ErrUnsupported, err)
 		}
 		select {
@@ -256,12 +239,10 @@ func (l *listener) interruptUntil(ended <-chan struct{}, limit time.Duration) er
 			return err
 		case <-ctx.Done():
 			return err
-		case <-time.After(killInterval):
+		case <-time.After(mysqlserver.KillInterval):
 		}
 	}
 }
-
-func wasKilled(err error) bool { return number(err) == killed }
 
 // unanswered tells the end of the listener's own patience from the end of ctx.
 func unanswered(ctx context.Context, err error) error {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // Take looks first, for a row that is missing, or locked, or not free: an update would wait for a
@@ -33,10 +34,10 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 		err = e.queries().MakeRow(ctx, r.Name)
 	}
 	if err != nil || there && !free(row, r) {
-		return driver.Grant{}, false, interpret(err)
+		return driver.Grant{}, false, mysqlserver.Interpret(err)
 	}
 	grant, taken, err = take(ctx, e.queries(), r)
-	return grant, taken, interpret(err)
+	return grant, taken, mysqlserver.Interpret(err)
 }
 
 // takeNext takes a name in a transaction, if it is free, and makes its row where there is none.
@@ -248,7 +249,7 @@ func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead,
 // granted is found for a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout:
 // only the statement tells them apart.
 func granted(err error) (bool, error) {
-	if n := number(err); n == lockNoWait || n == lockWaitTimeout {
+	if n := mysqlserver.Number(err); n == mysqlserver.LockNoWait || n == mysqlserver.LockWaitTimeout {
 		return false, driver.Fail(driver.ErrBusy, err)
 	}
 	return found(err)

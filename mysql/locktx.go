@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -44,7 +45,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	case errors.Is(err, driver.ErrBusy) && !wait:
 		return driver.State{}, false, nil
 	case err != nil:
-		return driver.State{}, false, interpret(err)
+		return driver.State{}, false, mysqlserver.Interpret(err)
 	case !there:
 		return driver.State{}, false, errPurged
 	case !free(row.SessionID, row.Attempt, row.SharedUnits, row.Waiters):
@@ -55,7 +56,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 		defer cancel()
 		now, err := t.queries(tx).Clock(quiet) // after the lock, which may have been waited for
 		if err != nil {
-			return driver.State{}, false, interpret(err)
+			return driver.State{}, false, mysqlserver.Interpret(err)
 		}
 		if row.RestsUntil > now {
 			return driver.State{}, false, errRests
@@ -69,7 +70,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, aside driver.Aside) (state driver.State, open bool, err error) {
 	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	})
 	return state, open, err
 }
@@ -119,7 +120,7 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 		return err
 	}
 	err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
-	if number(err) == lockWaitTimeout {
+	if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
 		return nil // look again
 	}
 	return err
@@ -149,12 +150,12 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	err := interruptible(within, quiet, tx, aside, func() (err error) {
 		for {
 			row, err = q.AwaitRow(quiet, transaction.Hex(name))
-			if number(err) != lockWaitTimeout || facts.undoes || within.Err() != nil {
+			if mysqlserver.Number(err) != mysqlserver.LockWaitTimeout || facts.undoes || within.Err() != nil {
 				return err
 			} // else the server's patience is over, not ours
 		}
 	})
-	if !wait && wasKilled(err) && ctx.Err() == nil {
+	if !wait && mysqlserver.WasKilled(err) && ctx.Err() == nil {
 		err = driver.Fail(driver.ErrBusy, err)
 	}
 	there, err := found(err)

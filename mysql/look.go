@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // listSizes are the lengths of list that are sent, filled up with the last element: each length is
@@ -21,7 +22,7 @@ func (e *engine) Look(ctx context.Context, session string, names []string) (stat
 		states, err = look(ctx, q, session, names)
 		return err
 	})
-	return states, interpret(err)
+	return states, mysqlserver.Interpret(err)
 }
 
 // look asks again for names that the short statement does not tell all of: they are as the second

@@ -26,6 +26,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The
@@ -121,11 +122,11 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 		return e.transactApart(ctx, work)
 	}
 	if err := e.prepared.catchUp(ctx); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	conn, err := e.db.Conn(ctx)
 	if err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	var wake []string
 	err = transactOn(ctx, conn, e.prepared, func(q *mysqldb.Queries) (err error) {
@@ -133,21 +134,21 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 		return err
 	})
 	if errors.Is(err, errUnanswered) {
-		go discard(conn)
-		return interpret(err)
+		go mysqlserver.Discard(conn)
+		return mysqlserver.Interpret(err)
 	}
 	defer conn.Close()
 	if err == nil {
 		wakeUp(ctx, conn, wake)
 	}
-	return interpret(err)
+	return mysqlserver.Interpret(err)
 }
 
 // transactApart runs work on a connection of the crew. Between two statements the process may be
 // stopped, and its transaction would keep the name's row locked: there the server ends it after a
 // TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
-	return interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transact(ctx, work) }))
+	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transact(ctx, work) }))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be
@@ -175,7 +176,7 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *m
 		return err
 	}
 	if err := work(mysqldb.New(preparedTx{p, tx})); err != nil {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)
 		defer cancel()
 		if undone := finish(within, tx.Rollback); !errors.Is(undone, sql.ErrTxDone) {
 			err = errors.Join(err, undone)

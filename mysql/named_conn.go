@@ -6,33 +6,30 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
-	"reflect"
-	"runtime"
-	"syscall"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // wanted is what has to be known of a server. Which of these variables there are depends on its
 // kind.
-var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, writersOf...)
+var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
 	errReplica = errors.New("the server is read-only (read_only=ON), as replicas are: named locks that are taken there are nothing to the " +
 		"primary; connect to that")
 	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), where a named lock would " +
 		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in tables, mysql.New")
-	errNoNamedLocks = errors.New("the server gives no named locks")
 )
 
 // refuse tells whether a server with these variables is none to keep named locks on.
 func refuse(variables map[string]string) error {
-	if which := severalWriters(variables); which != "" {
+	if which := mysqlserver.SeveralWriters(variables); which != "" {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
 			"could hold one; keep locks in tables, mysql.New", which))
 	}
-	if isOn(variables["read_only"]) {
+	if mysqlserver.IsOn(variables["read_only"]) {
 		return driver.Fail(driver.ErrReadOnly, errReplica)
 	}
 	return nil
@@ -42,7 +39,7 @@ func refuse(variables map[string]string) error {
 type namedConn struct {
 	*sql.Conn
 	server string
-	traits traits
+	traits mysqlserver.Traits
 }
 
 func (c namedConn) Server() string { return c.server }
@@ -52,20 +49,20 @@ func (c namedConn) Server() string { return c.server }
 func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
-		return c, interpret(err)
+		return c, mysqlserver.Interpret(err)
 	}
 	c.Conn = conn
 	if err := c.setUp(ctx, idle); err != nil {
-		discard(conn)
+		mysqlserver.Discard(conn)
 		return c, err
 	}
 	return c, nil
 }
 
 func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
-	variables, err := globalVariables(ctx, c.Conn, wanted)
+	variables, err := mysqlserver.GlobalVariables(ctx, c.Conn, wanted)
 	if err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	if err := refuse(variables); err != nil {
 		return err
@@ -80,42 +77,12 @@ func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 		}
 	}
 	if _, err := c.ExecContext(ctx, set); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	return c.Raw(func(raw any) error {
-		c.traits = traitsOf(raw)
+		c.traits = mysqlserver.TraitsOf(raw)
 		return nil
 	})
-}
-
-// traits are what decides how a connection can be used, and is nowhere to be asked for.
-type traits struct {
-	peeks       bool          // ResetSession looks at the socket
-	readTimeout time.Duration // 0: none, or not known
-}
-
-// traitsOf reads the driver's private fields. Where they are not what they were, or the driver is
-// another's wrapper, it knows nothing: then statements do what looking would have done.
-func traitsOf(raw any) (t traits) {
-	v := reflect.ValueOf(raw)
-	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct || v.Type().Elem().PkgPath() != "github.com/go-sql-driver/mysql" {
-		return t
-	}
-	v = v.Elem()
-	config, socket := v.FieldByName("cfg"), v.FieldByName("rawConn") // what TLS is spoken on
-	if socket.Kind() == reflect.Interface && socket.IsNil() {
-		socket = v.FieldByName("netConn")
-	}
-	if config.Kind() != reflect.Pointer || config.IsNil() || config.Elem().Kind() != reflect.Struct || socket.Kind() != reflect.Interface || socket.IsNil() {
-		return t
-	}
-	if timeout := config.Elem().FieldByName("ReadTimeout"); timeout.Kind() == reflect.Int64 {
-		t.readTimeout = time.Duration(timeout.Int())
-	}
-	checks := config.Elem().FieldByName("CheckConnLiveness")
-	t.peeks = checks.Kind() == reflect.Bool && checks.Bool() && runtime.GOOS != "windows" && runtime.GOOS != "plan9" && runtime.GOOS != "js" &&
-		socket.Elem().Type().Implements(reflect.TypeFor[syscall.Conn]())
-	return t
 }
 
 // peek looks at the socket: nothing is to be read on a connection in order on which no statement

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/connlock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 const (
@@ -42,7 +43,7 @@ func (s *namedServer) Pin(ctx context.Context) (connlock.Pin[string], error) {
 	}
 	p := &namedPin{namedConn: conn, owner: s, turn: make(chan struct{}, 1)}
 	if p.id, err = conn.prove(ctx); err != nil {
-		discard(conn.Conn)
+		mysqlserver.Discard(conn.Conn)
 		return nil, err
 	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
@@ -61,9 +62,9 @@ func (c namedConn) prove(ctx context.Context) (id int64, err error) {
 	}
 	switch {
 	case err != nil:
-		return 0, interpret(err)
+		return 0, mysqlserver.Interpret(err)
 	case got.Int64 != 1:
-		return 0, driver.Fail(driver.ErrConfig, errNoNamedLocks)
+		return 0, driver.Fail(driver.ErrConfig, mysqlserver.ErrNoNamedLocks)
 	case again != id || ours.Int64 != id || gave.Int64 != 1:
 		return 0, driver.Fail(driver.ErrConfig, errMultiplexed)
 	}
@@ -86,13 +87,13 @@ func (p *namedPin) leave() { <-p.turn }
 func (p *namedPin) Close() {
 	p.owner.pin.CompareAndSwap(p, nil)
 	p.stop()
-	discard(p.Conn)
+	mysqlserver.Discard(p.Conn)
 }
 
 // Watch looks at the socket, or asks.
 func (p *namedPin) Watch(ctx context.Context) error {
 	interval, look := askInterval, p.ask
-	if p.traits.peeks {
+	if p.traits.Peeks {
 		interval, look = peekInterval, p.namedConn.peek
 	}
 	ticker := time.NewTicker(interval)
@@ -176,18 +177,18 @@ func (p *namedPin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 
 // interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the
 // pinned connection, since the pool may be exhausted, and over the pool where there is none.
-func (s *namedServer) interrupt(ctx context.Context, waiter tag) error {
+func (s *namedServer) interrupt(ctx context.Context, waiter mysqlserver.Tag) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
 		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx, with whose end the driver would close it
-		err := kill(within, p, "QUERY", string(waiter))
+		err := mysqlserver.Kill(within, p, "QUERY", string(waiter))
 		cancel()
 		p.leave()
-		if err == nil || number(err) != 0 {
+		if err == nil || mysqlserver.Number(err) != 0 {
 			return err
 		}
 	}
-	return kill(ctx, s.db, "QUERY", string(waiter))
+	return mysqlserver.Kill(ctx, s.db, "QUERY", string(waiter))
 }

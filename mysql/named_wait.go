@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/connlock"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 const (
@@ -38,9 +39,9 @@ const (
 type namedWaiter struct {
 	namedConn
 	owner *namedServer
-	tag   tag           // by which it is found by whoever interrupts it
-	nap   time.Duration // of one statement
-	first bool          // has the queue
+	tag   mysqlserver.Tag // by which it is found by whoever interrupts it
+	nap   time.Duration   // of one statement
+	first bool            // has the queue
 }
 
 // Waiter opens a connection to wait on.
@@ -49,17 +50,17 @@ func (s *namedServer) Waiter(ctx context.Context) (connlock.Waiter[string], erro
 	if err != nil {
 		return nil, err
 	}
-	w := &namedWaiter{namedConn: conn, owner: s, tag: newTag(), nap: forever}
-	if t := conn.traits.readTimeout; t > 0 {
+	w := &namedWaiter{namedConn: conn, owner: s, tag: mysqlserver.NewTag(), nap: forever}
+	if t := conn.traits.ReadTimeout; t > 0 {
 		w.nap = (t * 2 / 3).Truncate(time.Second)
 	}
 	if w.nap == 0 {
-		err = driver.Fail(driver.ErrConfig, fmt.Errorf("readTimeout=%v in the DSN ends every wait: make it two seconds or more, or leave it out", conn.traits.readTimeout))
+		err = driver.Fail(driver.ErrConfig, fmt.Errorf("readTimeout=%v in the DSN ends every wait: make it two seconds or more, or leave it out", conn.traits.ReadTimeout))
 	} else {
-		err = w.tag.tie(ctx, w)
+		err = w.tag.Tie(ctx, w)
 	}
 	if err != nil {
-		discard(conn.Conn)
+		mysqlserver.Discard(conn.Conn)
 		return nil, err
 	}
 	return w, nil
@@ -79,17 +80,17 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 		if err == nil && outcome.Int64 >= firstOfQueue {
 			w.first = true
 		}
-		switch n := number(err); {
+		switch n := mysqlserver.Number(err); {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case n == userLockDeadlock || n != 0 && errors.Is(interpret(err), driver.ErrRetry):
+		case n == userLockDeadlock || n != 0 && errors.Is(mysqlserver.Interpret(err), driver.ErrRetry):
 			// None of ours waits while it holds what another waits for; somebody's own use of these
 			// names does.
 			if err := w.startAgain(ctx, key); err != nil {
 				return err
 			}
 		case err != nil:
-			return interpret(err)
+			return mysqlserver.Interpret(err)
 		case !outcome.Valid:
 			return driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
 		case outcome.Int64 == sawItFree:
@@ -124,7 +125,7 @@ func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt
 // interruptUntil interrupts the statement again and again, since a KILL that comes before it is
 // lost, until it has ended or there is no time left.
 func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), mysqlserver.CloseTimeout)
 	defer cancel()
 	for {
 		_ = w.owner.interrupt(ctx, w.tag)
@@ -133,7 +134,7 @@ func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 			return
 		case <-ctx.Done():
 			return
-		case <-time.After(killInterval):
+		case <-time.After(mysqlserver.KillInterval):
 		}
 	}
 }
@@ -142,7 +143,7 @@ func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 func (w *namedWaiter) startAgain(ctx context.Context, key string) error {
 	w.first = false
 	if _, err := w.ExecContext(ctx, "DO RELEASE_LOCK('"+queueKey(key)+"')"); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	select {
 	case <-time.After(deadlockPause/2 + mathrand.N(deadlockPause)):
@@ -159,7 +160,7 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 	err := w.QueryRowContext(ctx, "SELECT RELEASE_LOCK('"+queueKey(key)+"')").Scan(&gave)
 	switch {
 	case err != nil:
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	case gave.Int64 != 1:
 		return driver.Fail(driver.ErrUnavailable, errors.New("something unlocked the queue on the waiter's connection"))
 	}
@@ -168,4 +169,4 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 
 // Close ends the connection. A statement that still runs on it ends too: the server looks once a
 // second whether whoever waits for a named lock is still there.
-func (w *namedWaiter) Close() { discard(w.Conn) }
+func (w *namedWaiter) Close() { mysqlserver.Discard(w.Conn) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 func (e *engine) Record(ctx context.Context, events []driver.Event) error {
@@ -64,7 +65,7 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 		}
 		return err
 	})
-	return events, interpret(err)
+	return events, mysqlserver.Interpret(err)
 }
 
 func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Event) (holders int, err error) {
@@ -128,11 +129,11 @@ func askShares(ctx context.Context, q *mysqldb.Queries, name string, reason sql.
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {
 	events, err := e.queries().OldEvents(ctx, mysqldb.OldEventsParams{Keep: keep.Microseconds(), Limit: count(limit)})
 	if err != nil {
-		return 0, interpret(err)
+		return 0, mysqlserver.Interpret(err)
 	}
 	runs, err := e.queries().OldRuns(ctx, mysqldb.OldRunsParams{Keep: keep.Microseconds(), Limit: count(limit)})
 	if err != nil || len(events)+len(runs) == 0 {
-		return 0, interpret(err)
+		return 0, mysqlserver.Interpret(err)
 	}
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		for _, id := range events {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A
@@ -108,7 +109,7 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	if err == nil && ended == 0 {
 		return driver.ErrNotHeld
 	}
-	return interpret(err)
+	return mysqlserver.Interpret(err)
 }
 
 func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
@@ -127,5 +128,5 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 		}
 		return err
 	})
-	return runs, interpret(err)
+	return runs, mysqlserver.Interpret(err)
 }

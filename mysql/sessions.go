@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.queries()) }
@@ -16,7 +17,7 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return sch
 func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	row, err := q.Schema(ctx)
 	_, err = found(err)
-	if err = interpret(err); errors.Is(err, driver.ErrSchema) {
+	if err = mysqlserver.Interpret(err); errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
 	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
@@ -26,7 +27,7 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 // there is one.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := examine(ctx, e.db); err != nil {
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		if err := q.OpenSession(ctx, mysqldb.OpenSessionParams{
@@ -114,11 +115,11 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	expired, err := e.queries().Expired(ctx, int32(limit))
 	if err != nil {
-		return nil, interpret(err)
+		return nil, mysqlserver.Interpret(err)
 	}
 	holders, err := e.queries().DeadHolders(ctx, int32(limit))
 	if err != nil {
-		return nil, interpret(err)
+		return nil, mysqlserver.Interpret(err)
 	}
 	seen := make(map[string]bool, len(expired))
 	for _, id := range expired {
@@ -142,13 +143,13 @@ func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) 
 	for i, row := range rows {
 		list[i] = driver.Claim(row)
 	}
-	return list, interpret(err)
+	return list, mysqlserver.Interpret(err)
 }
 
 func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
 	rows, err := e.queries().Overdue(ctx, int32(limit))
 	if err != nil {
-		return nil, interpret(err)
+		return nil, mysqlserver.Interpret(err)
 	}
 	shares, err := e.queries().OverdueShares(ctx, int32(limit))
 	states := make([]driver.State, 0, len(rows)+len(shares))
@@ -162,7 +163,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 			Session: row.SessionID, Units: int(row.Units), Grant: driver.Grant{Token: row.Token, Lease: -1},
 		}})
 	}
-	return states[:min(limit, len(states))], interpret(err)
+	return states[:min(limit, len(states))], mysqlserver.Interpret(err)
 }
 
 // purged is how many rows one transaction deletes, each a round trip for which all of them are
@@ -172,7 +173,7 @@ const purged = 8
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
 	page, err := e.queries().Page(ctx, mysqldb.PageParams{Idle: idle.Microseconds(), After: after, Limit: int32(limit)})
 	if err != nil {
-		return 0, "", interpret(err)
+		return 0, "", mysqlserver.Interpret(err)
 	}
 	var names []string
 	for _, row := range page {
@@ -205,7 +206,7 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	ids, err := e.queries().Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
 	if err != nil {
-		return 0, interpret(err)
+		return 0, mysqlserver.Interpret(err)
 	}
 	forgotten := 0
 	for _, id := range ids {

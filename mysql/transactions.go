@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -31,11 +32,11 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		return err
 	}
 	if _, there, err := t.lock(ctx, tx, h.Name, true, aside); err != nil || !there {
-		return notHeld(interpret(err))
+		return notHeld(mysqlserver.Interpret(err))
 	}
 	q := t.queries(tx)
 	if h.Shared {
-		return interpret(t.releaseShare(ctx, q, h, aside))
+		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, aside))
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -43,7 +44,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if err == nil && released == 0 {
 		return driver.ErrNotHeld
 	}
-	return interpret(err)
+	return mysqlserver.Interpret(err)
 }
 
 // releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
@@ -57,7 +58,7 @@ func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h dr
 		if err == nil && (!there || share.SessionID != h.Session) {
 			return driver.ErrNotHeld
 		}
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	})
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
 	"math"
@@ -12,10 +11,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
-
-// closeTimeout bounds what is done for tidiness after a context has ended.
-const closeTimeout = time.Second
 
 // idleTimeout is for how long the server lets a reserved connection stand that is used now and
 // then.
@@ -33,7 +30,7 @@ func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, er
 		_, err = conn.ExecContext(ctx, fmt.Sprintf("SET SESSION wait_timeout = %d", int64(math.Ceil(idle.Seconds()))))
 	}
 	if err != nil {
-		discard(conn)
+		mysqlserver.Discard(conn)
 		return nil, err
 	}
 	return conn, nil
@@ -60,27 +57,11 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	for _, name := range []string{"max_execution_time", "max_statement_time"} {
-		if _, err := conn.ExecContext(ctx, "SET SESSION "+name+" = 0"); err != nil && number(err) != unknownVariable {
+		if _, err := conn.ExecContext(ctx, "SET SESSION "+name+" = 0"); err != nil && mysqlserver.Number(err) != mysqlserver.UnknownVariable {
 			return err
 		}
 	}
 	return nil
-}
-
-// discard closes a reserved connection, so that the pool does not lend it out. It does not wait
-// long for the network: all that it sends is a goodbye, and the end of a transaction that was not
-// answered is waited for in the background.
-func discard(conn *sql.Conn) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
-		_ = conn.Close()
-	}()
-	select {
-	case <-done:
-	case <-time.After(closeTimeout):
-	}
 }
 
 // upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
@@ -96,7 +77,7 @@ func upkeepOn(conn *sql.Conn) upkeep {
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
-		return nil, interpret(err)
+		return nil, mysqlserver.Interpret(err)
 	}
 	e.crew.Warm()
 	return upkeepOn(conn), nil
@@ -115,7 +96,7 @@ func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time
 		Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
 	})
 	if err != nil || expiresAt != 0 {
-		return expiresAt != 0, interpret(err)
+		return expiresAt != 0, mysqlserver.Interpret(err)
 	}
 	tables, err := schema(ctx, q)
 	if err != nil {
@@ -129,7 +110,7 @@ func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, err
 }
 
 func (u upkeep) Close() error {
-	discard(u.conn)
+	mysqlserver.Discard(u.conn)
 	return nil
 }
 
@@ -137,7 +118,7 @@ func (u upkeep) Close() error {
 // does.
 func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
 	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
-		return interpret(err)
+		return mysqlserver.Interpret(err)
 	}
 	wake, err := work(u.q)
 	if err == nil {
@@ -147,9 +128,9 @@ func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wak
 		wakeUp(ctx, u.conn, wake)
 		return nil
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)
 	defer cancel()
-	err = interpret(err)
+	err = mysqlserver.Interpret(err)
 	_, undone := u.conn.ExecContext(within, "ROLLBACK")
 	if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
 		err = errors.Join(err, driver.Fail(driver.ErrUnavailable, undone))

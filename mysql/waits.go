@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // Waits asks for some attempts at a time: a client has as many as it has waiters.
@@ -25,5 +26,5 @@ func (e *engine) Waits(ctx context.Context, attempts []string) (waits []driver.W
 		}
 		return nil
 	})
-	return waits, interpret(err)
+	return waits, mysqlserver.Interpret(err)
 }

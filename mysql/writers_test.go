@@ -21,27 +21,6 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
-func TestServersOfWhichSeveralWriteAreToldApart(t *testing.T) {
-	for _, test := range []struct {
-		wsrep, group, single string
-		several              bool
-	}{
-		{"", "", "", false}, // MySQL without the plugin
-		{"OFF", "", "", false},
-		{"ON", "", "", true},
-		{"", "g", "OFF", true},
-		{"", "g", "ON", false},
-		{"", "", "OFF", false}, // the plugin, but no group
-	} {
-		which := mysql.SeveralWriters(map[string]string{
-			"wsrep_on": test.wsrep, "group_replication_group_name": test.group, "group_replication_single_primary_mode": test.single,
-		})
-		if which != "" != test.several {
-			t.Errorf("%+v: %q", test, which)
-		}
-	}
-}
-
 // Broken by a promise that nobody asks for.
 func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 	each(t, func(t *testing.T, s server) {

@@ -1,4 +1,4 @@
-package mysql
+package mysqlserver
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// interpret turns an error of the driver into a kind of package driver, by number. What has none
-// never came from the server: a connection that broke or could not be made.
-func interpret(err error) error {
+// Interpret turns an error of the driver into a kind of package driver, by its number. An error
+// without a number never came from the server: a connection broke, or could not be made.
+func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -26,7 +26,7 @@ func interpret(err error) error {
 	if errors.Is(err, sql.ErrTxDone) {
 		return driver.Fail(driver.ErrTxDone, err)
 	}
-	n := number(err)
+	n := Number(err)
 	if n == 0 {
 		if server := transaction.Server(err); server != "" {
 			return driver.Fail(driver.ErrConfig, fmt.Errorf("package mysql was given a pool of %s: %w", server, err))
@@ -36,7 +36,7 @@ func interpret(err error) error {
 	if n == noSuchTable && !strings.Contains(err.Error(), ".dblock_") {
 		return err // a temporary table, or one of the application's
 	}
-	kind := kindOf(n)
+	kind := Kind(n)
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
 		kind = driver.ErrRetry
 	}
@@ -53,8 +53,8 @@ func interpret(err error) error {
 var errText = errors.New("a connection of the pool cannot carry the text: set charset=utf8mb4 in the DSN, " +
 	"let character_set_connection be character_set_client, and keep EMPTY_STRING_IS_NULL out of sql_mode")
 
-// number is the server's number of an error; 0: it is not the server's.
-func number(err error) uint16 {
+// Number is the server's number of an error; 0 for an error that is not the server's.
+func Number(err error) uint16 {
 	var server *mysql.MySQLError
 	if errors.As(err, &server) {
 		return server.Number
@@ -62,12 +62,13 @@ func number(err error) uint16 {
 	return 0
 }
 
+// The numbers that are named: those that callers ask for, and those that have a rule of their own.
 const (
-	lockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
+	LockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
 	killed          = 1317
-	lockNoWait      = 3572
-	unknownVariable = 1193
-	noSuchThread    = 1094
+	LockNoWait      = 3572
+	UnknownVariable = 1193
+	NoSuchThread    = 1094
 	noSuchTable     = 1146
 	duringCommit    = 1180 // with InnoDB's own number in its text
 )
@@ -76,15 +77,16 @@ const (
 // several primaries.
 const lockDeadlock = "error 149 "
 
-func kindOf(n uint16) error {
+// Kind is the kind of package driver of a server's error; nil: none.
+func Kind(n uint16) error {
 	switch n {
 	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
 		return driver.ErrSchema
 	case 1290, 1792, 1836, 1874, 3100: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, lockWaitTimeout, 1020, 1614, 3101: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
+	case 1213, LockWaitTimeout, 1020, 1614, 3101: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
 		return driver.ErrRetry
-	case lockNoWait:
+	case LockNoWait:
 		return driver.ErrBusy
 	case 1048, 3819, 4025, // no name (MakeRow): null, or empty, as MySQL and MariaDB call the check
 		1300, 1366, 3988, 1267: // what is no text of a character set, or not to be converted, or compared

@@ -1,4 +1,4 @@
-package mysql
+package mysqlserver
 
 import (
 	"context"
@@ -42,7 +42,7 @@ func TestInterpret(t *testing.T) {
 		{context.Canceled, context.Canceled},
 		{driver.ErrNotHeld, driver.ErrNotHeld},
 	} {
-		got := interpret(c.err)
+		got := Interpret(c.err)
 		if !errors.Is(got, c.want) || !errors.Is(got, c.err) {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
@@ -52,11 +52,11 @@ func TestInterpret(t *testing.T) {
 		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
 		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
 	} {
-		if got := interpret(ofNoKind); got != ofNoKind {
+		if got := Interpret(ofNoKind); got != ofNoKind {
 			t.Error(got)
 		}
 	}
-	if interpret(nil) != nil {
+	if Interpret(nil) != nil {
 		t.Error("an error out of none")
 	}
 }

@@ -2,52 +2,17 @@ package mysql
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 // killPause is the pause between two KILLs of a statement: one that comes before it is lost.
 const killPause = 50 * time.Millisecond
-
-// tag names a connection for as long as the connection lives: it is a named lock that the
-// connection holds. The id of a connection is no such name, since a server that restarts begins its
-// ids anew, and servers beside each other use the same.
-type tag string
-
-func newTag() tag { return tag(rand.Text()) }
-
-// querier is a connection, or a transaction on one.
-type querier interface {
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}
-
-// tie gives the tag to a connection.
-func (t tag) tie(ctx context.Context, on querier) error {
-	var got sql.NullInt64
-	if err := on.QueryRowContext(ctx, "SELECT GET_LOCK('dblock:"+string(t)+"', 0)").Scan(&got); err != nil {
-		return interpret(err)
-	}
-	if got.Int64 != 1 {
-		return driver.Fail(driver.ErrConfig, errNoNamedLocks)
-	}
-	return nil
-}
-
-// untie takes the tag away again. A KILL that came late may hit this statement, which then is
-// repeated.
-func (t tag) untie(ctx context.Context, on querier) error {
-	for {
-		var gave sql.NullInt64
-		if err := on.QueryRowContext(ctx, "SELECT RELEASE_LOCK('dblock:"+string(t)+"')").Scan(&gave); !wasKilled(err) {
-			return err
-		}
-	}
-}
 
 // interruptible runs a statement of the caller's transaction that may wait for long, and has the
 // server end it when ctx does: the driver would end the connection, and the transaction with it.
@@ -57,8 +22,8 @@ func (t tag) untie(ctx context.Context, on querier) error {
 // No KILL is sent any more when it returns, and one that the network has kept finds no connection:
 // the tag is gone.
 func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, statement func() error) error {
-	t := newTag()
-	if err := t.tie(quiet, tx); err != nil {
+	t := mysqlserver.NewTag()
+	if err := t.Tie(quiet, tx); err != nil {
 		return fmt.Errorf("to wait so that the wait can be interrupted takes a named lock (GET_LOCK): %w", err)
 	}
 	over, asked := make(chan struct{}), make(chan struct{})
@@ -70,7 +35,7 @@ func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, s
 				case <-over:
 					return nil
 				default:
-					return kill(ctx, up.(upkeep).conn, "QUERY", string(t))
+					return mysqlserver.Kill(ctx, up.(upkeep).conn, "QUERY", string(t))
 				}
 			})
 			select {
@@ -86,13 +51,13 @@ func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, s
 	if cut {
 		<-asked
 	}
-	if number(err) == 0 && err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if mysqlserver.Number(err) == 0 && err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err // the connection is gone, and the tag with it
 	}
-	if second := t.untie(quiet, tx); second != nil {
+	if second := t.Untie(quiet, tx); second != nil {
 		return errors.Join(err, second)
 	}
-	if cut && wasKilled(err) {
+	if cut && mysqlserver.WasKilled(err) {
 		return errors.Join(ctx.Err(), err)
 	}
 	return err

@@ -1,0 +1,73 @@
+package mysqlserver
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// KillInterval is the pause between two KILLs of a statement that is expected to end at once: a
+// KILL that comes between two statements is lost.
+const KillInterval = 20 * time.Millisecond
+
+// ErrNoNamedLocks is the cause of an error where GET_LOCK gives nothing.
+var ErrNoNamedLocks = errors.New("the server gives no named locks")
+
+// Tag names a connection for as long as the connection lives: it is a named lock that the
+// connection holds. The id of a connection is no such name, since a server that restarts begins its
+// ids anew, and servers beside each other use the same.
+type Tag string
+
+// NewTag makes a tag that no connection has.
+func NewTag() Tag { return Tag(rand.Text()) }
+
+// Querier is a connection, or a transaction on one.
+type Querier interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
+// Tie gives the tag to a connection.
+func (t Tag) Tie(ctx context.Context, on Querier) error {
+	var got sql.NullInt64
+	if err := on.QueryRowContext(ctx, "SELECT GET_LOCK('dblock:"+string(t)+"', 0)").Scan(&got); err != nil {
+		return Interpret(err)
+	}
+	if got.Int64 != 1 {
+		return driver.Fail(driver.ErrConfig, ErrNoNamedLocks)
+	}
+	return nil
+}
+
+// Untie takes the tag away again. A KILL that came late may hit this statement, which is then
+// repeated.
+func (t Tag) Untie(ctx context.Context, on Querier) error {
+	for {
+		var gave sql.NullInt64
+		if err := on.QueryRowContext(ctx, "SELECT RELEASE_LOCK('dblock:"+string(t)+"')").Scan(&gave); !WasKilled(err) {
+			return err
+		}
+	}
+}
+
+var plainTag = regexp.MustCompile(`^[A-Za-z0-9]{1,32}$`)
+
+// Kill ends what the connection with a tag does: its QUERY, or the CONNECTION itself. It sends no
+// parameters: MySQL allows none in a KILL. A tag may come from tables that others write.
+func Kill(ctx context.Context, on interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+}, what, tag string) error {
+	if !plainTag.MatchString(tag) {
+		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("session id %q", tag))
+	}
+	_, err := on.ExecContext(ctx, "KILL "+what+" IS_USED_LOCK('dblock:"+tag+"')")
+	return err
+}
+
+// WasKilled reports whether a KILL QUERY ended a statement.
+func WasKilled(err error) bool { return Number(err) == killed }
