@@ -12,7 +12,7 @@
 // locks must therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN);
 // otherwise a waiter notices its grant only when its listener next looks, within seconds.
 //
-// Named needs no tables: it keeps locks in the server's own named locks, GET_LOCK.
+// Named needs no tables: it keeps locks in the server's own named locks, GET_LOCK (internal/named).
 package mysql
 
 import (

@@ -1,4 +1,4 @@
-package mysql_test
+package named_test
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/internal/named"
 )
 
-// Broken by believing that what was not held was given back.
+// Broken by believing that a lock was given back which the server says was not held.
 func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		for _, answer := range []string{"0*", "NULL*"} {
@@ -39,8 +39,8 @@ func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	})
 }
 
-// Broken by handing the server's deadlock to the caller: whoever it is that uses these names in his
-// own way, the next attempt may work.
+// Broken by handing the server's deadlock to the caller: other users of these names may cause it,
+// and the next attempt may work.
 func TestADeadlockAmongNamedLocksIsWaitedOut(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		for _, number := range []uint16{3058, 1213} {
@@ -64,7 +64,7 @@ func TestADeadlockAmongNamedLocksIsWaitedOut(t *testing.T) {
 	})
 }
 
-// NULL is what a wait that was killed returns on MariaDB, and no lock.
+// A wait that was killed returns NULL on MariaDB, which is no lock.
 func TestNullIsNoNamedLock(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		one := s.client(nil)
@@ -159,11 +159,11 @@ func TestNamedLocksEndWithThePrimary(t *testing.T) {
 func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		limits := func(c *sqldriver.Config) {
-			variable("wait_timeout", "1")(c)
+			set(c, "wait_timeout", "1")
 			if s.Kind == "mysql" {
-				variable("max_execution_time", "300")(c)
+				set(c, "max_execution_time", "300")
 			} else {
-				variable("max_statement_time", "0.3")(c)
+				set(c, "max_statement_time", "0.3")
 			}
 			c.ReadTimeout = 2 * time.Second
 		}
@@ -172,7 +172,7 @@ func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 		c, cancel := s.begin(two, "n", 1)
 		defer cancel()
 		eventually(t, "it to be held for longer", func() bool {
-			return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id = ? AND time >= 2", s.holder(mysql.NamedKey(s.name("n")))) == 1
+			return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id = ? AND time >= 2", s.holder(named.Key(s.name("n")))) == 1
 		})
 		s.waiting(1)
 		s.unlock(held)
@@ -187,4 +187,12 @@ func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
 		}
 		s.unlock(held)
 	})
+}
+
+// set has each connection begin with a variable of its session set.
+func set(c *sqldriver.Config, variable, value string) {
+	if c.Params == nil {
+		c.Params = map[string]string{}
+	}
+	c.Params[variable] = value
 }

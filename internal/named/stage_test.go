@@ -1,12 +1,14 @@
-package mysql_test
+package named_test
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	sqldrv "database/sql/driver"
 	"errors"
 	"log/slog"
 	"net"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,13 +18,19 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/internal/named"
 )
 
-// stage is a server on which named locks are played with. They are the whole server's, which others
-// use: names are the test's own.
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+// patience is how long a test waits for what must happen.
+var patience = dbtest.Scale(15 * time.Second)
+
+// stage is a server on which a test takes named locks. They are the whole server's, which other
+// tests use: all names begin with a prefix of the test's own.
 type stage struct {
-	server
+	dbtest.Database
+	pool   *sql.DB // of the test itself
 	t      *testing.T
 	prefix string
 }
@@ -32,25 +40,53 @@ func onStage(t *testing.T, play func(t *testing.T, s stage)) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			db := dbtest.Empty(t, kind)
-			play(t, stage{server{db, db.SQL(t)}, t, strings.ToLower(id()) + "/"})
+			play(t, stage{db, db.SQL(t), t, strings.ToLower(rand.Text()) + "/"})
 		})
 	}
 }
 
-// absence is for how long waits survive without the server: longer than a server takes to start.
+// absence is how long waits survive without the server: longer than a server takes to start.
 const absence = time.Minute
 
 func (s stage) name(name string) string { return s.prefix + name }
 
+// open makes a pool with the application's own idea of a DSN.
+func (s stage) open(change func(*sqldriver.Config)) *sql.DB {
+	s.t.Helper()
+	config, err := sqldriver.ParseDSN(s.DSN)
+	must(s.t, err)
+	if change != nil {
+		change(config)
+	}
+	connector, err := sqldriver.NewConnector(config)
+	must(s.t, err)
+	pool := sql.OpenDB(connector)
+	s.t.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+func (s stage) exec(text string) {
+	s.t.Helper()
+	_, err := s.pool.Exec(text)
+	must(s.t, err)
+}
+
+// number is a single number from the database.
+func (s stage) number(text string, args ...any) (n int64) {
+	s.t.Helper()
+	must(s.t, s.pool.QueryRow(text, args...).Scan(&n))
+	return n
+}
+
 // client is a keeper on a pool of its own.
 func (s stage) client(change func(*sqldriver.Config)) driver.Keeper[*sql.Tx] {
-	return s.keeper(s.open(s.t, change))
+	return s.keeper(s.open(change))
 }
 
 func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] { return s.keeperFor(pool, absence) }
 
 func (s stage) keeperFor(pool *sql.DB, absence time.Duration) driver.Keeper[*sql.Tx] {
-	k := mysql.Named(pool).Native.Open(slog.New(slog.DiscardHandler), absence)
+	k := named.New(pool).Open(slog.New(slog.DiscardHandler), absence)
 	s.t.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.t.Error(err)
@@ -84,25 +120,31 @@ func (s stage) unlock(p driver.Possession) {
 	must(s.t, p.Release(s.t.Context()))
 }
 
+// outcome is what a call returned that runs while the test goes on.
+type outcome struct {
+	possession driver.Possession
+	err        error
+}
+
 // begin asks for a name, and returns when that many waiters wait in the server.
-func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-chan outcome[driver.Possession], context.CancelFunc) {
+func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-chan outcome, context.CancelFunc) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
-	c := make(chan outcome[driver.Possession], 1)
+	c := make(chan outcome, 1)
 	go func() {
 		p, _, err := k.Acquire(ctx, s.name(name), false, true)
-		c <- outcome[driver.Possession]{p, err}
+		c <- outcome{p, err}
 	}()
 	s.waiting(waiters)
 	return c, cancel
 }
 
-func (s stage) granted(c <-chan outcome[driver.Possession]) driver.Possession {
+func (s stage) granted(c <-chan outcome) driver.Possession {
 	s.t.Helper()
 	select {
 	case o := <-c:
 		must(s.t, o.err)
-		return o.value
+		return o.possession
 	case <-time.After(patience):
 		s.t.Fatal("it was not granted")
 		return nil
@@ -121,36 +163,60 @@ func (s stage) lost(p driver.Possession) {
 func (s stage) waiting(n int64) {
 	s.t.Helper()
 	eventually(s.t, "the waiters in the server", func() bool {
-		return s.number(s.t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'") == n
+		return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'") == n
 	})
 }
 
 // waiterOf is the connection that waits; -1: none.
 func (s stage) waiterOf() int64 {
-	return s.number(s.t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
+	return s.number("SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND state = 'User lock'")
 }
 
 func (s stage) connections() int64 {
-	return s.number(s.t, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
+	return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 }
 
 // holder is the connection that has a key; -1: none.
 func (s stage) holder(key string) int64 {
-	return s.number(s.t, "SELECT COALESCE(IS_USED_LOCK(?), -1)", key)
+	return s.number("SELECT COALESCE(IS_USED_LOCK(?), -1)", key)
 }
 
-// nothingLeft waits until neither lock nor queue is anybody's.
+// nothingLeft waits until the locks and the queues of names are free.
 func (s stage) nothingLeft(names ...string) {
 	s.t.Helper()
 	eventually(s.t, "the locks to be free", func() bool {
 		for _, name := range names {
-			key := mysql.NamedKey(s.name(name))
+			key := named.Key(s.name(name))
 			if s.holder(key) != -1 || s.holder(key+"+") != -1 {
 				return false
 			}
 		}
 		return true
 	})
+}
+
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited for %s in vain", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func is(t *testing.T, err, kind error) {
+	t.Helper()
+	if !errors.Is(err, kind) {
+		t.Fatalf("error %v, want %v", err, kind)
+	}
 }
 
 // tap is between a pool and its driver.
@@ -173,7 +239,7 @@ func (s stage) tapped(rewrite func(text string) (string, error), spread bool) *s
 	return pool
 }
 
-// instead has one piece of text in statements read like another.
+// instead replaces a piece of text in statements.
 func instead(of, text string) func(string) (string, error) {
 	return func(statement string) (string, error) { return strings.ReplaceAll(statement, of, text), nil }
 }
@@ -193,7 +259,7 @@ func (t tap) Connect(ctx context.Context) (sqldrv.Conn, error) {
 	return c, nil
 }
 
-// tapConn is not what the driver's connections are: it has no socket to look at.
+// tapConn is not the driver's own connection: it has no socket to look at.
 type tapConn struct {
 	tap
 	conns []sqldrv.Conn
@@ -231,7 +297,7 @@ func (c *tapConn) ExecContext(ctx context.Context, text string, args []sqldrv.Na
 	return c.next().(sqldrv.ExecerContext).ExecContext(ctx, text, args)
 }
 
-// counted has what a client sends counted.
+// counted counts the bytes that a client sends.
 func counted(sent *atomic.Int64) func(*sqldriver.Config) {
 	return func(c *sqldriver.Config) {
 		c.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {

@@ -1,4 +1,4 @@
-package mysql_test
+package named_test
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 )
 
 // A process is stopped when its waiter has become the first of the queue: what it would send next
-// stays with it. Broken by a server that bears with an idle waiter for as long as with any
-// connection.
+// stays with it. Broken by a server that keeps the connection of an idle waiter for as long as any
+// other.
 func TestAStoppedProcessLosesItsPlaceInTheNamedQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var short atomic.Int32

@@ -1,4 +1,4 @@
-package mysql
+package named
 
 import (
 	"context"
@@ -14,43 +14,44 @@ import (
 )
 
 const (
-	// forever is a year. No timeout is ever negative: to MySQL that is for ever, and to MariaDB an
-	// error without words.
+	// forever is a year. No timeout is ever negative: to MySQL a negative timeout means no limit,
+	// and to MariaDB it is an error without a message.
 	forever = 365 * 24 * time.Hour
-	// abandoned is how long the server bears with an idle waiter: one whose process is stopped
-	// while it is the first of a queue must not stay the first. It is longer than package connlock
-	// keeps one that nobody needs.
+	// abandoned is how long the server keeps the connection of an idle waiter: a process that is
+	// stopped while its waiter is the first of a queue must not stay the first. It is longer than
+	// package connlock keeps an idle waiter.
 	abandoned = 10 * time.Second
-	// userLockDeadlock is MySQL's deadlock among named locks; MariaDB's is that of rows.
+	// userLockDeadlock is the number of MySQL's deadlock among named locks. MariaDB's is the number
+	// of a deadlock among rows.
 	userLockDeadlock = 3058
 	// deadlockPause is the pause, on average, before a waiter that was a deadlock's victim queues
 	// again.
 	deadlockPause = 50 * time.Millisecond
 )
 
-// What became of a wait; NULL: the server failed, or was told to.
+// What became of a wait. NULL: the server failed, or the statement was killed.
 const (
-	outsideQueue = 1 // its time was over before it was the first
+	outsideQueue = 1 // the time was over before it was the first
 	firstOfQueue = 2
 	sawItFree    = 3
 )
 
-// namedWaiter is a connlock.Waiter.
-type namedWaiter struct {
-	namedConn
-	owner *namedServer
-	tag   mysqlserver.Tag // by which it is found by whoever interrupts it
+// waiter is a connlock.Waiter.
+type waiter struct {
+	reserved
+	owner *server
+	tag   mysqlserver.Tag // by which a KILL finds it
 	nap   time.Duration   // of one statement
 	first bool            // has the queue
 }
 
 // Waiter opens a connection to wait on.
-func (s *namedServer) Waiter(ctx context.Context) (connlock.Waiter[string], error) {
+func (s *server) Waiter(ctx context.Context) (connlock.Waiter[string], error) {
 	conn, err := s.open(ctx, abandoned)
 	if err != nil {
 		return nil, err
 	}
-	w := &namedWaiter{namedConn: conn, owner: s, tag: mysqlserver.NewTag(), nap: forever}
+	w := &waiter{reserved: conn, owner: s, tag: mysqlserver.NewTag(), nap: forever}
 	if t := conn.traits.ReadTimeout; t > 0 {
 		w.nap = (t * 2 / 3).Truncate(time.Second)
 	}
@@ -66,10 +67,10 @@ func (s *namedServer) Waiter(ctx context.Context) (connlock.Waiter[string], erro
 	return w, nil
 }
 
-// Wait takes the queue, and then the lock for no longer than the statement: it wants to see it
-// free. Both are one statement, so that a connection whose client has gone does not stay the first
-// for longer than it takes to answer.
-func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
+// Wait takes the queue, and then the lock for no longer than the statement: it only has to see the
+// lock free. Both are one statement, so that a connection whose client has gone does not stay the
+// first of the queue for longer than the answer takes.
+func (w *waiter) Wait(ctx context.Context, key string, _ bool) error {
 	for {
 		seconds := int64(w.nap / time.Second)
 		text := fmt.Sprintf("CASE GET_LOCK('%s', %d) WHEN 1 THEN %d + RELEASE_LOCK('%[1]s') WHEN 0 THEN %[4]d END", key, seconds, sawItFree-1, firstOfQueue)
@@ -84,8 +85,8 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case n == userLockDeadlock || n != 0 && errors.Is(mysqlserver.Interpret(err), driver.ErrRetry):
-			// None of ours waits while it holds what another waits for; somebody's own use of these
-			// names does.
+			// No client of dblock waits while it holds what another waits for. Other users of these
+			// names may.
 			if err := w.startAgain(ctx, key); err != nil {
 				return err
 			}
@@ -100,9 +101,9 @@ func (w *namedWaiter) Wait(ctx context.Context, key string, _ bool) error {
 }
 
 // ask runs a statement that may wait, and interrupts it in the server when ctx ends. The driver
-// alone would close the connection, on whose other end the server would wait on for up to a second,
-// in the way of others.
-func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, err error) {
+// alone would close the connection, on whose other end the server would go on waiting for up to a
+// second, in the way of others.
+func (w *waiter) ask(ctx context.Context, text string) (outcome sql.NullInt64, err error) {
 	if err := ctx.Err(); err != nil {
 		return outcome, err
 	}
@@ -122,9 +123,9 @@ func (w *namedWaiter) ask(ctx context.Context, text string) (outcome sql.NullInt
 	return outcome, err
 }
 
-// interruptUntil interrupts the statement again and again, since a KILL that comes before it is
-// lost, until it has ended or there is no time left.
-func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
+// interruptUntil interrupts the statement again and again, until it has ended or the time is over:
+// a KILL that comes before the statement is lost.
+func (w *waiter) interruptUntil(ended <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), mysqlserver.CloseTimeout)
 	defer cancel()
 	for {
@@ -139,8 +140,8 @@ func (w *namedWaiter) interruptUntil(ended <-chan struct{}) {
 	}
 }
 
-// startAgain pauses outside the queue, which the statement that failed may have taken or not.
-func (w *namedWaiter) startAgain(ctx context.Context, key string) error {
+// startAgain pauses outside the queue. The failed statement may or may not have taken it.
+func (w *waiter) startAgain(ctx context.Context, key string) error {
 	w.first = false
 	if _, err := w.ExecContext(ctx, "DO RELEASE_LOCK('"+queueKey(key)+"')"); err != nil {
 		return mysqlserver.Interpret(err)
@@ -154,7 +155,7 @@ func (w *namedWaiter) startAgain(ctx context.Context, key string) error {
 }
 
 // Leave leaves the queue.
-func (w *namedWaiter) Leave(ctx context.Context, key string) error {
+func (w *waiter) Leave(ctx context.Context, key string) error {
 	w.first = false
 	var gave sql.NullInt64
 	err := w.QueryRowContext(ctx, "SELECT RELEASE_LOCK('"+queueKey(key)+"')").Scan(&gave)
@@ -167,6 +168,6 @@ func (w *namedWaiter) Leave(ctx context.Context, key string) error {
 	return nil
 }
 
-// Close ends the connection. A statement that still runs on it ends too: the server looks once a
-// second whether whoever waits for a named lock is still there.
-func (w *namedWaiter) Close() { mysqlserver.Discard(w.Conn) }
+// Close ends the connection. A statement that still runs on it ends too: the server checks once a
+// second whether the client of a wait for a named lock is still there.
+func (w *waiter) Close() { mysqlserver.Discard(w.Conn) }

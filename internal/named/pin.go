@@ -1,4 +1,4 @@
-package mysql
+package named
 
 import (
 	"context"
@@ -15,20 +15,20 @@ import (
 )
 
 const (
-	// peekInterval and askInterval are the pauses between two looks at a pinned connection.
+	// peekInterval and askInterval are the pauses between two looks at the pinned connection.
 	peekInterval = 250 * time.Millisecond
 	askInterval  = 500 * time.Millisecond
-	// askTimeout is how long the server may take to answer what costs it nothing.
+	// askTimeout bounds the server's answer to a statement that costs it nothing.
 	askTimeout = 10 * time.Second
-	// together is how many operations are one statement, whose columns they are.
+	// together is how many operations travel as the columns of one statement.
 	together = 200
 )
 
-// namedPin is a connlock.Pin. The goroutine that runs the operations uses it, and so do waiters
-// whose statement has to be interrupted: the one that has the turn.
-type namedPin struct {
-	namedConn
-	owner *namedServer
+// pin is a connlock.Pin. The goroutine that runs the operations uses it, and so do waiters whose
+// statement has to be interrupted: the one that has the turn.
+type pin struct {
+	reserved
+	owner *server
 	id    int64
 	turn  chan struct{}
 	ctx   context.Context // ends with Close
@@ -36,12 +36,12 @@ type namedPin struct {
 }
 
 // Pin opens the connection that has the locks.
-func (s *namedServer) Pin(ctx context.Context) (connlock.Pin[string], error) {
+func (s *server) Pin(ctx context.Context) (connlock.Pin[string], error) {
 	conn, err := s.open(ctx, forever)
 	if err != nil {
 		return nil, err
 	}
-	p := &namedPin{namedConn: conn, owner: s, turn: make(chan struct{}, 1)}
+	p := &pin{reserved: conn, owner: s, turn: make(chan struct{}, 1)}
 	if p.id, err = conn.prove(ctx); err != nil {
 		mysqlserver.Discard(conn.Conn)
 		return nil, err
@@ -51,10 +51,10 @@ func (s *namedServer) Pin(ctx context.Context) (connlock.Pin[string], error) {
 	return p, nil
 }
 
-// prove takes a lock and finds it again with the next statement, which is where a proxy shows that
-// spreads them.
-func (c namedConn) prove(ctx context.Context) (id int64, err error) {
-	probe := "'" + plainPrefix + strings.ToLower(rand.Text()) + queueSuffix + "'" // no lock's and no queue's that anybody could want
+// prove takes a lock and looks for it with the next statement. A proxy that spreads statements over
+// connections shows itself there.
+func (c reserved) prove(ctx context.Context) (id int64, err error) {
+	probe := "'" + plainPrefix + strings.ToLower(rand.Text()) + queueSuffix + "'" // not the key of any name
 	var got, ours, gave sql.NullInt64
 	var again int64
 	if err = c.QueryRowContext(ctx, "SELECT CONNECTION_ID(), GET_LOCK("+probe+", 0)").Scan(&id, &got); err == nil {
@@ -72,7 +72,7 @@ func (c namedConn) prove(ctx context.Context) (id int64, err error) {
 }
 
 // enter waits for the turn, unless ctx ends first.
-func (p *namedPin) enter(ctx context.Context) error {
+func (p *pin) enter(ctx context.Context) error {
 	select {
 	case p.turn <- struct{}{}:
 		return nil
@@ -81,20 +81,20 @@ func (p *namedPin) enter(ctx context.Context) error {
 	}
 }
 
-func (p *namedPin) leave() { <-p.turn }
+func (p *pin) leave() { <-p.turn }
 
 // Close ends the connection.
-func (p *namedPin) Close() {
+func (p *pin) Close() {
 	p.owner.pin.CompareAndSwap(p, nil)
 	p.stop()
 	mysqlserver.Discard(p.Conn)
 }
 
 // Watch looks at the socket, or asks.
-func (p *namedPin) Watch(ctx context.Context) error {
+func (p *pin) Watch(ctx context.Context) error {
 	interval, look := askInterval, p.ask
 	if p.traits.Peeks {
-		interval, look = peekInterval, p.namedConn.peek
+		interval, look = peekInterval, p.reserved.peek
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
@@ -116,16 +116,16 @@ func (p *namedPin) Watch(ctx context.Context) error {
 }
 
 // ask is a statement and not a ping, which a driver that wraps another may leave out.
-func (p *namedPin) ask(ctx context.Context) error {
+func (p *pin) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := p.ExecContext(ctx, "DO 0")
 	return err
 }
 
-// Run makes each operation a column of a statement; columns are evaluated from left to right. A
-// queue is looked at without joining it. Keys need no quoting.
-func (p *namedPin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
+// Run makes each operation a column of a statement; columns are evaluated from left to right. One
+// that does not wait asks whether the queue is free, without joining it. Keys need no quoting.
+func (p *pin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *namedPin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
 	return nil
 }
 
-func (p *namedPin) run(ctx context.Context, ops []*connlock.Op[string]) error {
+func (p *pin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 	text := []byte("SELECT CONNECTION_ID(), @@GLOBAL.read_only")
 	var id int64
 	var readOnly string
@@ -175,14 +175,14 @@ func (p *namedPin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 	return nil
 }
 
-// interrupt ends the statement of the connection that holds a waiter's own lock. It goes over the
-// pinned connection, since the pool may be exhausted, and over the pool where there is none.
-func (s *namedServer) interrupt(ctx context.Context, waiter mysqlserver.Tag) error {
+// interrupt ends the statement of the waiter with a tag. It uses the pinned connection, since the
+// pool may be exhausted, and the pool where there is no pinned connection.
+func (s *server) interrupt(ctx context.Context, waiter mysqlserver.Tag) error {
 	if p := s.pin.Load(); p != nil {
 		if err := p.enter(ctx); err != nil {
 			return err
 		}
-		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx, with whose end the driver would close it
+		within, cancel := context.WithTimeout(p.ctx, askTimeout) // not ctx: at its end the driver would close the pinned connection
 		err := mysqlserver.Kill(within, p, "QUERY", string(waiter))
 		cancel()
 		p.leave()

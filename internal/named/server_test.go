@@ -1,4 +1,4 @@
-package mysql_test
+package named_test
 
 import (
 	"context"
@@ -7,20 +7,20 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/internal/named"
 )
 
-// A server of the test's own is demoted, promoted, stopped, and killed. To make one of MySQL's
+// A server of the test's own is demoted, promoted, stopped, and killed. To make a MySQL server
 // takes too long here.
 func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	dbtest.Empty(t, dbtest.KindMariaDB) // or a machine without binaries would be found to have no server at all
 	own := dbtest.OwnMariaDB(t)
 	db := own.Empty(t)
-	s := stage{server{db, db.SQL(t)}, t, ""}
+	s := stage{db, db.SQL(t), t, ""}
 	k := s.client(nil)
 
 	p := s.lock(k, "n")
-	s.exec(t, "SET GLOBAL read_only = 1")
+	s.exec("SET GLOBAL read_only = 1")
 	_, _, err := k.Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
 	s.lost(p)
@@ -28,7 +28,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	_, _, err = s.client(nil).Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
 	s.nothingLeft("n", "m")
-	s.exec(t, "SET GLOBAL read_only = 0")
+	s.exec("SET GLOBAL read_only = 0")
 
 	p = s.lock(k, "n")
 	own.Pause()
@@ -55,7 +55,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	own.Start()
 	s.unlock(s.granted(c)) // the wait has survived it
 	s.unlock(s.lock(k, "n"))
-	if s.holder(mysql.NamedKey("n")) != -1 {
+	if s.holder(named.Key("n")) != -1 {
 		t.Error("it is still held")
 	}
 }

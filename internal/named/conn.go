@@ -1,4 +1,4 @@
-package mysql
+package named
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// wanted is what has to be known of a server. Which of these variables there are depends on its
-// kind.
+// wanted are the variables that decide whether a server is refused, and that identify it. Which of
+// them a server has depends on its kind.
 var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
@@ -23,7 +23,7 @@ var (
 		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in tables, mysql.New")
 )
 
-// refuse tells whether a server with these variables is none to keep named locks on.
+// refuse refuses a server whose variables say that it cannot keep named locks.
 func refuse(variables map[string]string) error {
 	if which := mysqlserver.SeveralWriters(variables); which != "" {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
@@ -35,18 +35,18 @@ func refuse(variables map[string]string) error {
 	return nil
 }
 
-// namedConn is a connection that is reserved for named locks. It never goes back to the pool.
-type namedConn struct {
+// reserved is a connection that was taken out of the pool for named locks. It never goes back.
+type reserved struct {
 	*sql.Conn
 	server string
 	traits mysqlserver.Traits
 }
 
-func (c namedConn) Server() string { return c.server }
+func (c reserved) Server() string { return c.server }
 
-// open takes a connection out of the pool and sets it up. The server closes it when it has been
-// idle for that long.
-func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn, err error) {
+// open takes a connection out of the pool and sets it up. The server closes the connection when it
+// has been idle for the given time.
+func (s *server) open(ctx context.Context, idle time.Duration) (c reserved, err error) {
 	conn, err := s.db.Conn(ctx)
 	if err != nil {
 		return c, mysqlserver.Interpret(err)
@@ -59,7 +59,7 @@ func (s *namedServer) open(ctx context.Context, idle time.Duration) (c namedConn
 	return c, nil
 }
 
-func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
+func (c *reserved) setUp(ctx context.Context, idle time.Duration) error {
 	variables, err := mysqlserver.GlobalVariables(ctx, c.Conn, wanted)
 	if err != nil {
 		return mysqlserver.Interpret(err)
@@ -68,8 +68,8 @@ func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 		return err
 	}
 	c.server = fmt.Sprintf("%s:%s (%s %s%s)", variables["hostname"], variables["port"], variables["server_id"], variables["server_uuid"], variables["server_uid"])
-	// Neither the server's patience with idle connections nor the application's limit on its
-	// statements is for these.
+	// The server's limit on idle connections and the application's limit on its statements are not
+	// for these connections.
 	set := fmt.Sprintf("SET SESSION wait_timeout = %d", idle/time.Second)
 	for _, name := range []string{"max_execution_time", "max_statement_time"} {
 		if _, there := variables[name]; there {
@@ -85,9 +85,9 @@ func (c *namedConn) setUp(ctx context.Context, idle time.Duration) error {
 	})
 }
 
-// peek looks at the socket: nothing is to be read on a connection in order on which no statement
-// runs.
-func (c namedConn) peek(ctx context.Context) (err error) {
+// peek looks at the socket. On a connection that is in order and runs no statement there is nothing
+// to read.
+func (c reserved) peek(ctx context.Context) (err error) {
 	if failed := c.Raw(func(raw any) error {
 		err = raw.(sqldriver.SessionResetter).ResetSession(ctx)
 		return nil

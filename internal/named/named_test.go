@@ -1,4 +1,4 @@
-package mysql_test
+package named_test
 
 import (
 	"context"
@@ -15,11 +15,11 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/mysql"
 )
 
-// What a name is called on the server is for ever: whoever runs the next version shares locks with
-// this one.
+// Keys are for ever: programs of different versions must agree on them.
 func TestNamedKeysAreForEver(t *testing.T) {
 	for name, key := range map[string]string{
 		"invoice/42":             "dblock/invoice/42",
@@ -34,7 +34,7 @@ func TestNamedKeysAreForEver(t *testing.T) {
 		"a'\\":                   "dblock=zhm3xppug6xs2sgg3znm23h5g6zlsbtp7kfi6jklf5ghb6a7nvoa",
 		"a+":                     "dblock=qxrabto5r4cwds4iypon7g5pp7q3gy3htqlut3kyxcvnkupjuizq",
 	} {
-		got := mysql.NamedKey(name)
+		got := named.Key(name)
 		if got != key {
 			t.Errorf("%q: %s", name, got)
 		}
@@ -45,18 +45,18 @@ func TestNamedKeysAreForEver(t *testing.T) {
 }
 
 func TestNamedValidates(t *testing.T) {
-	is(t, mysql.Named(nil).Native.Validate(), driver.ErrConfig)
+	is(t, named.New(nil).Validate(), driver.ErrConfig)
 	connector, err := sqldriver.NewConnector(sqldriver.NewConfig())
 	must(t, err)
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	for n, want := range map[int]error{0: nil, 1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
 		db.SetMaxOpenConns(n)
-		is(t, mysql.Named(db).Native.Validate(), want)
+		is(t, named.New(db).Validate(), want)
 	}
 }
 
-// Broken by taking the lock without a look at the queue, or by a queue that the waiter leaves
+// Broken by taking the lock without a look at the queue, and by a waiter that leaves the queue
 // before the lock was taken.
 func TestNamedLocksAreServedInOrder(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
@@ -65,13 +65,13 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 		if s.try(one, "n") || s.try(two, "n") {
 			t.Error("taken twice")
 		}
-		var calls []<-chan outcome[driver.Possession]
+		var calls []<-chan outcome
 		for i, k := range []driver.Keeper[*sql.Tx]{two, three, one} {
 			c, cancel := s.begin(k, "n", int64(i+1))
 			defer cancel()
 			calls = append(calls, c)
 		}
-		if s.holder(mysql.NamedKey(s.name("n"))+"+") == -1 {
+		if s.holder(named.Key(s.name("n"))+"+") == -1 {
 			t.Error("they queue elsewhere")
 		}
 		for i, c := range calls {
@@ -92,7 +92,7 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 		must(t, err)
 		defer outsider.Close()
 		for _, statement := range []string{"DO GET_LOCK('%s+', 0)", "DO RELEASE_LOCK('%s+')"} {
-			_, err = outsider.ExecContext(t.Context(), fmt.Sprintf(statement, mysql.NamedKey(s.name("n"))))
+			_, err = outsider.ExecContext(t.Context(), fmt.Sprintf(statement, named.Key(s.name("n"))))
 			must(t, err)
 			if got, want := s.try(one, "n"), strings.Contains(statement, "RELEASE"); got != want {
 				t.Errorf("after %s TryLock says %v: the lock is free, the queue is not empty or empty", statement, got)
@@ -102,7 +102,7 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Everybody at once.
+// Three clients and 18 goroutines at once.
 func TestNamedLocksExclude(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var all sync.WaitGroup
@@ -168,7 +168,7 @@ func TestNamesOfNamedLocksAreBytes(t *testing.T) {
 
 func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(t, nil)
+		pool := s.open(nil)
 		pool.SetMaxOpenConns(3)
 		k := s.keeper(pool)
 		var all sync.WaitGroup
@@ -201,12 +201,12 @@ func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 	})
 }
 
-// Broken by leaving it to the driver, which closes the connection: the server goes on waiting. With
-// the pool exhausted the connection that has the locks must do it.
+// Broken by leaving the end of the wait to the driver, which closes the connection: the server goes
+// on waiting. With the pool exhausted, the connection that has the locks must end the wait.
 func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		one := s.client(nil)
-		pool := s.open(t, nil)
+		pool := s.open(nil)
 		pool.SetMaxOpenConns(3)
 		two := s.keeper(pool)
 		held, own := s.lock(one, "n"), s.lock(two, "own")
@@ -217,7 +217,7 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 		must(t, err)
 		defer busy.Close()
 		for _, call := range []struct {
-			c      <-chan outcome[driver.Possession]
+			c      <-chan outcome
 			cancel context.CancelFunc
 			left   int64
 		}{{second, cancelSecond, 1}, {first, cancelFirst, 0}} {
@@ -225,7 +225,7 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 			is(t, (<-call.c).err, context.Canceled)
 			s.waiting(call.left)
 		}
-		eventually(t, "the queue to be free", func() bool { return s.holder(mysql.NamedKey(s.name("n"))+"+") == -1 })
+		eventually(t, "the queue to be free", func() bool { return s.holder(named.Key(s.name("n"))+"+") == -1 })
 		s.unlock(held)
 		if !s.try(one, "n") {
 			t.Error("somebody has it")
@@ -234,9 +234,9 @@ func TestACancelledWaitForANamedLockLeavesNothing(t *testing.T) {
 	})
 }
 
-// The servers see to it themselves where the connection broke. Broken by bearing with an idle
-// waiter for as long as with the connection that has the locks: on one that went silent without an
-// end, nothing else would.
+// The servers take a waiter out of the queue themselves where its connection broke. Broken by a
+// server that keeps the connection of an idle waiter for as long as the pinned connection: one that
+// went silent without an end would stay the first of the queue.
 func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var set atomic.Int32
@@ -277,7 +277,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 	})
 }
 
-// Broken by not watching at all; and by watching with statements.
+// Broken by not watching at all, and by watching with statements.
 func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var sent atomic.Int64
@@ -288,20 +288,20 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				s := stage{s.server, t, s.prefix}
+				s := stage{s.Database, s.pool, t, s.prefix}
 				p, q := s.lock(k, name), s.lock(k, name+"/2")
-				pin := s.holder(mysql.NamedKey(s.name(name)))
+				pin := s.holder(named.Key(s.name(name)))
 				if name == "looking" {
 					before := sent.Load()
 					eventually(t, "the server to find it idle", func() bool {
-						return s.number(t, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND command = 'Sleep' AND time >= 1", pin) == 1
+						return s.number("SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND command = 'Sleep' AND time >= 1", pin) == 1
 					})
 					if n := sent.Load() - before; n > 0 {
 						t.Errorf("%d bytes were sent to watch a connection", n)
 					}
 				}
 				began := time.Now()
-				s.exec(t, fmt.Sprint("KILL CONNECTION ", pin))
+				s.exec(fmt.Sprint("KILL CONNECTION ", pin))
 				s.lost(p)
 				s.lost(q)
 				t.Log(time.Since(began), p.Cause())
@@ -315,15 +315,15 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 	})
 }
 
-// Broken by a waiter for each name: who holds what they wait for could not go on.
-func TestThoseWhoWaitForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
+// Broken by a waiter for each name: the holder of what they wait for could not go on.
+func TestWaitersForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		one := s.client(nil)
-		pool := s.open(t, nil)
+		pool := s.open(nil)
 		pool.SetMaxOpenConns(5)
 		k := s.keeper(pool)
 		var held []driver.Possession
-		var calls []<-chan outcome[driver.Possession]
+		var calls []<-chan outcome
 		for i := range 4 {
 			held = append(held, s.lock(one, fmt.Sprint(i)))
 			c, cancel := s.begin(k, fmt.Sprint(i), int64(min(i+1, 2)))
@@ -347,7 +347,7 @@ func TestThoseWhoWaitForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
 
 func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(t, nil)
+		pool := s.open(nil)
 		one, two := s.client(nil), s.keeper(pool)
 		p := s.lock(one, "n")
 		c, cancel := s.begin(two, "n", 1)
@@ -364,10 +364,10 @@ func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
 	})
 }
 
-// The public face.
+// mysql.Named, by way of a client.
 func TestNamedLocksThroughTheClient(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(t, nil)
+		pool := s.open(nil)
 		client, err := dblock.New(mysql.Named(pool))
 		must(t, err)
 		defer client.Close(context.Background())
@@ -397,18 +397,19 @@ func TestNamedLocksThroughTheClient(t *testing.T) {
 		}
 		is(t, client.TryLockTx(t.Context(), tx, name), dblock.ErrUnsupported)
 		for _, option := range []dblock.LockOption{dblock.Shared(), dblock.Owner("h", "t"), dblock.Lease(time.Minute)} {
-			is(t, second(client.Lock(t.Context(), s.name("o"), option)), dblock.ErrUnsupported)
+			_, err := client.Lock(t.Context(), s.name("o"), option)
+			is(t, err, dblock.ErrUnsupported)
 		}
 
 		must(t, again.Unlock(t.Context()))
-		if s.holder(mysql.NamedKey(name)) == -1 {
+		if s.holder(named.Key(name)) == -1 {
 			t.Error("the first Unlock of two gave it back")
 		}
 		must(t, lock.Unlock(t.Context()))
 		s.nothingLeft("N 🔒")
 
 		err = client.Do(t.Context(), name, func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
-			s.exec(t, fmt.Sprint("KILL CONNECTION ", s.holder(mysql.NamedKey(name))))
+			s.exec(fmt.Sprint("KILL CONNECTION ", s.holder(named.Key(name))))
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
