@@ -157,8 +157,8 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	return party
 }
 
-// Incarnation is for how long a database has had the data that it has. Package quorum needs it, which
-// must know that a database has lost none.
+// Incarnation is for how long a database has had the data that it has. Package quorum needs it,
+// which must know that a database has lost none.
 type Incarnation struct {
 	Age   time.Duration // since it was first asked, or last renewed
 	Floor int64         // a token that none before was above; 0: nobody has said one

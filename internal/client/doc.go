@@ -6,8 +6,9 @@
 //
 // Client.Acquire (lock.go) asks the backing of the client: tables, or native. Tables.acquire
 // (acquire.go) tries until it holds the name: tryAcquire makes one attempt in the present session,
-// takeOrQueue sends it, by take where the name seems free and otherwise by queue, and rely (loss.go)
-// makes a hold of the grant. Lock.Unlock (lock.go) ends in the release of the hold's grip (rows.go).
+// takeOrQueue sends it, by take where the name seems free and otherwise by queue, and rely
+// (loss.go) makes a hold of the grant. Lock.Unlock (lock.go) ends in the release of the hold's grip
+// (rows.go).
 //
 // # Files
 //
