@@ -1,7 +1,7 @@
-// Package dbtest gives a test a real database. Only tests import it, and its own command serve.
+// Package dbtest gives a test a real database. Only tests and its own command serve import it.
 //
-// A server is looked for once per test binary, when a test first asks for its kind (postgres,
-// mysql, mariadb):
+// A test binary looks for a server once, when a test first asks for its kind (postgres, mysql,
+// mariadb), in this order:
 //
 //  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN,
 //     DBLOCK_TEST_MARIADB_DSN. Its user must be allowed to create databases. A DSN that does not
@@ -67,7 +67,7 @@ type Database struct {
 	Engine string // as package migrate names it
 	DSN    string
 	name   string // on its server; for SQLite, the file
-	like   string // how PostgreSQL copies it, if others are made from it
+	like   string // how PostgreSQL copies it to make others
 }
 
 // Each runs f in a subtest for every kind there is, with a fresh database that has dblock's tables.
@@ -97,7 +97,7 @@ func each(t *testing.T, fresh func(*Server, testing.TB) Database, f func(t *test
 }
 
 // Postgres returns a fresh database with dblock's tables on PostgreSQL. Without a server the test
-// is skipped, and Run says so; likewise for the other kinds.
+// is skipped, and Run says so. The same holds for the other kinds.
 func Postgres(t testing.TB) Database { t.Helper(); return Migrated(t, KindPostgres) }
 
 // MySQL is Postgres for MySQL.
@@ -128,8 +128,8 @@ func server(t testing.TB, kind string) *Server {
 	return server
 }
 
-// Empty returns a fresh database without tables. It is dropped when the test has ended, with
-// whoever is in it still.
+// Empty returns a fresh database without tables. It is dropped when the test has ended, even with
+// connections to it.
 func (s *Server) Empty(t testing.TB) Database {
 	t.Helper()
 	if s.Kind == KindSQLite {
@@ -192,7 +192,7 @@ func (s *Server) admin(statement string) error {
 	return err
 }
 
-// pool is for what is done to the server as a whole.
+// pool returns the pool for statements on the server as a whole.
 func (s *Server) pool() (*sql.DB, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +247,7 @@ func (d Database) SQL(t testing.TB) *sql.DB {
 }
 
 // Pool opens a pgx pool, which is closed when the test has ended. A connection that the test has
-// not given back by then would keep Close waiting for ever, so that is left to the leak check.
+// not released by then would make Close wait for ever, so the leak check reports it instead.
 func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 	t.Helper()
 	pool, err := pgxpool.New(context.WithoutCancel(t.Context()), d.DSN)
@@ -255,7 +255,7 @@ func (d Database) Pool(t testing.TB) *pgxpool.Pool {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		for range 100 { // one whose context has ended is on its way out for a moment
+		for range 100 { // a connection with an ended context needs a moment to close
 			if pool.Stat().AcquiredConns() == 0 {
 				pool.Close()
 				return
@@ -343,7 +343,7 @@ func open(kind, dsn string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.Logger = &mysql.NopLogger{} // it would tell of every connection that a test cuts
+	c.Logger = &mysql.NopLogger{} // it would log every connection that a test cuts
 	connector, err := mysql.NewConnector(c)
 	if err != nil {
 		return nil, err

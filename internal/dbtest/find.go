@@ -17,7 +17,7 @@ import (
 )
 
 // readyTimeout is how long a server may take from its start to its first answer; a container's
-// first start makes its data too. A server that somebody else runs has answerTimeout.
+// first start makes its data too. A server that runs already has answerTimeout.
 const (
 	readyTimeout  = 2 * time.Minute
 	answerTimeout = 10 * time.Second
@@ -36,10 +36,10 @@ type Server struct {
 	template template
 
 	mu sync.Mutex // protects db
-	db *sql.DB    // nil until somebody needs it
+	db *sql.DB    // nil until it is needed
 }
 
-// servers are those that were looked for so far, found or not.
+// servers has the results of the searches so far, with and without success.
 var servers = struct {
 	sync.Mutex
 	m map[string]result
@@ -66,8 +66,8 @@ func Missing(kind string) error {
 	return err
 }
 
-// StopAll stops and removes every shared server that was started here, and what is left of ours on
-// the others.
+// StopAll stops and removes every shared server that was started here, and drops the remaining
+// databases of this process on the others.
 func StopAll() {
 	servers.Lock()
 	defer servers.Unlock()
@@ -127,8 +127,8 @@ func search(kind string) (*Server, error) {
 
 func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }
 
-// required tells whether a test that asks for a missing kind must fail: one that was asked for by
-// name, or whose DSN does not answer.
+// required reports whether a test that asks for a missing kind must fail: the kind was requested by
+// name, or its DSN does not answer.
 func required(kind string) bool {
 	return named(kind) || len(list("DBLOCK_TEST_ONLY")) == 0 && os.Getenv(dsnVariable(kind)) != ""
 }
@@ -140,16 +140,16 @@ func named(kind string) bool {
 	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind)
 }
 
-// Brief tells whether another version of a kind of server is tested as a whole, and of this one
-// only what depends on it: DBLOCK_TEST_BRIEF=postgres.
+// Brief reports whether only tests that depend on the version of a kind of server run, because
+// another version is tested as a whole: DBLOCK_TEST_BRIEF=postgres.
 func Brief(kind string) bool { return slices.Contains(list("DBLOCK_TEST_BRIEF"), kind) }
 
 func list(variable string) []string {
 	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }
 
-// ready waits until the server answers, until ctx ends, or until the server has ended; ended is nil
-// where that is not ours to know.
+// ready waits until the server answers, until ctx ends, or until the server has ended. ended is nil
+// for a server that was not started here.
 func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
 	db, err := open(kind, dsn)
 	if err != nil {
@@ -202,8 +202,8 @@ func report() {
 	}
 }
 
-// tell writes to the standard error of go test: of a test binary that passes, go test shows nothing
-// at all, and silence would look like success on every engine.
+// tell writes to the standard error of go test. go test shows no output of a test binary that
+// passes, and silence would look like success on every engine.
 func tell(text string) {
 	if runtime.GOOS == "linux" {
 		f, err := os.OpenFile(fmt.Sprintf("/proc/%d/fd/2", os.Getppid()), os.O_WRONLY|os.O_APPEND, 0)

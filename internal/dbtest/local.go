@@ -21,7 +21,7 @@ type local struct {
 
 // install says how to make the data of a server and how to run it, in a folder and on a port.
 type install struct {
-	users []string // whom root runs it as: the first that exists
+	users []string // root runs it as the first that exists
 	init  func(dir string) []string
 	run   func(dir string, port int) []string
 	dsn   string // of the port
@@ -74,8 +74,8 @@ func (in install) start(ctx context.Context, kind, dir string, settings []string
 	return l, nil
 }
 
-// start starts the process until it stays: PostgreSQL gives up at once while a process of its
-// predecessor still has the shared memory.
+// start starts the process, again and again until it keeps running: PostgreSQL ends at once while a
+// process of its predecessor still has the shared memory.
 func (l *local) start(ctx context.Context) error {
 	for {
 		if err := l.process.start(); err != nil {
@@ -153,7 +153,7 @@ func postgresInstall(bin string) install {
 			for _, setting := range []string{
 				"listen_addresses=127.0.0.1", "max_connections=300", "shared_buffers=64MB",
 				"fsync=off", "full_page_writes=off", // the processes are killed, never the machine
-				"dynamic_shared_memory_type=mmap", // in its own folder: who is killed cannot remove it
+				"dynamic_shared_memory_type=mmap", // in its own folder: a killed server cannot remove it
 			} {
 				args = append(args, "-c", setting)
 			}
@@ -176,7 +176,7 @@ func mariadbd() (string, error) {
 		if !executable(path) {
 			continue
 		}
-		// Debian has what mariadb-install-db calls in another package.
+		// Debian has a program that mariadb-install-db calls in another package.
 		if helper := filepath.Join(filepath.Dir(filepath.Dir(path)), "bin/my_print_defaults"); !executable(helper) {
 			return "", fmt.Errorf("%s is there without %s (package mariadb-client-core)", path, helper)
 		}

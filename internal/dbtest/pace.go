@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// slowVariable is how many times slower than a quiet machine with two cores this one is. Whoever
-// measures it first sets it, so that all processes of a test run agree.
+// slowVariable is how many times slower than a quiet machine with two cores this one is. The first
+// process that measures it sets it, so that all processes of a test run agree.
 const slowVariable = "DBLOCK_TEST_SLOW"
 
 // What a quiet machine with two cores needs for the samples. Faster machines have the same limits.
@@ -26,8 +26,9 @@ const (
 // less at once.
 const longestScale = 2.5
 
-// Slow is how many times slower than a quiet machine with two cores this one is, at least 1:
-// DBLOCK_TEST_SLOW, else what a fixed piece of work says. The command pace measures servers too.
+// Slow returns how many times slower than a quiet machine with two cores this one is, at least 1:
+// DBLOCK_TEST_SLOW, or else the measure of a fixed piece of work. The command pace measures servers
+// too.
 func Slow() float64 { return slow() }
 
 var slow = sync.OnceValue(func() float64 {
@@ -39,7 +40,7 @@ var slow = sync.OnceValue(func() float64 {
 	return n
 })
 
-// Scale lengthens what a test states for a quiet machine: a lease, a limit.
+// Scale lengthens a duration that a test states for a quiet machine: a lease, a limit.
 func Scale(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * min(Slow(), longestScale)).Round(time.Millisecond)
 }
@@ -57,8 +58,7 @@ func (s Sample) times() float64 { return float64(s.Took) / float64(s.Usual) }
 
 func (s Sample) String() string { return fmt.Sprintf("%s %.1f", s.What, s.times()) }
 
-// work is the best of a few tries: a moment in which the machine had other things to do says
-// nothing about the next hour.
+// work returns the best of a few tries: a moment with other load says nothing about the next hour.
 func work() Sample {
 	const tries = 5
 	best := compute()
@@ -93,13 +93,13 @@ func compute() Sample {
 	return Sample{"work", time.Since(began), usualWork}
 }
 
-// Pace measures what tests wait for: a piece of work, and on each kind of server connecting and
-// committing. The slowest of the samples is the pace of this machine.
+// Pace measures what tests spend their time on: a piece of work, and on each kind of server
+// connecting and committing. The slowest of the samples is the pace of this machine.
 func Pace(ctx context.Context, kinds ...string) (slowest Sample, all []Sample, err error) {
 	all = []Sample{work()}
 	for _, kind := range kinds {
 		if kind == KindSQLite {
-			continue // work says it all
+			continue // work measures it already
 		}
 		s, err := find(kind)
 		if err != nil {

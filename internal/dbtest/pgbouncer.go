@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// What a PgBouncer lends server connections for.
+// The modes in which a PgBouncer lends server connections.
 const (
 	PoolTransactions = "transaction"
 	PoolSessions     = "session"
@@ -44,7 +44,7 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "dblock-pgbouncer-") // not the test's, which others may not enter
+	dir, err := os.MkdirTemp("", "dblock-pgbouncer-") // not the test's folder, which other users may not enter
 	if err != nil {
 		t.Fatal(err)
 	}

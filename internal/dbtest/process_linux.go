@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// account is whom a server runs as; nil: whoever runs the tests.
+// account is the user that a server runs as. nil: the user that runs the tests.
 type account struct{ credential *syscall.Credential }
 
-// unprivileged is the first of the users that exists, for root, whom no server runs as.
+// unprivileged returns the first of the users that exists, because no server runs as root.
 func unprivileged(users []string) (*account, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -75,7 +75,7 @@ type process struct {
 func (p *process) log() string { return filepath.Join(p.dir, "log") }
 
 func (p *process) start() error {
-	// To append, since who was started before may still write to it.
+	// To append, because an earlier process may still write to it.
 	out, err := os.OpenFile(p.log(), os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_TRUNC, 0o644)
 	if err != nil {
 		return err
@@ -98,7 +98,7 @@ func (p *process) start() error {
 	return <-started
 }
 
-// kill stops the first process before it kills the others: it can start no more of them.
+// kill stops the first process before it kills the others, so that it can start no more of them.
 func (p *process) kill() error {
 	if p.cmd == nil || p.cmd.Process == nil {
 		return nil

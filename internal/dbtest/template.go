@@ -19,7 +19,7 @@ type template struct {
 	db *Database  // nil until somebody needs it; a test that fails while it makes it leaves that to the next
 }
 
-// get returns the template, with its tables, for nobody to connect to.
+// get returns the template, with its tables. Nothing may connect to it.
 func (m *template) get(t testing.TB, s *Server) Database {
 	t.Helper()
 	m.mu.Lock()
@@ -45,8 +45,8 @@ func (m *template) get(t testing.TB, s *Server) Database {
 	return db
 }
 
-// copying is how PostgreSQL is to copy a database: file by file, as all versions before 15 do.
-// Through its log, as those since do when nothing is said, takes several times as long.
+// copying returns the option for PostgreSQL to copy a database file by file, as all versions before
+// 15 do. The default since then, a copy through the log, takes several times as long.
 func (s *Server) copying(t testing.TB) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), dropTimeout)
@@ -106,8 +106,8 @@ func (s *Server) Database(t testing.TB) Database {
 	return db
 }
 
-// copyTables copies to MySQL and MariaDB what the migrations there make: tables, of which CREATE
-// TABLE … LIKE copies all that they have, the rows in them, and views.
+// copyTables copies what the migrations make on MySQL and MariaDB: tables (CREATE TABLE … LIKE
+// copies everything but the rows), their rows, and views.
 func (d Database) copyTables(from Database) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
