@@ -1,6 +1,6 @@
 // Command advisory shows locks that need no tables: PostgreSQL's advisory locks. Two clients, which
-// could as well be two processes, take a lock in turn, read together and write alone, count in
-// transactions, and one of them loses its connection and hears of it.
+// could as well be two processes, take a lock in turn, read together and write alone, and count in
+// transactions. Then one of them loses its connection, and its lock tells it so.
 //
 //	go run ./examples/advisory -dsn postgres://user:pass@host/db
 //	go run ./examples/advisory                                      on an SQLite file of its own
@@ -84,7 +84,7 @@ func run(ctx context.Context, dsn string) (err error) {
 // play opens two clients and goes through the steps.
 func play[TX any](ctx context.Context, engine driver.Engine[TX], s steps[TX]) (err error) {
 	for i := range s.clients {
-		// The loss is told in what the steps print.
+		// The steps print the loss.
 		if s.clients[i], err = dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
 			return err
 		}

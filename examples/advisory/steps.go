@@ -19,7 +19,7 @@ const (
 	lossWait = 5 * time.Second
 )
 
-// steps is what the example shows. What is nil, the engine does not have.
+// steps is what the example shows. A nil step is one that the engine does not have.
 type steps[TX any] struct {
 	clients     [2]*dblock.Client[TX]
 	transaction func(ctx context.Context, f func(tx TX) error) error
@@ -60,7 +60,7 @@ func (s steps[TX]) turns(ctx context.Context) error {
 	return <-waited
 }
 
-// readers has several hold the lock together, and one who wants it alone.
+// readers has several readers hold the lock together, and one writer wait for it.
 func (s steps[TX]) readers(ctx context.Context) error {
 	fmt.Printf("\nReaders together, the writer alone: %q\n", name)
 	var inside atomic.Int32
@@ -72,7 +72,7 @@ func (s steps[TX]) readers(ctx context.Context) error {
 					close(together)
 				}
 				defer inside.Add(-1)
-				select { // each holds it until all do
+				select { // each reader holds it until all do
 				case <-together:
 					return nil
 				case <-ctx.Done():

@@ -1,7 +1,7 @@
 // Command cron shows a job that runs once in each slot of time, whatever number of servers asks for
 // it: each server has a ticker of its own and a clock of its own, and calls OncePer at every tick.
-// The slot is the database's, so that a job that takes a millisecond is not run twice by two
-// servers whose clocks are a second apart. One run fails, and is run again.
+// Slots are counted by the database's clock, so that two servers with clocks a second apart do not
+// run a job of a millisecond twice. One run fails, and is run again.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
 //	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL
@@ -50,7 +50,7 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 		return err
 	}
 	fmt.Printf("%d servers ask for the nightly report at every tick, for %d nights of %v, on %s.\n", servers, slots, slot, db.Place)
-	job := fmt.Sprintf("nightly report %d", time.Now().UnixNano()) // anew each time this is run
+	job := fmt.Sprintf("nightly report %d", time.Now().UnixNano()) // a new name for each run of this program
 	within, cancel := context.WithTimeout(ctx, time.Duration(slots)*slot)
 	defer cancel()
 	work, working := errgroup.WithContext(within)

@@ -13,7 +13,7 @@ import (
 
 type tx = *sql.Tx
 
-// reports counts them, over all servers: the second fails.
+// reports counts the runs of all servers: the second one fails.
 var reports atomic.Int64
 
 // serve asks for the job at every tick, and mostly finds that it was run.

@@ -88,7 +88,7 @@ func start(a assignment) (candidate, error) {
 	return candidate{cmd, in}, cmd.Start()
 }
 
-// finish has a candidate go in good order.
+// finish ends a candidate in good order.
 func (c candidate) finish() error {
 	return errors.Join(c.in.Close(), c.Wait())
 }

@@ -1,6 +1,6 @@
 // Command election shows one leader at a time over several processes. Three of them stand for
-// election; the program observes who leads, kills the leader, asks the next one to resign, and has
-// all of them go in good order.
+// election. The program observes the leader, kills it, asks the next one to resign, and ends all of
+// them in good order.
 //
 //	go run ./examples/election                                      on an SQLite file of its own
 //	go run ./examples/election -dsn postgres://user:pass@host/db    on PostgreSQL
@@ -59,7 +59,7 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close(context.WithoutCancel(ctx))) }()
-	name := fmt.Sprintf("indexer %d", time.Now().UnixNano()) // anew each time this is run
+	name := fmt.Sprintf("indexer %d", time.Now().UnixNano()) // a new name for each run of this program
 	fmt.Printf("Who leads %q, on %s:\n", name, db.Place)
 
 	next, stop := iter.Pull2(election.New(client).Observe(ctx, name))
@@ -71,12 +71,12 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 			err = errors.Join(err, c.Process.Kill(), c.Wait())
 		}
 	}()
-	for _, who := range []string{"Ada", "Grace", "Edsger"} {
-		c, err := start(assignment{db.Source, ttl, name, who})
+	for _, label := range []string{"Ada", "Grace", "Edsger"} {
+		c, err := start(assignment{db.Source, ttl, name, label})
 		if err != nil {
 			return err
 		}
-		running[who] = c
+		running[label] = c
 	}
 	first, err := p.successor("")
 	if err != nil {
@@ -102,11 +102,11 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 		return err
 	}
 	fmt.Println("Both that are left go in good order, the leader first.")
-	for _, who := range []string{third, second} {
-		if err := running[who].finish(); err != nil {
+	for _, label := range []string{third, second} {
+		if err := running[label].finish(); err != nil {
 			return err
 		}
-		delete(running, who)
+		delete(running, label)
 	}
 	for p.leader.Token != 0 && err == nil {
 		err = p.read()
@@ -114,7 +114,7 @@ func run(ctx context.Context, dsn string, ttl time.Duration) (err error) {
 	return err
 }
 
-// press tells of every change.
+// press prints every change.
 type press struct {
 	next   func() (election.Leader, error, bool)
 	leader election.Leader
@@ -139,12 +139,12 @@ func (p *press) read() (err error) {
 }
 
 // successor waits until another one leads.
-func (p *press) successor(of string) (who string, err error) {
-	for who == "" || who == of {
+func (p *press) successor(of string) (leader string, err error) {
+	for leader == "" || leader == of {
 		if err := p.read(); err != nil {
 			return "", err
 		}
-		who = p.leader.Metadata["name"]
+		leader = p.leader.Metadata["name"]
 	}
-	return who, nil
+	return leader, nil
 }

@@ -28,7 +28,7 @@ type scene struct {
 	over    bool
 }
 
-// watch acts upon an event where the accident asks for it, and tells what happens.
+// watch carries out the accident at the right event, and prints what happens.
 func (r *phaseRun) watch(ctx context.Context, e event) error {
 	s := &r.scene
 	switch {
@@ -46,7 +46,7 @@ func (r *phaseRun) watch(ctx context.Context, e event) error {
 		r.bars.say("server %d is inside, with token %d: stopped with SIGSTOP", e.from.number, e.Token)
 		return r.db.WhileNobodyWrites(ctx, func() error { return suspend(e.from.cmd.Process) })
 
-	// A fee of before may be told later: the servers' reports come in no common order.
+	// An earlier fee may be reported later: the servers' reports come in no common order.
 	case e.Kind == feeTaken && s.victim != nil && s.after == 0 && e.from != s.victim && e.At.After(s.struck):
 		if s.after = e.Token; s.after <= s.token {
 			return fmt.Errorf("server %d took over with token %d, which is not higher than %d", e.from.number, e.Token, s.token)

@@ -55,9 +55,9 @@ func (s accounts) read(ctx context.Context) (a account, err error) {
 	return a, err
 }
 
-// write is refused where a higher token has been here: the fencing token of a lock lets the data
-// itself keep out a holder that does not know yet that it lost the lock. Without a lock the token
-// is always 0, and refuses nobody.
+// write is refused where the account has seen a higher token: with the fencing token of a lock, the
+// data itself rejects a holder that does not know yet that it lost the lock. Without a lock the
+// token is always 0, and no write is refused.
 func (s accounts) write(ctx context.Context, a account, token int64) error {
 	result, err := s.db.ExecContext(ctx,
 		s.source.Bind("UPDATE "+tableName+" SET balance = ?, deductions = ?, token = ? WHERE id = 1 AND token <= ?"),

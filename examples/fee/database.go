@@ -35,7 +35,7 @@ func (d store) onlyRun(ctx context.Context, o options) (release func(), err erro
 	release = func() {
 		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
 		defer cancel()
-		_ = client.Close(ctx) // what it cannot give back now is free after the TTL
+		_ = client.Close(ctx) // locks that it cannot release now are free after the TTL
 	}
 	if _, err := client.TryLock(ctx, tableName+"/run"); err != nil {
 		release()

@@ -26,7 +26,7 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 	asked, written := time.Now(), false
 
 	err := s.client.Do(ctx, lockName, func(ctx context.Context, lock *dblock.Lock[TX]) error {
-		// Nobody else is in here, in any process, as long as ctx lives.
+		// As long as ctx lives, no other process is in here.
 		got := time.Now()
 		account, err := s.accounts.read(ctx)
 		if err != nil {
@@ -52,8 +52,8 @@ func (s *server[TX]) deduct(ctx context.Context) error {
 	return err
 }
 
-// deductUnlocked is the same without the lock: what another writes between read and write is
-// overwritten.
+// deductUnlocked is the same without the lock: it overwrites what another server writes between its
+// read and its write.
 func (s *server[TX]) deductUnlocked(ctx context.Context) error {
 	account, err := s.accounts.read(ctx)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Command guard shows long work under a lease whose result nobody can write too late. A worker
-// takes a lock, works for a while without a transaction, and then writes in one transaction that
-// begins with Guard, which makes sure that the lock is still the worker's, and ends with UnlockTx,
-// which gives the lock on with the commit.
+// Command guard shows long work under a lease, with a result that cannot be written too late. A
+// worker takes a lock, works for a while without a transaction, and then writes in one transaction
+// that begins with Guard, which makes sure that the lock is still the worker's, and ends with
+// UnlockTx, which gives the lock on with the commit.
 //
 //	go run ./examples/guard                                      on an SQLite file of its own
 //	go run ./examples/guard -pause                               a worker is stopped past its TTL and wakes up too late
@@ -83,7 +83,7 @@ func run(ctx context.Context, dsn string, pause bool, ttl time.Duration) (err er
 	return errors.Join(err, report(ctx, db.SQL))
 }
 
-// report shows who wrote: exactly one may.
+// report shows the writers: exactly one may write.
 func report(ctx context.Context, db *sql.DB) error {
 	rows, err := db.QueryContext(ctx, "SELECT author, token FROM "+table)
 	if err != nil {

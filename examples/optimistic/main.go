@@ -1,7 +1,7 @@
 // Command optimistic sells the tickets of one concert from several counters at once, without a
 // lock. Each counter reads how many are left, thinks, and writes one less: first just like that,
 // and tickets are sold twice; then with a version, which is bumped in the transaction that writes,
-// and who was overtaken begins again.
+// and a counter that was overtaken begins again.
 //
 //	go run ./examples/optimistic                                      on an SQLite file of its own
 //	go run ./examples/optimistic -dsn postgres://user:pass@host/db    on PostgreSQL

@@ -59,7 +59,7 @@ func (s *sale) overwrite(ctx context.Context) error {
 	return s.inTx(ctx, func(tx *sql.Tx) error { return s.write(ctx, tx, left-1) })
 }
 
-// left is how many tickets there are, seen by a customer who then thinks.
+// left returns how many tickets there are. The customer thinks after reading it.
 func (s *sale) left(ctx context.Context, tx *sql.Tx) (n int, err error) {
 	if err := tx.QueryRowContext(ctx, "SELECT n FROM "+tableName).Scan(&n); err != nil {
 		return 0, err

@@ -18,7 +18,7 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// closeTimeout bounds how long a client is waited for whose database may be gone.
+// closeTimeout bounds the Close of a client with a database that may be gone.
 const closeTimeout = 2 * time.Second
 
 // site is a place with a database, which may be gone for a while.

@@ -82,7 +82,7 @@ func run(ctx context.Context, dsn string, clients, workers, calls int) (err erro
 	return nil
 }
 
-// api counts who calls it.
+// api counts its callers.
 type api struct {
 	mu                sync.Mutex // protects what follows
 	now, most         int

@@ -11,7 +11,7 @@ import (
 )
 
 // deadlock has two processes each hold what the other wants. The owner travels in the context of
-// the first lock: that is how the database knows who waits for whom.
+// the first lock: that is how the database knows which owner waits for which.
 func deadlock(ctx context.Context, a, b client) error {
 	left, err := a.Lock(ctx, "left")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 
 type lock = *dblock.Lock[*sql.Tx]
 
-// inspect looks at who holds a name and who waits for it, and at what happened to it.
+// inspect prints the holder, the waiters and the history of a name.
 func inspect(ctx context.Context, a, b client) error {
 	held, err := a.Lock(ctx, "the archive", dblock.Metadata(map[string]string{"job": "backup"}))
 	if err != nil {

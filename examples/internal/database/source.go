@@ -46,7 +46,7 @@ func Parse(dsn string) (Source, error) {
 	return Source{migrate.MySQL, dsn, fmt.Sprintf("MySQL or MariaDB, database %s on %s", c.DBName, c.Addr)}, nil
 }
 
-// nativeMySQL turns a URL into the form of go-sql-driver, whose parameters are the same.
+// nativeMySQL turns a URL into the form of go-sql-driver, with the same parameters.
 func nativeMySQL(dsn string) (string, error) {
 	u, err := url.Parse(dsn)
 	if err != nil {
