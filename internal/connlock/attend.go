@@ -11,8 +11,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// attend starts the goroutine that waits for a line's first, and for whoever is first after it.
-// MUST be called with mu locked.
+// attend starts the goroutine that waits for a line's first request, and for each that becomes the
+// first after it. MUST be called with mu locked.
 func (k *Keeper[K]) attend(l *line[K]) {
 	if k.closed {
 		k.dismiss(l)
@@ -84,8 +84,9 @@ func (k *Keeper[K]) wait(l *line[K]) {
 	}
 }
 
-// begin tells for whom to wait now, and until when; or that the place in the server's queue has to
-// be left first, since nobody wants it any more; or nobody, and the line is not attended any more.
+// begin returns the request to wait for, and a context that ends when it need not be waited for any
+// longer. leave: no request wants the place in the server's queue any more, which has to be left
+// first. Neither: the line has no waiting request, and is not attended any more.
 func (k *Keeper[K]) begin(l *line[K], place chan struct{}) (r *request[K], ctx context.Context, cancel context.CancelFunc, leave bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -106,7 +107,7 @@ func (k *Keeper[K]) begin(l *line[K], place chan struct{}) (r *request[K], ctx c
 	return nil, nil, nil, false
 }
 
-// leave leaves the server's queue, without the connection where it must.
+// leave leaves the server's queue, by closing the connection where it cannot be left otherwise.
 func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K] {
 	defer close(place)
 	ctx, cancel := context.WithTimeout(k.ctx, answerTimeout)
@@ -117,8 +118,8 @@ func (k *Keeper[K]) leave(l *line[K], w Waiter[K], place chan struct{}) Waiter[K
 	return w
 }
 
-// fail settles a request that could not be waited for, unless that may pass; and where it has
-// lasted for too long, all requests of the line.
+// fail settles a request that could not be waited for, unless the failure may be temporary. Where
+// the trouble has lasted too long, it settles all requests of the line.
 func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -130,10 +131,11 @@ func (k *Keeper[K]) fail(l *line[K], r *request[K], err error, over bool) {
 	}
 }
 
-// takeFirst takes the lock for the first of the line, whose waiter is the first of the server's
-// queue and saw the lock free; with a share, also for those who want one directly behind. It
-// reports whether to leave the queue: not where the lock was taken meanwhile by somebody who does
-// not know of the queue, or the next wants it in another mode. Its error is that of the first.
+// takeFirst takes the lock for the first request of the line. The waiter is the first of the
+// server's queue and saw the lock free. With a share, it also takes shares for the requests
+// directly behind that want one. It reports whether to leave the queue: not where the lock was
+// taken meanwhile by a session that does not know of the queue, or the next request wants the other
+// mode. Its error is that of the first request.
 func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err error) {
 	k.mu.Lock()
 	l.interrupt = nil
@@ -165,7 +167,7 @@ func (k *Keeper[K]) takeFirst(l *line[K], place chan struct{}) (leave bool, err 
 	}
 }
 
-// lookAgain tries to get on without a waiter.
+// lookAgain tries the first request without a waiter.
 func (k *Keeper[K]) lookAgain(l *line[K]) (err error) {
 	k.mu.Lock()
 	if len(l.queue) == 0 || k.closed || !l.admits(l.queue[0].shared) {
@@ -183,8 +185,8 @@ func (k *Keeper[K]) lookAgain(l *line[K]) (err error) {
 	return err
 }
 
-// waiter gets a connection to wait on: one that is there, or a new one. Nil without an error where
-// there are too many of them, after a while.
+// waiter gets a connection to wait on: an idle one, or a new one. It returns nil without an error,
+// after a while, where there are too many.
 func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
 	select {
 	case k.slots <- struct{}{}:
@@ -236,20 +238,20 @@ func (k *Keeper[K]) waiter(ctx context.Context) (Waiter[K], error) {
 
 var errElsewhere = errors.New("two connections of this client reached two servers, and locks of one are nothing to the other")
 
-// discard closes a waiter that is in use.
+// discard closes a waiter's connection that is in use.
 func (k *Keeper[K]) discard(w Waiter[K]) Waiter[K] {
 	w.Close()
 	<-k.slots
 	return nil
 }
 
-// idleWaiter is a waiter's connection that nobody needs now. The timer closes it.
+// idleWaiter is a waiter's connection that no name needs now. The timer closes it.
 type idleWaiter[K comparable] struct {
 	Waiter[K]
 	timer *time.Timer
 }
 
-// putBack keeps a waiter for a while, in case that another name has to be waited for.
+// putBack keeps a waiter for a while: another name may need it.
 func (k *Keeper[K]) putBack(w Waiter[K]) {
 	if w == nil {
 		return

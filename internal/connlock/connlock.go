@@ -1,41 +1,42 @@
-// Package connlock keeps the locks of one client on one connection: a server's own locks (advisory
-// locks, named locks), which live exactly as long as the session that took them. It knows no SQL;
-// an engine gives it a Server.
+// Package connlock is the core of connection locks: locks that live as long as a connection. A
+// server's own locks (advisory locks, named locks) end with the session that took them. A Keeper
+// keeps all locks of one client on one connection, the pinned one. It knows no SQL: packages
+// advisory and named each give it a Server.
 //
 // # Two keys for a name
 //
 // The pinned connection runs one statement at a time for all goroutines of the client, so no
-// statement on it may wait for another's lock. Whoever has to wait does so on a second connection,
-// the waiter's; and since a session lock cannot be handed from one session to another, there is a
-// gap between the waiter's getting the lock and the pinned connection's. So each name is two keys
-// to the server: the lock itself, and the queue for it. The waiter waits for the queue, which the
-// server keeps in order over all clients; as the first of it, it waits until the lock is free; the
-// pinned connection takes the lock while the waiter still has the queue; then the waiter leaves.
-// Who wants the lock without waiting looks at the queue first and does not pass it. So nobody
-// polls, and nobody barges.
+// statement on it may wait for a lock. A client that has to wait does so on a second connection,
+// the waiter's. A session lock cannot be handed from one session to another, so there is a gap
+// between the moment when the waiter could have the lock and the moment when the pinned connection
+// has it. Therefore each name is two keys to the server: the lock itself, and the queue for it. The
+// waiter waits for the queue, which the server keeps in order over all clients. As the first of the
+// queue, it waits until the lock is free. The pinned connection takes the lock while the waiter
+// still has the queue. Then the waiter leaves. A request that does not wait looks at the queue
+// first and does not pass it. So nobody polls, and nobody barges.
 //
 // # One waiter for a name
 //
 // Goroutines of one client that want the same name queue in the process, in the order in which they
-// asked, and the first of them has the client's waiter. When it gives up, the next inherits the
-// place. At most MaxWaiters names are waited for like that at a time; the goroutines of any further
-// name look again and again until there is a waiter for them.
+// asked. The first of them has the client's waiter. When it gives up, the next inherits the place.
+// At most MaxWaiters names are waited for like that at a time; for any further name the client
+// polls until there is a waiter for it.
 //
 // # Loss
 //
-// The pinned connection is lost when a statement on it fails, when a blocked read on it ends, which
-// goes on whenever it has been quiet for a moment, or when the server denies a lock that this side
-// believed to hold. Then every possession is lost, and the connection is closed after they were
-// told. Whoever waits goes on with a new connection.
+// The pinned connection is lost when a statement on it fails, when Watch fails, which runs whenever
+// the connection is idle, or when the server denies a lock that this side believed to hold. Then
+// every possession is lost. The connection is closed after they were told. Waiting requests go on
+// with a new connection.
 //
 // # Absence
 //
-// A wait survives a server that is away for less than the TTL, as often as that happens: it is
-// tried again after pauses that get longer, and once it stands in the server's queue again, the
-// next failure begins a TTL of its own. After a TTL without that all requests of the name fail. A
-// client that never had a connection fails at once, and so does whoever does not want to wait.
-// While the pinned connection cannot be had, the client leaves the server's queue, so that it holds
-// up no other client.
+// A wait survives a server that is away for less than the TTL, as often as that happens. It is
+// tried again after pauses that get longer. Once it stands in the server's queue again, the next
+// failure begins a TTL of its own. After a TTL without that, all requests of the name fail. A
+// client that never had a connection fails at once, and so does a request that does not wait. While
+// the pinned connection cannot be opened, the client leaves the server's queue, so that it holds up
+// no other client.
 package connlock
 
 import (
@@ -47,30 +48,29 @@ const (
 	// MaxWaiters is how many connections of one client wait at a time, beside the pinned one.
 	MaxWaiters = 16
 
-	// quiet is how long the pinned connection is left alone before it is watched: to interrupt the
-	// watching costs a little, and under traffic the statements themselves notice.
+	// quiet is how long the pinned connection is idle before it is watched: to interrupt the
+	// watching costs a little, and under traffic the statements themselves notice a loss.
 	quiet = 100 * time.Millisecond
-	// answerTimeout is how long a statement on the pinned connection may take. None of them waits
-	// for a lock.
+	// answerTimeout bounds a statement on the pinned connection. None of them waits for a lock.
 	answerTimeout = 15 * time.Second
 	// connectTimeout bounds the opening of a connection.
 	connectTimeout = 15 * time.Second
-	// lookAgain is how often a name is tried that has no waiter, since there are too many.
+	// lookAgain is the interval at which a name is polled for which there is no waiter.
 	lookAgain = 50 * time.Millisecond
 	// firstPause and longestPause bound the pause, on average, before a wait that failed is tried
 	// again.
 	firstPause, longestPause = 50 * time.Millisecond, time.Second
-	// linger is how long a waiter's connection is kept that nobody needs.
+	// linger is how long a waiter's connection is kept that no name needs.
 	linger = 5 * time.Second
 )
 
-// Server opens the two kinds of connections. K is what the server locks: a name's key. Errors are
+// Server opens the two kinds of connections. K is a name's key: what the server locks. Errors are
 // of the kinds of package driver.
 type Server[K comparable] interface {
-	// Key tells what a name is to the server. Names with the same key exclude each other.
+	// Key is what a name is to the server. Names with the same key exclude each other.
 	Key(name string) K
 
-	// Pin opens the connection that has the locks, and refuses what is none to keep locks on.
+	// Pin opens the connection that has the locks. It refuses a connection that cannot keep locks.
 	Pin(ctx context.Context) (Pin[K], error)
 
 	// Waiter opens a connection to wait on.
@@ -82,12 +82,12 @@ type Pin[K comparable] interface {
 	// Server identifies the running server that the connection ended up at.
 	Server() string
 
-	// Run runs operations in their order, in as few round trips as it can, and sets OK, or Err
-	// where the server refused one of them and did nothing. Its own error is the end of the
+	// Run runs operations in their order, in as few round trips as it can. It sets OK of each, or
+	// Err where the server refused the operation and did nothing. Run's own error is the end of the
 	// connection. Nothing in it waits for a lock.
 	Run(ctx context.Context, ops []*Op[K]) error
 
-	// Watch blocks until ctx ends, and returns nil with the connection in order; or until the
+	// Watch blocks until ctx ends, and returns nil where the connection is in order, or until the
 	// connection is lost.
 	Watch(ctx context.Context) error
 
@@ -101,9 +101,9 @@ type Waiter[K comparable] interface {
 	// Server identifies the running server that the connection ended up at.
 	Server() string
 
-	// Wait joins the end of a key's queue, unless it is the first of it already; waits until it is
-	// the first and the lock is free; and stays the first. When ctx ends the wait is ended in the
-	// server too.
+	// Wait joins the end of a key's queue, unless the waiter is the first of it already. It returns
+	// when the waiter is the first and the lock is free; the waiter stays the first. When ctx ends,
+	// the wait is ended in the server too.
 	Wait(ctx context.Context, key K, shared bool) error
 
 	// Leave leaves the queue.
@@ -113,11 +113,11 @@ type Waiter[K comparable] interface {
 	Close()
 }
 
-// What is done on the pinned connection.
+// Kind is what an operation on the pinned connection does.
 type Kind int
 
 const (
-	Try  Kind = iota // take the lock if it is free and nobody queues for it; OK: taken
+	Try  Kind = iota // take the lock if it is free and has no queue; OK: taken
 	Take             // take the lock if it is free: this client's waiter is the first of the queue; OK: taken
 	Give             // give the lock back once; not OK: the server says that it was not held
 )

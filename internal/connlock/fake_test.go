@@ -48,7 +48,7 @@ func (f *fake) key(name string) *fakeKey {
 	return f.keys[name]
 }
 
-// free is what a session sees: what it has itself does not stand in its way.
+// free is what a session sees: its own locks are not in its way.
 func (k *fakeKey) free(to any, shared bool) bool {
 	for who, n := range k.holders {
 		if who != to && (!shared || n >= 1000) {
@@ -70,7 +70,7 @@ func (k *fakeKey) take(who any, shared bool) bool {
 	return true
 }
 
-// do changes the server, and wakes whoever waits.
+// do changes the server, and wakes all that wait for a change.
 func (f *fake) do(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

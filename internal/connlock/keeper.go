@@ -32,19 +32,18 @@ type Keeper[K comparable] struct {
 	idle    []*idleWaiter[K]
 }
 
-// New makes a keeper, whose waits survive an absence of the server that is shorter than ttl. It
-// does no I/O.
+// New makes a keeper. Its waits survive an absence of the server that is shorter than ttl. It does
+// no I/O.
 func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *Keeper[K] {
 	k := &Keeper[K]{server: server, log: log, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
 
-// Limit has the keeper use fewer waiters at a time than MaxWaiters. It is called before anything
-// else.
+// Limit lowers the number of waiters at a time from MaxWaiters. It is called before anything else.
 func (k *Keeper[K]) Limit(waiters int) { k.slots = make(chan struct{}, min(waiters, MaxWaiters)) }
 
-// line is what this client has of a key, and who in this client wants it. It exists while there is
+// line is what this client holds of a key, and the queue of its requests. It exists while there is
 // either.
 type line[K comparable] struct {
 	key       K
@@ -87,7 +86,7 @@ func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool)
 	}
 	l.queue = append(l.queue, r)
 	switch {
-	case l.attended: // its first has to wait, and whoever is behind it
+	case l.attended: // its first request has to wait, and all behind it
 		if !wait && len(l.queue) > 1 {
 			k.remove(l, r, nil, nil)
 		}
@@ -108,19 +107,19 @@ func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool)
 	return r.possession, true, nil
 }
 
-// abandon settles a request whose caller does not wait any longer, unless it was settled in the
-// same moment.
+// abandon settles a request whose caller no longer waits, unless it was settled in the same moment.
 func (k *Keeper[K]) abandon(l *line[K], r *request[K], cause error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := slices.Index(l.queue, r)
-	if at == 0 && !l.seen && l.admits(r.shared) { // nobody is known to be in its way
+	if at == 0 && !l.seen && l.admits(r.shared) { // no other holder is known
 		cause = driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer before the context ended: %w", cause))
 	}
 	switch {
 	case at < 0:
 	case at == 0 && l.busy:
-		// What is under way for it has to come to its end first: the next may want the other mode.
+		// The operation that is under way for it has to end first: the next request may want the
+		// other mode.
 		r.abandoned, r.err = true, cause
 		close(r.done)
 	default:
@@ -146,15 +145,15 @@ func (k *Keeper[K]) remove(l *line[K], r *request[K], p *possession[K], err erro
 	k.forget(l)
 }
 
-// forget drops a line that nobody uses. MUST be called with mu locked.
+// forget drops a line that has no holder and no request. MUST be called with mu locked.
 func (k *Keeper[K]) forget(l *line[K]) {
 	if !l.exclusive && l.shares == 0 && len(l.queue) == 0 && !l.attended && k.lines[l.key] == l {
 		delete(k.lines, l.key)
 	}
 }
 
-// advance does what the first of the queue needs. MUST be called with mu locked, and with the line
-// not busy and not attended.
+// advance does what the first request of the queue needs. MUST be called with mu locked, and with
+// the line not busy and not attended.
 func (k *Keeper[K]) advance(l *line[K]) {
 	for len(l.queue) > 0 {
 		r := l.queue[0]
@@ -182,10 +181,11 @@ func (k *Keeper[K]) advance(l *line[K]) {
 	}
 }
 
-// send runs Try or Take for the first of the queue, once more where its connection was lost
+// send runs Try or Take for the first request of the queue, once more where its connection was lost
 // meanwhile. It settles the request where the lock was taken, where the server refused the
-// operation, and where the caller has gone; then is called with mu locked, and decides what becomes
-// of it otherwise. place is the waiter's in the server's queue. MUST be called with mu locked.
+// operation, and where the caller has gone. then is called with mu locked, and otherwise decides
+// what becomes of the request. place is the waiter's in the server's queue. MUST be called with mu
+// locked.
 func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct{}, then func(taken bool, err error)) {
 	l.busy = true
 	settle := func(p *pin[K], op Op[K], err error) {
@@ -227,13 +227,14 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 	})
 }
 
-// passes reports whether a failure may pass: the server was there before. MUST be called with mu
-// locked.
+// passes reports whether a failure may be temporary: the server was there before. MUST be called
+// with mu locked.
 func (k *Keeper[K]) passes(err error) bool {
 	return k.reached && !k.closed && errors.Is(err, driver.ErrUnavailable)
 }
 
-// Close is driver.Keeper's. It gives nothing back one by one: the end of the connection does that.
+// Close is driver.Keeper's. It does not give locks back one by one: the end of the connection does
+// that.
 func (k *Keeper[K]) Close(ctx context.Context) error {
 	k.mu.Lock()
 	if !k.closed {
@@ -259,8 +260,8 @@ func (k *Keeper[K]) Close(ctx context.Context) error {
 	}
 }
 
-// dismiss settles whoever waits in a line when the keeper is closed; what is under way comes to its
-// own end. MUST be called with mu locked.
+// dismiss settles the waiting requests of a line when the keeper is closed. An operation that is
+// under way comes to its own end. MUST be called with mu locked.
 func (k *Keeper[K]) dismiss(l *line[K]) {
 	for _, r := range slices.Clone(l.queue) {
 		if !l.busy || r != l.queue[0] {
@@ -295,14 +296,14 @@ func (p *possession[K]) Cause() error {
 
 var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
 
-// Release gives the lock back. When ctx ends first, it is given back all the same as soon as the
-// server can be reached again, or has ended the connection. It is given back once: by the time of a
-// second call somebody else may have the name on the same connection. Who calls again waits for the
-// same answer.
+// Release gives the lock back. When ctx ends first, the lock is given back all the same as soon as
+// the server can be reached again, or has ended the connection. It is given back once: by the time
+// of a second call, another request may hold the name on the same connection. A second call waits
+// for the same answer.
 func (p *possession[K]) Release(ctx context.Context) error {
 	if p.place != nil {
-		// Otherwise a lock that is free would for a moment have a queue, and a TryLock would fail
-		// for nobody.
+		// Otherwise a free lock would have a queue for a moment, and a TryLock would fail though no
+		// other client wants it.
 		select {
 		case <-p.place:
 		case <-ctx.Done():
@@ -327,8 +328,8 @@ func (p *possession[K]) Release(ctx context.Context) error {
 	}
 }
 
-// give sends the unlocking. From then on the line counts as free: what is sent later runs later.
-// MUST be called with mu locked.
+// give sends the release. From then on the line counts as free: operations that are sent later run
+// later. MUST be called with mu locked.
 func (k *Keeper[K]) give(p *possession[K], then func(err error)) {
 	if k.pin != p.pin {
 		then(p.pin.cause)

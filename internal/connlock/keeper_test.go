@@ -132,7 +132,7 @@ func TestTriesOfSharesAtTheSameTimeAllSucceed(t *testing.T) {
 	})
 }
 
-// Broken by taking the end of a context for somebody in the way.
+// Broken by taking the end of a context for another holder.
 func TestAServerThatHasNotAnsweredHasNamedNobody(t *testing.T) {
 	in(t, func(b *bench) {
 		one, two := b.keeper(), b.keeper()
@@ -352,8 +352,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	})
 }
 
-// Everything at once, and in the end nobody is stuck: each call that is not called off gets its
-// turn.
+// Everything at once: each call that is not called off gets its turn.
 func TestNobodyIsForgotten(t *testing.T) {
 	in(t, func(b *bench) {
 		keepers := []*Keeper[string]{b.keeper(), b.keeper(), b.keeper()}

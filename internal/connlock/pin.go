@@ -9,15 +9,15 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// lostError is what becomes of an operation whose connection was lost, as opposed to one that could
-// not be made.
+// lostError is the error of an operation whose connection was lost, as opposed to an operation that
+// could not be done.
 type lostError struct{ cause error }
 
 func (e lostError) Error() string { return e.cause.Error() }
 func (e lostError) Unwrap() error { return e.cause }
 
-// failure is what a caller is told: that the server was away, unless the connection ended because
-// it is none to keep locks on.
+// failure is the error that a caller gets: the server was away, unless the connection ended because
+// it cannot keep locks.
 func (e lostError) failure() error {
 	if errors.Is(e.cause, driver.ErrConfig) || errors.Is(e.cause, driver.ErrReadOnly) {
 		return e.cause
@@ -25,13 +25,13 @@ func (e lostError) failure() error {
 	return driver.Fail(driver.ErrUnavailable, e.cause)
 }
 
-// job is an operation, and who wants to know its outcome. done is called without mu.
+// job is an operation and its callback. done is called without mu.
 type job[K comparable] struct {
 	op   Op[K]
 	done func(p *pin[K], op Op[K], err error)
 }
 
-// pin is a pinned connection from its opening to its end. One goroutine owns the connection; jobs
+// pin is a pinned connection from its opening to its end. One goroutine owns the connection. Jobs
 // that came while it was busy travel together.
 type pin[K comparable] struct {
 	lost  chan struct{} // closed when the connection is lost, after cause was set
@@ -43,7 +43,7 @@ type pin[K comparable] struct {
 	server    string             // "" until it is connected; protected by the keeper's mu
 }
 
-// submit queues an operation on the pinned connection, which it opens where there is none. MUST be
+// submit queues an operation on the pinned connection, and opens one where there is none. MUST be
 // called with mu locked.
 func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) {
 	p := k.pin
@@ -66,8 +66,7 @@ func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) 
 	}
 }
 
-// own opens a connection and runs what is to be done on it, until it is lost or the keeper is
-// closed.
+// own opens a connection and runs its jobs, until the connection is lost or the keeper is closed.
 func (k *Keeper[K]) own(p *pin[K]) {
 	ctx, cancel := context.WithTimeout(k.ctx, connectTimeout)
 	conn, err := k.server.Pin(ctx)
@@ -108,7 +107,7 @@ func (k *Keeper[K]) own(p *pin[K]) {
 	}
 }
 
-// next waits for jobs, and watches the connection when there are none for a while.
+// next waits for jobs, and watches the connection when there have been none for a while.
 func (k *Keeper[K]) next(p *pin[K], conn Pin[K], timer *time.Timer) ([]job[K], error) {
 	timer.Reset(quiet)
 	for {
@@ -155,8 +154,8 @@ func (k *Keeper[K]) watch(p *pin[K], conn Pin[K]) error {
 	return nil
 }
 
-// run runs jobs until ctx ends, and tells their outcome. Its error is the end of the connection;
-// what can be told was told by then.
+// run runs jobs until ctx ends, and reports their outcomes to them. Its error is the end of the
+// connection; by then all outcomes have been reported.
 func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[K]) error {
 	ops := make([]*Op[K], len(jobs))
 	for i := range jobs {
@@ -180,8 +179,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 		if j.op.Kind != Give || j.op.OK {
 			continue
 		}
-		// What else was taken on this connection cannot be trusted either, or cannot be got rid of
-		// in another way.
+		// Other locks of this connection cannot be trusted either, or cannot be given back in
+		// another way.
 		if err = errDenied; j.op.Err != nil {
 			err = fmt.Errorf("an unlocking failed, so that the connection that kept it was closed: %w", j.op.Err)
 		}
@@ -198,8 +197,8 @@ func (k *Keeper[K]) run(ctx context.Context, p *pin[K], conn Pin[K], jobs []job[
 	return err
 }
 
-// lose ends a connection for everybody who has something on it, before it is closed: the
-// possessions, and the jobs, those given and those queued. It does so once.
+// lose ends a connection, once, for all who have something on it, before it is closed: the
+// possessions, and the jobs, both the given and the queued.
 func (k *Keeper[K]) lose(p *pin[K], jobs []job[K], err error) {
 	k.mu.Lock()
 	if k.pin != p {

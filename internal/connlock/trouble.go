@@ -8,14 +8,14 @@ import (
 
 // trouble is a series of failed tries to wait for one name. A try whose wait lasts longer than the
 // pause before it has stood in the server's queue, and ends the series: the next failure begins
-// another one. A server that answers and refuses does not.
+// another one. A server that answers and refuses does not end it.
 type trouble struct {
 	since time.Time     // of the first failure; the zero time: there is none
 	pause time.Duration // before the next try
 }
 
-// add counts a failure at a moment, of a wait that lasted so long, and reports whether it belongs
-// to a series that had begun.
+// add counts a failure of a wait that lasted for stood, and reports whether it belongs to a series
+// that had begun.
 func (t *trouble) add(at time.Time, stood time.Duration) (again bool) {
 	if t.since.IsZero() || stood > t.pause {
 		*t = trouble{at, firstPause}
@@ -25,7 +25,7 @@ func (t *trouble) add(at time.Time, stood time.Duration) (again bool) {
 	return true
 }
 
-// over reports whether the series has lasted for too long.
+// over reports whether the series has lasted for limit or longer.
 func (t *trouble) over(limit time.Duration) bool { return time.Since(t.since) >= limit }
 
 // rest waits until the next try is due, or ctx ends. The pause is random, so that clients do not

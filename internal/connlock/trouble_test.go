@@ -188,8 +188,8 @@ func TestAClientWithoutItsConnectionHoldsUpNobody(t *testing.T) {
 	})
 }
 
-// A connection may have ended a moment ago without anybody having noticed: whoever does not wait is
-// not told of that.
+// A connection may have ended a moment ago, and not been found lost yet: a request that does not
+// wait must not fail for that.
 func TestATryIsSentAgainWhereItsConnectionWasLost(t *testing.T) {
 	in(t, func(b *bench) {
 		k := b.keeper()
