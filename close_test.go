@@ -55,8 +55,11 @@ func (l *lateTake) Take(ctx context.Context, r driver.Request) (g driver.Grant, 
 	return g, taken, err
 }
 
-func (l *lateTake) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	next, err := l.Backend.Leave(ctx, session, name, attempt)
+func (l *lateTake) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	next, left, err := l.Backend.Vacate(ctx, v)
+	if v.Cause != driver.ByAttempt {
+		return next, left, err
+	}
 	l.looked.Do(func() {
 		select {
 		case <-l.cut:
@@ -67,7 +70,7 @@ func (l *lateTake) Leave(ctx context.Context, session, name, attempt string) ([]
 		default:
 		}
 	})
-	return next, err
+	return next, left, err
 }
 
 type lateOpen struct{ *late }
@@ -168,11 +171,11 @@ func (a *awkward) EndSession(ctx context.Context, session string) error {
 	return a.Backend.EndSession(ctx, session)
 }
 
-func (a *awkward) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	if a.busy.Load() {
-		return nil, driver.ErrBusy
+func (a *awkward) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder && a.busy.Load() {
+		return nil, false, driver.ErrBusy
 	}
-	return a.Backend.Release(ctx, h, contended)
+	return a.Backend.Vacate(ctx, v)
 }
 
 func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {

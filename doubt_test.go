@@ -30,20 +30,18 @@ func (d *doubtful) lost(which *atomic.Bool, err error) error {
 	return err
 }
 
-func (d *doubtful) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	next, err := d.Backend.Leave(ctx, session, name, attempt)
-	if err = d.lost(&d.leave, err); err != nil {
-		next = nil
+func (d *doubtful) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	next, left, err := d.Backend.Vacate(ctx, v)
+	switch v.Cause {
+	case driver.ByAttempt:
+		err = d.lost(&d.leave, err)
+	case driver.ByForce:
+		err = d.lost(&d.breaks, err)
 	}
-	return next, err
-}
-
-func (d *doubtful) Break(ctx context.Context, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
-	next, taken, err := d.Backend.Break(ctx, self, name, h, e)
-	if err = d.lost(&d.breaks, err); err != nil {
-		next, taken = nil, false
+	if err != nil {
+		return nil, false, err
 	}
-	return next, taken, err
+	return next, left, nil
 }
 
 func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {

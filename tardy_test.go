@@ -36,11 +36,11 @@ func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return g, taken, err
 }
 
-func (d *tardy) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	if d.undo != nil {
+func (d *tardy) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByAttempt && d.undo != nil {
 		<-d.undo
 	}
-	return d.Backend.Leave(ctx, session, name, attempt)
+	return d.Backend.Vacate(ctx, v)
 }
 
 func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {

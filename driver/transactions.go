@@ -23,8 +23,8 @@ type Transactions[TX any] interface {
 	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// ReleaseTx releases the lock if tx commits. Where the engine cannot grant the lock inside the
-	// caller's transaction, it leaves the name free and the queue as it was, for Reclaim.
-	// ErrNotHeld as Release, and ErrRetry as Guard.
+	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver.
+	// ErrNotHeld where it is not held, and ErrRetry as Guard.
 	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// LockTx locks the name's row until tx ends, unless the name has a holder or a waiter. In that

@@ -85,7 +85,7 @@ type State struct {
 	Granted  []Own         // the session's own grants of the name
 	Head     Holder        // the first waiter, where Sharing > 0: if it is dead, it blocks the waiters behind it
 	Rest     time.Duration // what is left of the cool-down (MinHold), during which the name is not granted; ≤ 0: over
-	Ready    bool          // the first waiter fits and has not been granted the name: Reclaim does that
+	Ready    bool          // the first waiter fits and has not been granted the name: TakeOver does that
 }
 
 // Own is a grant to one of the session's own attempts.

@@ -29,7 +29,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []dri
 		}
 		n := slices.IndexFunc(rs, func(r driver.Request) bool {
 			row, there := rows[r.Name]
-			return !there || !free(row, r)
+			return !there || !standing(row).Free(r)
 		})
 		if n < 0 {
 			n = len(rs)

@@ -12,6 +12,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -73,7 +74,7 @@ func TestTakeAndRelease(t *testing.T) {
 			{Name: "N", Session: a.session, Token: first.Token},
 		} {
 			for _, contended := range []bool{false, true} {
-				is(t, second(b.Release(t.Context(), wrong, contended)), driver.ErrNotHeld)
+				is(t, second(drivertest.Release(t.Context(), b, wrong, contended)), driver.ErrNotHeld)
 			}
 			is(t, b.SetHolds(t.Context(), wrong, 2), driver.ErrNotHeld)
 		}
@@ -83,8 +84,8 @@ func TestTakeAndRelease(t *testing.T) {
 		if n := s.number(t, "SELECT holds FROM dblock_locks"); n != 2 {
 			t.Fatalf("held %d times", n)
 		}
-		must(t, second(a.Release(t.Context(), held, false)))
-		is(t, second(a.Release(t.Context(), held, false)), driver.ErrNotHeld)
+		must(t, second(drivertest.Release(t.Context(), a, held, false)))
+		is(t, second(drivertest.Release(t.Context(), a, held, false)), driver.ErrNotHeld)
 		if state := b.look(t, "n"); state.Holder != (driver.Holder{}) {
 			t.Fatalf("%+v is not free", state)
 		}
@@ -102,13 +103,13 @@ func TestTokensRiseWhenTheClockGoesBack(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
 		held := a.take(t, "n")
-		must(t, second(a.Release(t.Context(), held, true)))
+		must(t, second(drivertest.Release(t.Context(), a, held, true)))
 		s.exec(t, "UPDATE dblock_locks SET token = ?", farAhead)
 		if held = a.take(t, "n"); held.Token != farAhead+1 {
 			t.Fatal(held)
 		}
 		a.enqueue(t, "n")
-		next, err := sole(a.Release(t.Context(), held, true))
+		next, err := sole(drivertest.Release(t.Context(), a, held, true))
 		if err != nil || next.Grant.Token != farAhead+2 {
 			t.Fatal(next, err)
 		}
@@ -159,21 +160,21 @@ func TestTheQueueIsServedInOrderAndTheDeadArePassedOver(t *testing.T) {
 				must(t, second(a.Expire(t.Context(), waiting[i].session)))
 			}
 		}
-		must(t, second(a.Leave(t.Context(), a.session, "n", attempts[8])))          // another session's place is none
-		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7]))) // from the middle
-		must(t, second(a.Leave(t.Context(), waiting[7].session, "n", attempts[7])))
-		next, err := sole(a.Release(t.Context(), held, false))
+		must(t, second(drivertest.Undo(t.Context(), a, a.session, "n", attempts[8])))          // another session's place is none
+		must(t, second(drivertest.Undo(t.Context(), a, waiting[7].session, "n", attempts[7]))) // from the middle
+		must(t, second(drivertest.Undo(t.Context(), a, waiting[7].session, "n", attempts[7])))
+		next, err := sole(drivertest.Release(t.Context(), a, held, false))
 		if err != nil || next.Attempt != attempts[6] || next.Session != waiting[6].session || !next.Grant.Contended {
 			t.Fatal(next, err)
 		}
 		if _, taken, err := a.Take(t.Context(), a.request("n")); err != nil || taken {
 			t.Fatal("taken past the queue", err)
 		}
-		next, err = sole(a.Leave(t.Context(), waiting[6].session, "n", attempts[6])) // undone after it was granted
+		next, err = sole(drivertest.Undo(t.Context(), a, waiting[6].session, "n", attempts[6])) // undone after it was granted
 		if err != nil || next.Attempt != attempts[8] || next.Grant.Contended {
 			t.Fatal(next, err)
 		}
-		next, err = sole(a.Release(t.Context(), driver.Held{Name: "n", Session: next.Session, Token: next.Grant.Token}, true))
+		next, err = sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: next.Session, Token: next.Grant.Token}, true))
 		if err != nil || next != (driver.Handoff{}) {
 			t.Fatal(next, err)
 		}
@@ -196,7 +197,7 @@ func TestAFixedLeaseStartsWithTheGrant(t *testing.T) {
 			t.Fatal(outcome, err)
 		}
 		s.exec(t, "UPDATE dblock_waiters SET enqueued_at = 0")
-		next, err := sole(a.Release(t.Context(), held, true))
+		next, err := sole(drivertest.Release(t.Context(), a, held, true))
 		if err != nil || next.Grant.Lease != time.Hour {
 			t.Fatal(next, err)
 		}
@@ -206,7 +207,7 @@ func TestAFixedLeaseStartsWithTheGrant(t *testing.T) {
 		if overdue, err := a.Overdue(t.Context(), 10); err != nil || len(overdue) != 0 {
 			t.Fatal(overdue, err)
 		}
-		if _, taken, err := a.Reclaim(t.Context(), a.session, "n", driver.Holder{Session: b.session, Grant: driver.Grant{Token: next.Grant.Token, Lease: -1}}); err != nil || taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), a, a.session, "n", driver.Holder{Session: b.session, Grant: driver.Grant{Token: next.Grant.Token, Lease: -1}}); err != nil || taken {
 			t.Fatal("reclaimed before its time", err)
 		}
 		s.exec(t, "UPDATE dblock_locks SET expires_at = 1")
@@ -218,10 +219,10 @@ func TestAFixedLeaseStartsWithTheGrant(t *testing.T) {
 		if err != nil || len(overdue) != 1 || overdue[0].Name != "n" {
 			t.Fatal(overdue, err)
 		}
-		if _, taken, err := a.Reclaim(t.Context(), a.session, "n", overdue[0].Holder); err != nil || !taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), a, a.session, "n", overdue[0].Holder); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
-		is(t, second(b.Release(t.Context(), driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)), driver.ErrNotHeld)
+		is(t, second(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true)), driver.ErrNotHeld)
 	})
 }
 
@@ -247,7 +248,7 @@ func TestReenter(t *testing.T) {
 		if err != nil || !reentered || grant.Token <= held.Token || !grant.Contended {
 			t.Fatal(grant, reentered, err)
 		}
-		is(t, second(a.Release(t.Context(), held, true)), driver.ErrNotHeld)
+		is(t, second(drivertest.Release(t.Context(), a, held, true)), driver.ErrNotHeld)
 		must(t, b.SetHolds(t.Context(), driver.Held{Name: "n", Session: b.session, Token: grant.Token}, 2))
 	})
 }
@@ -260,7 +261,7 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		queued := a.enqueue(t, "n")
 		h := c.look(t, "n").Holder
-		if next, taken, err := soleTaken(c.Reclaim(t.Context(), c.session, "n", h)); err != nil || taken {
+		if next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), c, c.session, "n", h)); err != nil || taken {
 			t.Fatal("reclaimed from the living", next, err)
 		}
 		s.expire(t, a)
@@ -270,11 +271,11 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 		if expired, err := c.Expired(t.Context(), 10); err != nil || !slices.Equal(expired, []string{a.session}) {
 			t.Fatal(expired, err)
 		}
-		next, taken, err := soleTaken(c.Reclaim(t.Context(), c.session, "n", h))
+		next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), c, c.session, "n", h))
 		if err != nil || !taken || next.Session != b.session || next.Attempt != attempt || next.Grant.Token <= h.Grant.Token {
 			t.Fatal(next, taken, err)
 		}
-		if _, taken, err := c.Reclaim(t.Context(), c.session, "n", h); err != nil || taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "n", h); err != nil || taken {
 			t.Fatal("reclaimed twice", err)
 		}
 		if expired, err := c.Expired(t.Context(), 10); err != nil || !slices.Equal(expired, []string{a.session}) {
@@ -292,7 +293,7 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 			t.Fatal("a session was forgotten that still holds", n, err)
 		}
 		for _, o := range orphans {
-			must(t, second(c.Leave(t.Context(), a.session, o.Name, o.Attempt)))
+			must(t, second(drivertest.Undo(t.Context(), c, a.session, o.Name, o.Attempt)))
 		}
 		if expired, err := c.Expired(t.Context(), 10); err != nil || len(expired) != 0 {
 			t.Fatal(expired, err)
@@ -312,7 +313,7 @@ func TestAMissingSessionIsBuried(t *testing.T) {
 		a.take(t, "n")
 		h := b.look(t, "n").Holder
 		s.exec(t, "DELETE FROM dblock_sessions WHERE id = ?", a.session)
-		if _, taken, err := b.Reclaim(t.Context(), b.session, "n", h); err != nil || !taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), b, b.session, "n", h); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		if n := s.number(t, "SELECT dead FROM dblock_sessions WHERE id = ?", a.session); n != 1 {
@@ -347,7 +348,7 @@ func TestASessionEndsInGoodOrder(t *testing.T) {
 		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {
 			t.Fatal(alive, err)
 		}
-		if next, err := sole(a.Release(t.Context(), held, true)); err != nil || next.Session != "" {
+		if next, err := sole(drivertest.Release(t.Context(), a, held, true)); err != nil || next.Session != "" {
 			t.Fatal("granted to a session that had ended", next, err)
 		}
 		if n := s.number(t, "SELECT dead FROM dblock_sessions WHERE id = ?", a.session); n != 1 {
@@ -372,7 +373,7 @@ func TestPurgeWalksUpwards(t *testing.T) {
 		for i := range 10 {
 			held := a.take(t, fmt.Sprint("n", i))
 			if i != 4 {
-				must(t, second(a.Release(t.Context(), held, false)))
+				must(t, second(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		if n, _, err := a.Purge(t.Context(), time.Hour, "", 100); err != nil || n != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -33,14 +34,14 @@ type take func(t *testing.T, g guardian) error
 var takes = map[string]take{
 	"of the dead": func(t *testing.T, g guardian) error {
 		g.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", g.held.Session)
-		return taken(g.taker.Reclaim(t.Context(), g.taker.session, g.held.Name, g.holder(0)))
+		return taken(drivertest.TakeOver(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(0)))
 	},
 	"of a fixed lease": func(t *testing.T, g guardian) error {
 		g.over(t)
-		return taken(g.taker.Reclaim(t.Context(), g.taker.session, g.held.Name, g.holder(-1)))
+		return taken(drivertest.TakeOver(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(-1)))
 	},
 	"by Break": func(t *testing.T, g guardian) error {
-		return taken(g.taker.Break(t.Context(), g.taker.session, g.held.Name, g.holder(0), driver.Event{Name: g.held.Name, Kind: "broken"}))
+		return taken(drivertest.Break(t.Context(), g.taker, g.taker.session, g.held.Name, g.holder(0), driver.Event{Name: g.held.Name, Kind: "broken"}))
 	},
 	"by the owner": func(t *testing.T, g guardian) error {
 		again := g.taker.request(g.held.Name)
@@ -290,7 +291,9 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 			}
 		}
 		drop(0)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(g.engine.Release(ctx, g.held, true)) })
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) {
+			return sole(drivertest.Release(ctx, g.engine, g.held, true))
+		})
 		must(t, got.err)
 		drop(0)
 		must(t, tx.Rollback())
@@ -302,7 +305,7 @@ func TestAReleaseAndTheReaperPassByAGuardedTransaction(t *testing.T) {
 		must(t, g.engine.Transactions.MakeGuard(t.Context(), h, g.beside))
 		drop(1)
 		drop(0)
-		must(t, second(g.engine.Release(t.Context(), h, true)))
+		must(t, second(drivertest.Release(t.Context(), g.engine, h, true)))
 		drop(1)
 	})
 }

@@ -27,7 +27,7 @@ func (h hand) drop(ctx context.Context, tickets []int64) error {
 }
 
 // give gives the whole name to a waiter.
-func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) (driver.Handoff, error) {
+func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) ([]driver.Handoff, error) {
 	var handed int8
 	if w.SessionID != h.self {
 		handed = 1
@@ -37,9 +37,9 @@ func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32)
 		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
 		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
 	})
-	return driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
+	return []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
 		Token: token, Contended: waiters > 0, Lease: fixed,
-	}}, err
+	}}}, err
 }
 
 // share writes the row of a name that nobody has as a whole, and gives those with these tickets

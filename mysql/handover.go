@@ -7,6 +7,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // vacate locks a name's row, has leave take somebody off it, and hands on what that makes room for.
@@ -37,48 +38,99 @@ func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *my
 	return next, left, nil
 }
 
-func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	if !contended && !h.Shared {
-		released, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{
-			Name: h.Name, Session: h.Session, Token: h.Token,
-		})
+func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
+	switch {
+	case v.Cause == driver.Nothing:
+		return e.promote(ctx, v.Self, v.Name)
+	case v.Cause == driver.ByHolder && !v.Contended && !v.Shared:
+		released, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{Name: v.Name, Session: v.Session, Token: v.Token})
 		if err != nil || released > 0 {
-			return nil, mysqlserver.Interpret(err)
+			return nil, err == nil, mysqlserver.Interpret(err)
+		}
+	case v.Cause == driver.ByTime && !v.LeaseOver: // then it is the session that must be dead
+		if dead, err := e.Expire(ctx, v.Session); err != nil || !dead {
+			return nil, false, err
 		}
 	}
-	next, left, err := e.vacate(ctx, h.Name, h.Session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
-		p, there, err := findPart(ctx, q, h.Name, *row, h.Session, h.Token)
-		if err != nil || !there || h.Shared != (p.units > 0) {
-			return false, nil, err
+	var attempt string
+	next, left, err = e.vacate(ctx, v.Name, v.Self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
+		switch {
+		case v.Cause == driver.ByAttempt:
+			left, err = undo(ctx, q, v, row)
+		case v.Token == 0:
+			left, err = leaveQueue(ctx, q, v.Name, v.Session, v.Attempt, row)
+		default:
+			attempt, left, err = giveUp(ctx, q, v, row)
 		}
-		left, err := p.drop(ctx, q, row)
-		return left, nil, err
+		if err != nil || !left || v.Cause != driver.ByForce {
+			return left, nil, err
+		}
+		return true, []string{v.Session}, addEvent(ctx, q, v.Event)
 	})
-	if err == nil && !left {
-		err = driver.ErrNotHeld
+	if v.Cause == driver.ByForce {
+		e.announce(ctx, attempt, err)
 	}
-	return next, err
+	return next, left, err
 }
 
-func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	next, _, err := e.vacate(ctx, name, session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
-		if row.SessionID == session && row.Attempt == attempt {
-			row.SessionID = ""
-			return true, nil, nil
+// undo takes away whatever an attempt has.
+func undo(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysqldb.LockRowRow) (bool, error) {
+	if row.SessionID == v.Session && row.Attempt == v.Attempt {
+		row.SessionID = ""
+		return true, nil
+	}
+	if row.SharedUnits > 0 {
+		share, err := q.FindShareOfAttempt(ctx, mysqldb.FindShareOfAttemptParams{Name: v.Name, Attempt: v.Attempt})
+		if there, err := found(err); err != nil {
+			return false, err
+		} else if there && share.SessionID == v.Session {
+			return part{name: v.Name, token: share.Token, units: share.Units}.drop(ctx, q, row)
 		}
-		if row.SharedUnits > 0 {
-			share, err := q.FindShareOfAttempt(ctx, mysqldb.FindShareOfAttemptParams{Name: name, Attempt: attempt})
-			if there, err := found(err); err != nil {
-				return false, nil, err
-			} else if there && share.SessionID == session {
-				left, err := part{name: name, token: share.Token, units: share.Units}.drop(ctx, q, row)
-				return left, nil, err
-			}
+	}
+	return leaveQueue(ctx, q, v.Name, v.Session, v.Attempt, row)
+}
+
+// giveUp takes a lock or a share away that is known by its token. What its holder does not release
+// itself is a takeover: it passes the guard.
+func giveUp(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysqldb.LockRowRow) (attempt string, left bool, err error) {
+	p, there, err := findPart(ctx, q, v.Name, *row, v.Session, v.Token)
+	if err != nil || !there {
+		return "", false, err
+	}
+	if v.Cause == driver.ByHolder {
+		if v.Shared != (p.units > 0) {
+			return "", false, nil
 		}
-		left, err := leaveQueue(ctx, q, name, session, attempt, row)
-		return left, nil, err
-	})
-	return next, err
+		left, err = p.drop(ctx, q, row)
+		return p.attempt, left, err
+	}
+	take, err := pass(ctx, q, p.attempt)
+	if err != nil {
+		return p.attempt, false, err
+	}
+	if v.Cause == driver.ByTime {
+		if over, err := p.over(ctx, q, v.Session); err != nil || !over {
+			return p.attempt, false, err
+		}
+	}
+	if left, err = p.drop(ctx, q, row); err == nil && left {
+		err = take()
+	}
+	return p.attempt, left, err
+}
+
+// over reports whether the time of a part is over: its session is dead, or its fixed lease has
+// ended. It is called after the locks: a lease is not over before its row was waited for.
+func (p part) over(ctx context.Context, q *mysqldb.Queries, session string) (bool, error) {
+	dead, err := q.SessionDead(ctx, session)
+	if _, err := found(err); err != nil {
+		return false, err
+	}
+	if dead {
+		return true, nil
+	}
+	now, err := q.Clock(ctx)
+	return err == nil && p.expiresAt.Valid && p.expiresAt.Int64 <= now, err
 }
 
 // leaveQueue gives up a place in a locked name's queue. It counts before it drops: who reads
@@ -93,76 +145,6 @@ func leaveQueue(ctx context.Context, q *mysqldb.Queries, name, session, attempt 
 		return false, err
 	}
 	return true, q.DropWaiter(ctx, mysqldb.DropWaiterParams{Name: name, Ticket: w.Ticket})
-}
-
-func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error) {
-	if holder.Session == "" {
-		return e.promote(ctx, self, name)
-	}
-	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
-		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
-			return nil, false, err
-		}
-	}
-	return e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
-		if holder.Grant.Token == 0 {
-			left, err := leaveQueue(ctx, q, name, holder.Session, holder.Attempt, row)
-			return left, nil, err
-		}
-		p, there, err := findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token)
-		if err != nil || !there {
-			return false, nil, err
-		}
-		take, err := pass(ctx, q, p.attempt)
-		if err != nil {
-			return false, nil, err
-		}
-		dead, err := q.SessionDead(ctx, holder.Session)
-		if _, err := found(err); err != nil {
-			return false, nil, err
-		}
-		if !dead {
-			now, err := q.Clock(ctx) // after the locks: a lease is not over before its row was waited for
-			if err != nil || !p.expiresAt.Valid || p.expiresAt.Int64 > now {
-				return false, nil, err
-			}
-		}
-		left, err := p.drop(ctx, q, row)
-		if err == nil && left {
-			err = take()
-		}
-		return left, nil, err
-	})
-}
-
-func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, event driver.Event) (next []driver.Handoff, taken bool, err error) {
-	var p part
-	next, taken, err = e.vacate(ctx, name, self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
-		if holder.Grant.Token == 0 {
-			left, err = leaveQueue(ctx, q, name, holder.Session, holder.Attempt, row)
-		} else {
-			var there bool
-			if p, there, err = findPart(ctx, q, name, *row, holder.Session, holder.Grant.Token); err != nil || !there {
-				return false, nil, err
-			}
-			take, err := pass(ctx, q, p.attempt)
-			if err != nil {
-				return false, nil, err
-			}
-			if left, err = p.drop(ctx, q, row); err == nil && left {
-				err = take()
-			}
-			if err != nil {
-				return false, nil, err
-			}
-		}
-		if err != nil || !left {
-			return false, nil, err
-		}
-		return true, []string{holder.Session}, addEvent(ctx, q, event)
-	})
-	e.announce(ctx, p.attempt, err)
-	return next, taken, err
 }
 
 // promote hands on a name that has room for the first in its queue: ReleaseTx left it so, or it
@@ -199,59 +181,54 @@ func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.
 	if row.SessionID != "" { // a place in the queue was given up behind it
 		return nil, false, nil
 	}
-	stop, err := resting(ctx, h.q, row)
+	rests, err := resting(ctx, h.q, row)
 	if err != nil {
 		return nil, false, err
 	}
-	var dropped, granted []int64 // tickets
+	walk := queue.Walk{State: standing(row)}
+	walk.Resting = rests
+	var whole *mysqldb.NextWaitersRow
+	var dropped, shared []int64 // tickets
 	after := int64(math.MinInt64)
-	ends := stop // those behind do not know of a time at which there is something to be had
-	for limit := int32(1); row.Waiters > 0 && !stop; limit = batch {
+	ends := rests // those behind do not know of a time at which there is something to be had
+	for limit := int32(1); walk.Goes(); limit = batch {
 		list, err := h.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: h.name, After: after, Limit: limit})
 		if err != nil {
 			return nil, false, err
 		}
 		if len(list) == 0 { // somebody deleted rows by hand
-			row.Waiters, gone = 0, true
+			walk.Waiters, gone = 0, true
 		}
 		for _, w := range list {
-			fits := w.Units == 0 && row.SharedUnits == 0 || w.Units > 0 && room(row.SharedUnits, row.Capacity, w.Units, row.Capacity)
-			if w.Alive != 0 && !fits {
-				stop = true // those behind it wait with it
+			verdict := walk.Meet(queue.Waiter{Units: int(w.Units), Dead: w.Alive == 0})
+			if verdict == queue.Waits {
 				break
 			}
-			after = w.Ticket
-			row.Waiters = max(row.Waiters-1, 0)
-			dropped = append(dropped, w.Ticket)
-			ends = ends || w.Alive != 0 && (w.Lease > 0 || w.MinHold > 0)
+			after, dropped = w.Ticket, append(dropped, w.Ticket)
+			ends = ends || verdict == queue.Granted && (w.Lease > 0 || w.MinHold > 0)
 			switch {
-			case w.Alive == 0:
+			case verdict == queue.Dismissed:
 				gone = true
 			case w.Units == 0:
-				if err := h.drop(ctx, dropped); err != nil {
-					return nil, false, err
-				}
-				whole, err := h.give(ctx, w, row.Waiters)
-				if err == nil && ends && row.Waiters > 0 {
-					err = h.forewarn(ctx, after)
-				}
-				return []driver.Handoff{whole}, gone, err
+				whole = &w
 			default:
-				row.SharedUnits += w.Units
-				granted = append(granted, w.Ticket)
+				shared = append(shared, w.Ticket)
 				next = append(next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{Lease: microseconds(w.Lease)}})
 			}
 		}
 	}
-	if err := h.share(ctx, granted, next, row); err != nil {
-		return nil, false, err
-	}
-	if ends && row.Waiters > 0 {
-		if err := h.forewarn(ctx, after); err != nil {
-			return nil, false, err
+	row.SharedUnits, row.Waiters = int32(walk.Used), int32(walk.Waiters)
+	if whole != nil {
+		if err = h.drop(ctx, dropped); err == nil {
+			next, err = h.give(ctx, *whole, row.Waiters)
 		}
+	} else if err = h.share(ctx, shared, next, row); err == nil {
+		err = h.drop(ctx, dropped)
 	}
-	return next, gone, h.drop(ctx, dropped)
+	if err == nil && ends && row.Waiters > 0 {
+		err = h.forewarn(ctx, after)
+	}
+	return next, gone, err
 }
 
 // forewarn has the first who still waits look, so that it knows when to look again: at the end of a

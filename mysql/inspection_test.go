@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrations"
 )
 
@@ -27,7 +28,7 @@ func TestDescribeTellsAllAboutNames(t *testing.T) {
 			t.Fatal(err)
 		}
 		one, two := a.share(t, a.reader("shared")), b.share(t, b.reader("shared"))
-		must(t, errorOf(a.Release(t.Context(), a.share(t, a.units("idle", 1, 2)), false)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, a.share(t, a.units("idle", 1, 2)), false)))
 		s.expire(t, b)
 		details, err := a.Describe(t.Context(), []string{"whole", "shared", "none", "idle"})
 		must(t, err)
@@ -69,7 +70,7 @@ func TestNamesAreListedPageByPage(t *testing.T) {
 		for _, name := range []string{"p", "p/1", "p/2", "p0", "P/1", "ÿ1", "ÿ", "Ā", "p/\xff", "\xff\xff", "\xff\xff1"} {
 			a.take(t, name)
 		}
-		must(t, errorOf(a.Release(t.Context(), a.take(t, "p/idle"), false)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, "p/idle"), false)))
 		elsewhere := a.units("p/3", 1, 2)
 		elsewhere.Host = "elsewhere"
 		a.share(t, elsewhere)

@@ -17,6 +17,7 @@ import (
 
 	dblock "github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -106,7 +107,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			for range releasers {
 				all.Go(func() {
 					for held := range releases {
-						next, err := sole(granter.Release(t.Context(), held, true))
+						next, err := sole(drivertest.Release(t.Context(), granter, held, true))
 						if err != nil || next.Session != waiter.session {
 							t.Error(next, err)
 						}
@@ -119,7 +120,7 @@ func TestEveryGrantIsHeardOf(t *testing.T) {
 			all.Wait()
 			waiter.hear(t, attempts)
 			for name, token := range tokens {
-				must(t, second(waiter.Release(t.Context(), dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
+				must(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: name, Session: waiter.session, Token: token}, false)))
 			}
 		}
 		is(t, waiter.end(t), context.Canceled)
@@ -135,10 +136,10 @@ func TestOneWakeUpAfterAnother(t *testing.T) {
 		for range rounds {
 			held := granter.take(t, "n")
 			attempt := waiter.enqueue(t, "n")
-			next, err := sole(granter.Release(t.Context(), held, true))
+			next, err := sole(drivertest.Release(t.Context(), granter, held, true))
 			must(t, err)
 			waiter.hear(t, map[string]bool{attempt: true})
-			must(t, second(waiter.Release(t.Context(), dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
+			must(t, second(drivertest.Release(t.Context(), waiter, dblock.Held{Name: "n", Session: waiter.session, Token: next.Grant.Token}, false)))
 		}
 	})
 }
@@ -176,7 +177,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 					waiter := ears[(g+round)%listeners]
 					mine := make(chan struct{})
 					heard.Store(waiter.enqueue(t, held.Name), mine)
-					next, err := sole(granter.Release(t.Context(), held, true))
+					next, err := sole(drivertest.Release(t.Context(), granter, held, true))
 					if err != nil {
 						t.Error(err)
 						return
@@ -187,7 +188,7 @@ func TestManyListenersAndGrantersDoNotStopEachOther(t *testing.T) {
 						t.Error("a grant was not heard of")
 					}
 					held = dblock.Held{Name: held.Name, Session: waiter.session, Token: next.Grant.Token}
-					if _, err := waiter.Release(t.Context(), held, false); err != nil {
+					if _, err := drivertest.Release(t.Context(), waiter, held, false); err != nil {
 						t.Error(err)
 					}
 				}
@@ -213,7 +214,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 			name := fmt.Sprint("n", i)
 			held := granter.take(t, name)
 			attempts[waiter.enqueue(t, name)] = true
-			must(t, second(granter.Release(t.Context(), held, true)))
+			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		waiter.hear(t, attempts)
 		eventually(t, "most grants to be marked as known", func() bool {
@@ -229,7 +230,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 
 		held := granter.take(t, "another")
 		attempt := waiter.enqueue(t, "another")
-		must(t, second(granter.Release(t.Context(), held, true)))
+		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		waiter.hear(t, map[string]bool{attempt: true})
 
 		// A new listener does not tell of what was granted before it was ready.
@@ -289,7 +290,7 @@ func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 		eventually(t, "the lock of the table to wait", func() bool {
 			return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE info LIKE 'LOCK TABLES%' AND state LIKE '%metadata lock%'") == 1
 		})
-		must(t, second(granter.Release(t.Context(), held, true)))
+		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		if got := <-locking; got.err != nil {
 			t.Fatal(got.err)
 		}
@@ -313,7 +314,7 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		grant := func(i int) {
 			held := granter.take(t, fmt.Sprint("n", i))
 			attempt = asker.enqueue(t, held.Name)
-			must(t, second(granter.Release(t.Context(), held, true)))
+			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
 		}
 		for i := range known {
 			grant(i)

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // Take looks first, for a row that is missing, or locked, or not free: an update would wait for a
@@ -33,7 +34,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 	if err == nil && !there {
 		err = e.queries().MakeRow(ctx, r.Name)
 	}
-	if err != nil || there && !free(row, r) {
+	if err != nil || there && !standing(row).Free(r) {
 		return driver.Grant{}, false, mysqlserver.Interpret(err)
 	}
 	grant, taken, err = take(ctx, e.queries(), r)
@@ -49,7 +50,7 @@ func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Requ
 		}
 		row, there, err = e.lockRow(ctx, q, r.Name, r.Wait)
 	}
-	if err != nil || !there || !free(row, r) {
+	if err != nil || !there || !standing(row).Free(r) {
 		return driver.Grant{}, false, err
 	}
 	return take(ctx, q, r)
@@ -70,19 +71,12 @@ func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
-// free reports whether a name has room for a request, and nobody waits for it. Whether it rests is
-// for the statement that takes it: only there is a time.
-func free(row mysqldb.LockRowRow, r driver.Request) bool {
-	return row.Waiters == 0 && row.SessionID == "" && room(row.SharedUnits, row.Capacity, int32(r.Units), int32(r.Of))
-}
-
-// room reports whether a name that nobody has as a whole has room for a request: units 0 is the
-// whole.
-func room(used, capacity, units, of int32) bool {
-	if units == 0 || used == 0 {
-		return used == 0 && units <= of
+// standing is what decides about a name. Whether it rests is for the statement that takes it: only
+// there is a time.
+func standing(row mysqldb.LockRowRow) queue.State {
+	return queue.State{
+		Held: row.SessionID != "", Used: int(row.SharedUnits), Capacity: int(row.Capacity), Waiters: int(row.Waiters),
 	}
-	return capacity == of && units <= of-used
 }
 
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
@@ -91,7 +85,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 		if err != nil || !there {
 			return nil, err
 		}
-		if free(row, r) {
+		if standing(row).Free(r) {
 			var taken bool
 			if grant, taken, err = take(ctx, q, r); err != nil || taken {
 				outcome = driver.Granted
@@ -118,18 +112,11 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 	return grant, outcome, nil
 }
 
-// capacityWith is a name's capacity when a request joins its queue. Where nobody shares the name or
-// waits for it, the row has what was left by the last who did.
+// capacityWith is a name's capacity when a request joins its queue.
 func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
-	capacity := row.Capacity
-	if row.SharedUnits == 0 && row.Waiters == 0 {
-		capacity = 0
-	}
-	switch {
-	case r.Units == 0:
-		return capacity, nil
-	case capacity == 0 || capacity == int32(r.Of):
-		return int32(r.Of), nil
+	capacity, collides := standing(row).Join(r)
+	if !collides {
+		return int32(capacity), nil
 	}
 	return 0, driver.Fail(driver.ErrCapacity, fmt.Errorf("%q is shared in %d units, the request counts %d: let all who share it state the same number", r.Name, capacity, r.Of))
 }

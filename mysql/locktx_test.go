@@ -11,6 +11,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -165,9 +166,9 @@ func TestAPurgeLeavesARowAloneThatLockTxIsAboutToLock(t *testing.T) {
 		for what, prepare := range map[string]func(name string){
 			"new":      func(string) {},
 			"idle":     func(name string) { s.idle(t, name) },
-			"released": func(name string) { must(t, second(a.Release(t.Context(), a.take(t, name), false))) },
+			"released": func(name string) { must(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false))) },
 			"shared": func(name string) {
-				must(t, second(a.Release(t.Context(), a.share(t, a.reader(name)), false)))
+				must(t, second(drivertest.Release(t.Context(), a, a.share(t, a.reader(name)), false)))
 			},
 		} {
 			for _, level := range levels {
@@ -249,7 +250,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
 			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
-				must(t, second(a.Release(ctx, held, contended)))
+				must(t, second(drivertest.Release(ctx, a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token
 				return err
 			})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -19,7 +20,7 @@ func TestAPurgePassesOverWhatIsBeingTouched(t *testing.T) {
 		for _, name := range []string{"a", "b", "c", "d"} {
 			held := a.take(t, name)
 			if name != "d" {
-				must(t, second(a.Release(t.Context(), held, false)))
+				must(t, second(drivertest.Release(t.Context(), a, held, false)))
 			}
 		}
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 0")
@@ -83,7 +84,7 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 			s.expire(t, dead)
 			must(t, second(b.Expire(t.Context(), dead.session)))
 		}
-		must(t, third(b.Reclaim(t.Context(), b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
+		must(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
 		is(t, e.Transactions.MakeGuard(t.Context(), held, aside(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
@@ -109,7 +110,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
 		beside := aside(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -75,7 +76,7 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 func TestATakeDoesNotOvertakeAWaiterThatCameWhileItWaited(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'n'")
 		taking := start(t, func(ctx context.Context) (bool, error) {
 			_, taken, err := b.Take(ctx, b.request("n"))
@@ -99,7 +100,9 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
 			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0)", name, b.session, attempt)
 			must(t, err)
-			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(a.Release(ctx, held, contended)) })
+			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
+				return sole(drivertest.Release(ctx, a, held, contended))
+			})
 			s.blocked(t, a)
 			must(t, joining.Commit())
 			got := <-releasing
@@ -145,7 +148,7 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 		if got := <-second; got.err != nil || got.value != driver.Queued {
 			t.Fatalf("%+v, want queued", got)
 		}
-		next, err := sole(a.Release(t.Context(), held, true))
+		next, err := sole(drivertest.Release(t.Context(), a, held, true))
 		must(t, err)
 		if next.Attempt != "first" || !next.Grant.Contended {
 			t.Fatalf("%+v, want the first", next)
@@ -208,7 +211,7 @@ func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 		}
 		// A restore that brings the row back, or a clock that makes an old one good again.
 		s.exec(t, "INSERT INTO dblock_heartbeats VALUES (?, ?)", a.session, farAhead)
-		if next, err := sole(b.Release(t.Context(), held, true)); err != nil || next.Session != "" {
+		if next, err := sole(drivertest.Release(t.Context(), b, held, true)); err != nil || next.Session != "" {
 			t.Fatalf("%+v %v: granted to the dead", next, err)
 		}
 		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
@@ -228,7 +231,7 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 		}
 		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1 WHERE name = 'n'", c.session)
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := b.Reclaim(ctx, b.session, "n", holder)
+			_, taken, err := drivertest.TakeOver(ctx, b, b.session, "n", holder)
 			return taken, err
 		})
 		s.blocked(t, b)
@@ -268,7 +271,7 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 			"SetHolds":            func(ctx context.Context) error { return a.SetHolds(ctx, whole, 2) },
 			"SetHolds of a share": func(ctx context.Context) error { return a.SetHolds(ctx, share, 2) },
 			"Raise":               func(ctx context.Context) error { return second(a.Raise(ctx, whole, whole.Token+1)) },
-			"Release":             func(ctx context.Context) error { return second(a.Release(ctx, whole, true)) },
+			"Release":             func(ctx context.Context) error { return second(drivertest.Release(ctx, a, whole, true)) },
 		} {
 			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
 			if !errors.Is(got.err, driver.ErrBusy) {
@@ -296,7 +299,7 @@ func TestAHandOverDoesNotWaitForAHeartbeatInFlight(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.transaction(t, "UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = ?", b.session)
 		s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? LOCK IN SHARE MODE", b.session)
-		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(a.Release(ctx, held, true)) })
+		got := <-start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
 		if got.err != nil || got.value.Attempt != attempt {
 			t.Fatalf("%+v, want %s", got, attempt)
 		}
@@ -330,7 +333,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		must(t, second(a.Release(t.Context(), a.take(t, "n"), false)))
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		beside := aside(t, e.Backend)
 		lock := func(tx *sql.Tx, aside driver.Aside) (bool, error) {
 			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, aside)
@@ -347,7 +350,7 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 			if must(t, failed); !taken {
 				t.Error("not taken")
 			}
-			must(t, second(a.Release(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
+			must(t, second(drivertest.Release(ctx, a, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, false)))
 			return err
 		})
 		is(t, err, driver.ErrRetry)

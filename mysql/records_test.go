@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 func TestEventsComeBackAsTheyWereWritten(t *testing.T) {
@@ -97,8 +98,8 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if asked(first, b) != "let me in" || asked(second, c) != "let me in" {
 			t.Fatal("they do not know why")
 		}
-		must(t, errorOf(b.Release(t.Context(), first, true)))
-		next, err := sole(c.Release(t.Context(), second, true))
+		must(t, errorOf(drivertest.Release(t.Context(), b, first, true)))
+		next, err := sole(drivertest.Release(t.Context(), c, second, true))
 		must(t, err)
 		whole := driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}
 		if got := asked(whole, b); got != "" {
@@ -108,7 +109,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 			t.Fatal(n, err)
 		}
 		c.wait(t, c.request("n"))
-		next, err = sole(b.Release(t.Context(), whole, true))
+		next, err = sole(drivertest.Release(t.Context(), b, whole, true))
 		must(t, err)
 		whole = driver.Held{Name: "n", Session: c.session, Token: next.Grant.Token}
 		if got := asked(whole, c); got != "" {
@@ -117,7 +118,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if n, err := a.Ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
-		must(t, errorOf(c.Release(t.Context(), whole, false)))
+		must(t, errorOf(drivertest.Release(t.Context(), c, whole, false)))
 		if got := asked(b.take(t, "n"), b); got != "" {
 			t.Fatalf("the next was asked %q", got)
 		}

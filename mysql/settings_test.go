@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -114,8 +115,8 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	}
 	must(t, a.SetHolds(t.Context(), first, 1))
 	must(t, a.SetHolds(t.Context(), first, 1))
-	must(t, second(a.Release(t.Context(), first, false)))
-	is(t, second(a.Release(t.Context(), first, false)), driver.ErrNotHeld)
+	must(t, second(drivertest.Release(t.Context(), a, first, false)))
+	is(t, second(drivertest.Release(t.Context(), a, first, false)), driver.ErrNotHeld)
 	is(t, a.SetHolds(t.Context(), first, 1), driver.ErrNotHeld)
 	held := b.take(t, name)
 	if held.Token <= first.Token {
@@ -125,7 +126,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if claims, err := u.Claims(t.Context(), a.session); err != nil || len(claims) != 1 {
 		t.Fatal(claims, err)
 	}
-	next, err := sole(b.Release(t.Context(), held, false))
+	next, err := sole(drivertest.Release(t.Context(), b, held, false))
 	if err != nil || next.Attempt != attempt || next.Grant.Token <= held.Token {
 		t.Fatal(next, err)
 	}
@@ -150,7 +151,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	all.Wait()
 
 	s.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", a.session)
-	if _, taken, err := b.Reclaim(t.Context(), b.session, name, b.look(t, name).Holder); err != nil || !taken {
+	if _, taken, err := drivertest.TakeOver(t.Context(), b, b.session, name, b.look(t, name).Holder); err != nil || !taken {
 		t.Fatal(taken, err)
 	}
 	if n, _, err := b.Purge(t.Context(), -time.Hour, "", 1000); err != nil || n == 0 {

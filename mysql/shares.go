@@ -85,10 +85,8 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 		if shared = there && p.units > 0; err != nil || !there || shared {
 			return false, nil, err
 		}
-		if row.Waiters > 0 {
-			if _, err := capacityWith(*row, driver.Request{Name: h.Name, Units: 1, Of: driver.Readers}); err != nil {
-				return false, nil, err
-			}
+		if _, err := capacityWith(*row, driver.Request{Name: h.Name, Units: 1, Of: driver.Readers}); err != nil {
+			return false, nil, err
 		}
 		if err := q.ShareHeld(ctx, mysqldb.ShareHeldParams{Name: h.Name, Session: h.Session}); err != nil {
 			return false, nil, err

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
 
@@ -26,11 +27,11 @@ func TestAShareIsTakenOffOnceThoughItIsReleasedAndReclaimedAtOnce(t *testing.T) 
 		s.exec(t, "UPDATE dblock_shares SET expires_at = 1 WHERE token = ?", held.Token)
 		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
 		releasing := start(t, func(ctx context.Context) (bool, error) {
-			_, err := a.Release(ctx, held, false)
+			_, err := drivertest.Release(ctx, a, held, false)
 			return err == nil, ignore(err, driver.ErrNotHeld)
 		})
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
-			_, taken, err := c.Reclaim(ctx, c.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token, Lease: -1}})
+			_, taken, err := drivertest.TakeOver(ctx, c, c.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token, Lease: -1}})
 			return taken, err
 		})
 		s.blocked(t, a)
@@ -75,7 +76,7 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 					t.Fatalf("%+v, want refused", got)
 				}
 			}
-			must(t, errorOf(b.Release(t.Context(), hb, true)))
+			must(t, errorOf(drivertest.Release(t.Context(), b, hb, true)))
 			if _, upgraded, err := a.Upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
 			}
@@ -127,7 +128,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		} {
 			s.transaction(t, text)
 		}
-		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) { return a.Release(ctx, held, true) })
+		got := <-start(t, func(ctx context.Context) ([]driver.Handoff, error) { return drivertest.Release(ctx, a, held, true) })
 		if got.err != nil || !slices.Equal(attempts(got.value), want) {
 			t.Fatalf("%+v, want the readers", got)
 		}
@@ -206,7 +207,7 @@ func TestTakeAllGivesUpBehindATransactionAndTakesNothing(t *testing.T) {
 		a := actor{Backend: s.engine(t), session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		for _, name := range []string{"a", "b", "c"} {
-			must(t, errorOf(a.Release(t.Context(), a.take(t, name), false)))
+			must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
 		}
 		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'b' FOR UPDATE")
 		rs := []driver.Request{a.request("a"), a.request("b"), a.request("c")}
@@ -283,7 +284,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
 			}
-			next, taken, err := soleTaken(a.Reclaim(t.Context(), a.session, name, driver.Holder{}))
+			next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), a, a.session, name, driver.Holder{}))
 			if err != nil || !taken || next.Attempt != attempt || s.used(t, name) != 3 {
 				t.Fatal(next, taken, err)
 			}
@@ -336,7 +337,7 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 					attempts[i][e.wait(t, e.reader(name))] = true
 				}
 			}
-			next, err := granter.Release(t.Context(), held, true)
+			next, err := drivertest.Release(t.Context(), granter, held, true)
 			if err != nil || len(next) != sessions*each1 {
 				t.Fatal(len(next), err)
 			}
@@ -360,7 +361,7 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
-		must(t, errorOf(a.Release(t.Context(), held, true)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, held, true)))
 		gate := id()
 		conn, err := s.pool.Conn(t.Context())
 		must(t, err)
@@ -407,7 +408,7 @@ func TestTheGoroutinesOfOneEngineDoNotObstructEachOther(t *testing.T) {
 						t.Error(taken, err)
 						return
 					}
-					if _, err := a.Release(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token, Shared: true}, false); err != nil {
+					if _, err := drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: grant.Token, Shared: true}, false); err != nil {
 						t.Error(err)
 					}
 				}

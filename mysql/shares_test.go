@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // units is a request for some of a name.
@@ -98,17 +99,17 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 			{Name: "n", Session: b.session, Token: first.Token, Shared: true},
 			{Name: "N", Session: a.session, Token: first.Token, Shared: true},
 		} {
-			is(t, errorOf(a.Release(t.Context(), wrong, true)), driver.ErrNotHeld)
+			is(t, errorOf(drivertest.Release(t.Context(), a, wrong, true)), driver.ErrNotHeld)
 		}
-		if next, err := a.Release(t.Context(), first, false); err != nil || next != nil {
+		if next, err := drivertest.Release(t.Context(), a, first, false); err != nil || next != nil {
 			t.Fatal(next, err)
 		}
-		is(t, errorOf(a.Release(t.Context(), first, false)), driver.ErrNotHeld)
-		next, err := b.Release(t.Context(), second, true)
+		is(t, errorOf(drivertest.Release(t.Context(), a, first, false)), driver.ErrNotHeld)
+		next, err := drivertest.Release(t.Context(), b, second, true)
 		if err != nil || len(next) != 1 || next[0].Attempt != writer || next[0].Grant.Token <= second.Token || !next[0].Grant.Contended {
 			t.Fatal(next, err)
 		}
-		next, err = c.Release(t.Context(), driver.Held{Name: "n", Session: c.session, Token: next[0].Grant.Token}, true)
+		next, err = drivertest.Release(t.Context(), c, driver.Held{Name: "n", Session: c.session, Token: next[0].Grant.Token}, true)
 		if err != nil || len(next) != 1 || next[0].Attempt != reader || s.used(t, "n") != 1 {
 			t.Fatal(next, err)
 		}
@@ -136,7 +137,7 @@ func TestReadersNextToEachOtherAreGrantedTogether(t *testing.T) {
 		writer := a.wait(t, a.request("n"))
 		behind := a.wait(t, a.reader("n"))
 		s.expire(t, dead)
-		next, err := a.Release(t.Context(), held, false)
+		next, err := drivertest.Release(t.Context(), a, held, false)
 		must(t, err)
 		if !slices.Equal(attempts(next), want) {
 			t.Fatalf("%d were granted, want %d in the order of the queue", len(next), len(want))
@@ -157,7 +158,7 @@ func TestReadersNextToEachOtherAreGrantedTogether(t *testing.T) {
 			t.Fatal("the row does not tell what there is")
 		}
 		// The writer gives up: those behind it need not wait any more.
-		after, err := sole(a.Leave(t.Context(), a.session, "n", writer))
+		after, err := sole(drivertest.Undo(t.Context(), a, a.session, "n", writer))
 		if err != nil || after.Attempt != behind || after.Grant.Contended || s.used(t, "n") != 71 {
 			t.Fatal(after, err)
 		}
@@ -176,15 +177,15 @@ func TestPermitsAreGivenInOrderAndNobodyBarges(t *testing.T) {
 		if _, _, err := a.Enqueue(t.Context(), a.units("n", 1, 5)); !errors.Is(err, driver.ErrCapacity) {
 			t.Fatal(err)
 		}
-		if next, err := a.Release(t.Context(), one, true); err != nil || next != nil {
+		if next, err := drivertest.Release(t.Context(), a, one, true); err != nil || next != nil {
 			t.Fatal(next, err)
 		}
-		next, err := a.Release(t.Context(), two, true)
+		next, err := drivertest.Release(t.Context(), a, two, true)
 		if err != nil || !slices.Equal(attempts(next), []string{large, small}) || s.used(t, "n") != 4 {
 			t.Fatal(next, err)
 		}
 		for _, h := range next {
-			must(t, errorOf(a.Release(t.Context(), driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true}, false)))
+			must(t, errorOf(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true}, false)))
 		}
 		a.share(t, a.units("n", 1, 5)) // nobody has said anything any more
 	})
@@ -193,7 +194,7 @@ func TestPermitsAreGivenInOrderAndNobodyBarges(t *testing.T) {
 func TestTheCapacityIsThatOfThoseWhoShareOrWait(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		must(t, errorOf(a.Release(t.Context(), a.share(t, a.reader("n")), true)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, a.share(t, a.reader("n")), true)))
 		held := a.take(t, "n")
 		a.wait(t, a.request("n")) // it does not mind what readers said once
 		if state := a.look(t, "n"); state.Capacity != 0 {
@@ -205,7 +206,7 @@ func TestTheCapacityIsThatOfThoseWhoShareOrWait(t *testing.T) {
 		}
 		_, _, err := a.Enqueue(t.Context(), a.reader("n"))
 		is(t, err, driver.ErrCapacity)
-		must(t, errorOf(a.Leave(t.Context(), a.session, "n", attempt)))
+		must(t, errorOf(drivertest.Undo(t.Context(), a, a.session, "n", attempt)))
 		is(t, errorOf(a.Downgrade(t.Context(), held)), driver.ErrCapacity)
 		if s.used(t, "n") != 0 || a.look(t, "n").Holder.Grant.Token != held.Token {
 			t.Fatal("something was done")
@@ -240,7 +241,7 @@ func TestDowngradeAndUpgrade(t *testing.T) {
 			t.Fatal("upgraded beside others", err)
 		}
 		for _, attempt := range readers {
-			must(t, errorOf(b.Leave(t.Context(), b.session, "n", attempt)))
+			must(t, errorOf(drivertest.Undo(t.Context(), b, b.session, "n", attempt)))
 		}
 		_, _, err = b.Upgrade(t.Context(), driver.Held{Name: "n", Session: b.session, Token: held.Token, Shared: true}, r.Attempt)
 		is(t, err, driver.ErrNotHeld)
@@ -273,7 +274,7 @@ func TestDowngradeAndUpgrade(t *testing.T) {
 		}
 		_, err = a.Raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token}, 1)
 		is(t, err, driver.ErrNotHeld)
-		last, err := sole(a.Release(t.Context(), driver.Held{Name: "n", Session: a.session, Token: farAhead}, true))
+		last, err := sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: farAhead}, true))
 		if err != nil || last.Attempt != writer || last.Grant.Token != farAhead+1 {
 			t.Fatal(last, err)
 		}
@@ -283,7 +284,7 @@ func TestDowngradeAndUpgrade(t *testing.T) {
 func TestManyAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		must(t, errorOf(a.Release(t.Context(), a.take(t, "n0"), false)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, "n0"), false)))
 		for range 2 { // the rows are not there, and then they are
 			var rs []driver.Request
 			for i := range 10 {
@@ -330,10 +331,10 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 		for _, there := range []bool{false, true} {
 			r := a.request(fmt.Sprint("n", there))
 			if r.MinHold = time.Hour; there {
-				must(t, errorOf(a.Release(t.Context(), a.take(t, r.Name), false)))
+				must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
 			}
 			held := a.share(t, r)
-			must(t, errorOf(a.Release(t.Context(), held, false)))
+			must(t, errorOf(drivertest.Release(t.Context(), a, held, false)))
 			for _, next := range []driver.Request{b.request(r.Name), b.reader(r.Name)} {
 				if _, taken, err := b.Take(t.Context(), next); err != nil || taken {
 					t.Fatal("taken from its rest", err)
@@ -343,7 +344,7 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 				t.Fatalf("%+v", state)
 			}
 			attempt := b.wait(t, b.request(r.Name))
-			if next, taken, err := b.Reclaim(t.Context(), b.session, r.Name, driver.Holder{}); err != nil || taken || next != nil {
+			if next, taken, err := drivertest.TakeOver(t.Context(), b, b.session, r.Name, driver.Holder{}); err != nil || taken || next != nil {
 				t.Fatal(next, taken, err)
 			}
 			if state := b.look(t, r.Name); state.Ready || state.Rest <= 0 || state.Holder.Session != "" {
@@ -353,7 +354,7 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 			if state := b.look(t, r.Name); !state.Ready || state.Rest > 0 {
 				t.Fatalf("%+v", state)
 			}
-			next, taken, err := soleTaken(b.Reclaim(t.Context(), b.session, r.Name, driver.Holder{}))
+			next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), b, b.session, r.Name, driver.Holder{}))
 			if err != nil || !taken || next.Attempt != attempt {
 				t.Fatal(next, taken, err)
 			}
@@ -363,10 +364,10 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 		r := b.request("m")
 		r.MinHold = time.Hour
 		b.wait(t, r)
-		last, err := sole(a.Release(t.Context(), held, true))
+		last, err := sole(drivertest.Release(t.Context(), a, held, true))
 		must(t, err)
 		a.wait(t, a.request("m"))
-		if next, err := b.Release(t.Context(), driver.Held{Name: "m", Session: b.session, Token: last.Grant.Token}, true); err != nil || next != nil {
+		if next, err := drivertest.Release(t.Context(), b, driver.Held{Name: "m", Session: b.session, Token: last.Grant.Token}, true); err != nil || next != nil {
 			t.Fatal("handed on before its rest was over", next, err)
 		}
 	})
@@ -381,24 +382,24 @@ func TestTheDeadGiveTheirUnitsBack(t *testing.T) {
 		dead := d.wait(t, d.units("n", 3, 3))
 		behind := c.wait(t, c.units("n", 1, 3))
 		holder := driver.Holder{Session: a.session, Units: 2, Grant: driver.Grant{Token: held.Token}}
-		if next, taken, err := c.Reclaim(t.Context(), c.session, "n", holder); err != nil || taken || next != nil {
+		if next, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "n", holder); err != nil || taken || next != nil {
 			t.Fatal("reclaimed from the living", err)
 		}
 		s.expire(t, a)
 		if h := c.look(t, "n").Holder; h.Session != a.session || h.Left > 0 || h.Units != 2 || h.Grant.Token != held.Token {
 			t.Fatalf("%+v", h)
 		}
-		next, taken, err := soleTaken(c.Reclaim(t.Context(), c.session, "n", holder))
+		next, taken, err := soleTaken(drivertest.TakeOver(t.Context(), c, c.session, "n", holder))
 		if err != nil || !taken || next.Attempt != attempt || s.used(t, "n") != 3 {
 			t.Fatal(next, taken, err)
 		}
-		if next, taken, err := c.Reclaim(t.Context(), c.session, "n", holder); err != nil || taken || next != nil || s.used(t, "n") != 3 {
+		if next, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "n", holder); err != nil || taken || next != nil || s.used(t, "n") != 3 {
 			t.Fatal("reclaimed twice", err)
 		}
-		is(t, errorOf(a.Release(t.Context(), held, true)), driver.ErrNotHeld)
+		is(t, errorOf(drivertest.Release(t.Context(), a, held, true)), driver.ErrNotHeld)
 		// The dead one at the head of the queue goes, and who is behind it fits as soon as there is
 		// room.
-		if _, taken, err := c.Reclaim(t.Context(), c.session, "n", c.look(t, "n").Head); err != nil || taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "n", c.look(t, "n").Head); err != nil || taken {
 			t.Fatal("the living lost its place", err)
 		}
 		s.expire(t, d)
@@ -406,7 +407,7 @@ func TestTheDeadGiveTheirUnitsBack(t *testing.T) {
 		if head.Session != d.session || head.Attempt != dead || head.Left > 0 || head.Units != 3 {
 			t.Fatalf("%+v", head)
 		}
-		if _, taken, err := c.Reclaim(t.Context(), c.session, "n", head); err != nil || !taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "n", head); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		if head := c.look(t, "n").Head; head.Attempt != behind {
@@ -424,7 +425,7 @@ func TestTheDeadGiveTheirUnitsBack(t *testing.T) {
 		if err != nil || len(overdue) != 1 || overdue[0].Name != "m" || overdue[0].Holder.Units != 1 {
 			t.Fatal(overdue, err)
 		}
-		if _, taken, err := c.Reclaim(t.Context(), c.session, "m", overdue[0].Holder); err != nil || !taken || s.used(t, "m") != 0 {
+		if _, taken, err := drivertest.TakeOver(t.Context(), c, c.session, "m", overdue[0].Holder); err != nil || !taken || s.used(t, "m") != 0 {
 			t.Fatal(taken, err)
 		}
 	})
@@ -446,7 +447,7 @@ func TestASessionWithASharedNameIsReferredTo(t *testing.T) {
 		if n, _, err := b.Purge(t.Context(), ttl, "", 10); err != nil || n != 0 {
 			t.Fatal("a shared name was purged", err)
 		}
-		must(t, errorOf(a.Release(t.Context(), held, false)))
+		must(t, errorOf(drivertest.Release(t.Context(), a, held, false)))
 		if n, err := b.Forget(t.Context(), -time.Hour, 10); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // state is that of a name that nobody shares.
@@ -71,7 +72,7 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 		case aPlace:
 			s.Queued = append(s.Queued, row.Attempt)
 		case theHead:
-			s.Ready = s.Ready && room(name.Units, name.Capacity, row.Units, name.Capacity)
+			s.Ready = s.Ready && queue.Of(*s).Fits(int(row.Units))
 			if s.Sharing > 0 {
 				s.Head = times(h, row.Since, sql.NullInt64{}, row.SessionExpiresAt, name.NowUs)
 			}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -63,7 +64,7 @@ var takes = map[string]take{
 		if _, err := g.pool.Exec(g.Context(), "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = 'a'"); err != nil {
 			return false, err
 		}
-		_, taken, err := g.Reclaim(g.Context(), "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}})
 		return taken, err
 	},
 	"reclaim of a fixed lease": func(g guardian) (bool, error) {
@@ -72,11 +73,11 @@ var takes = map[string]take{
 				return false, err
 			}
 		}
-		_, taken, err := g.Reclaim(g.Context(), "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
+		_, taken, err := drivertest.TakeOver(g.Context(), g, "b", "n", driver.Holder{Session: "a", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token, Lease: -1}})
 		return taken, err
 	},
 	"theft": func(g guardian) (bool, error) {
-		_, taken, err := g.Break(g.Context(), "b", "n", driver.Holder{Session: "a", Attempt: "a1", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
+		_, taken, err := drivertest.Break(g.Context(), g, "b", "n", driver.Holder{Session: "a", Attempt: "a1", Units: g.by.Units, Grant: driver.Grant{Token: g.held.Token}}, driver.Event{})
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
@@ -160,14 +161,14 @@ func TestASessionEndsBesideItsGuardedTransactions(t *testing.T) {
 	of := func(h driver.Held) driver.Holder {
 		return driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}
 	}
-	if _, taken, err := s.Reclaim(t.Context(), "b", "o", of(free)); !taken || err != nil {
+	if _, taken, err := drivertest.TakeOver(t.Context(), s, "b", "o", of(free)); !taken || err != nil {
 		t.Errorf("what it did not guard: %v, %v", taken, err)
 	}
-	if _, _, err := s.Reclaim(t.Context(), "b", "n", of(guarded)); !errors.Is(err, driver.ErrBusy) {
+	if _, _, err := drivertest.TakeOver(t.Context(), s, "b", "n", of(guarded)); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("what it guards: %v", err)
 	}
 	s.commit()
-	if _, taken, err := s.Reclaim(t.Context(), "b", "n", of(guarded)); !taken || err != nil {
+	if _, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", of(guarded)); !taken || err != nil {
 		t.Errorf("after the guarded transaction: %v, %v", taken, err)
 	}
 }
@@ -398,7 +399,7 @@ func TestAReleaseDoesNotWaitForAGuardedTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-		if _, err := s.Release(ctx, h, true); err != nil {
+		if _, err := drivertest.Release(ctx, s, h, true); err != nil {
 			t.Error(err)
 		}
 		if n, err := s.DropGuards(ctx, 10); n != 0 || err != nil {

@@ -8,76 +8,70 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// Release of a lock that is contended, and of a share always: something else than the lock row has
-// to be read.
-func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	if !contended && !h.Shared {
-		var row postgresdb.ReleaseIdleRow
-		var released bool
-		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
-			Name: h.Name, Session: h.Session, Token: h.Token, Patience: e.patient,
-		}).found(&row, &released))
-		if err != nil || released {
-			return nil, pgserver.Interpret(err)
+func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
+	var d handed
+	switch v.Cause {
+	case driver.ByHolder:
+		if !v.Contended && !v.Shared { // else something besides the lock row has to be read
+			if released, err := e.releaseIdle(ctx, v); err != nil || released {
+				return nil, released, err
+			}
 		}
+		err = e.handOver(ctx, v.Name, d.release(v.Self, v.Held(), true)...)
+	case driver.ByAttempt:
+		err = e.handOver(ctx, v.Name, append([]statement{d.leave(v)}, d.either(postgresdb.HandOverParams{
+			Self: v.Self, Name: v.Name, Session: v.Session, Attempt: v.Attempt,
+		})...)...)
+	case driver.ByTime:
+		err = e.reclaim(ctx, v, &d)
+	case driver.ByForce:
+		err = e.breach(ctx, v, &d)
+	case driver.Nothing: // it cooled down until now, or only an operator leaves it so
+		err = e.handOver(ctx, v.Name, d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
+		d.given = len(d.next) > 0
 	}
-	var d handed
-	err := e.handOver(ctx, h.Name, d.release(h.Session, h, true)...)
-	switch {
-	case err != nil:
-		return nil, err
-	case !d.given:
-		return d.next, driver.ErrNotHeld
-	}
-	return d.next, nil
-}
-
-func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	var d handed
-	err := e.handOver(ctx, name, append(
-		[]statement{query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{Name: name, Session: session, Attempt: attempt})},
-		d.either(postgresdb.HandOverParams{Self: session, Name: name, Session: session, Attempt: attempt})...)...)
-	return d.next, err
-}
-
-func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
-	var d handed
-	free := postgresdb.HandOverParams{Self: self, Name: name}
-	if holder.Session == "" { // it rested until now, or only an operator leaves it so
-		err := e.handOver(ctx, name, d.over(free))
-		return d.next, len(d.next) > 0, err
-	}
-	if holder.Grant.Lease >= 0 { // not a fixed lease that is over: then it is the session that must be dead
-		if dead, err := e.Expire(ctx, holder.Session); err != nil || !dead {
-			return nil, false, err
-		}
-	}
-	if holder.Grant.Token == 0 {
-		err := e.handOver(ctx, name, query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{
-			Name: name, Session: holder.Session, Attempt: holder.Attempt,
-		}).found(new(string), &d.given), d.over(free))
-		return d.next, d.given, err
-	}
-	q := quarry{Name: name, Session: holder.Session, Token: holder.Grant.Token}
-	err := e.takeOver(ctx, q, d.either(postgresdb.HandOverParams{
-		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token, Reclaim: true,
-	})...)
 	return d.next, d.given, err
 }
 
-func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, v driver.Event) ([]driver.Handoff, bool, error) {
-	var d handed
-	q := quarry{Name: name, Session: holder.Session, Token: holder.Grant.Token}
+// releaseIdle releases a lock without waiters in one statement.
+func (e *engine) releaseIdle(ctx context.Context, v driver.Vacancy) (released bool, err error) {
+	var row postgresdb.ReleaseIdleRow
+	err = e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
+		Name: v.Name, Session: v.Session, Token: v.Token, Patience: e.patient,
+	}).found(&row, &released))
+	return released, pgserver.Interpret(err)
+}
+
+func (e *engine) reclaim(ctx context.Context, v driver.Vacancy, d *handed) error {
+	if !v.LeaseOver { // then it is the session that must be dead
+		if dead, err := e.Expire(ctx, v.Session); err != nil || !dead {
+			return err
+		}
+	}
+	if v.Token == 0 {
+		return e.handOver(ctx, v.Name, d.leave(v), d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
+	}
+	return e.takeOver(ctx, quarryOf(v), d.either(postgresdb.HandOverParams{
+		Self: v.Self, Name: v.Name, Session: v.Session, Token: v.Token, Reclaim: true,
+	})...)
+}
+
+func (e *engine) breach(ctx context.Context, v driver.Vacancy, d *handed) error {
+	q, n := quarryOf(v), v.Event
 	record := query(postgresdb.RecordBroken, postgresdb.RecordBrokenParams{
-		Name: name, Session: holder.Session, Token: holder.Grant.Token, Attempt: holder.Attempt,
-		Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
-		Detail: v.Detail, Metadata: v.Metadata,
+		Name: v.Name, Session: v.Session, Token: v.Token, Attempt: v.Attempt,
+		Kind: n.Kind, EventToken: n.Token, EventSession: n.Session, EventHost: n.Host, EventThread: n.Thread,
+		Detail: n.Detail, Metadata: n.Metadata,
 	})
 	err := e.takeOver(ctx, q, append([]statement{record}, d.either(postgresdb.HandOverParams{
-		Self: self, Name: name, Session: holder.Session, Token: holder.Grant.Token,
+		Self: v.Self, Name: v.Name, Session: v.Session, Token: v.Token,
 	})...)...)
 	e.announce(ctx, q, err)
-	return d.next, d.given, err
+	return err
+}
+
+func quarryOf(v driver.Vacancy) quarry {
+	return quarry{Name: v.Name, Session: v.Session, Token: v.Token}
 }
 
 // handOver locks a name's row, and then gives up something of it and hands on what is free.
@@ -91,6 +85,13 @@ func (e *engine) handOver(ctx context.Context, name string, statements ...statem
 type handed struct {
 	next  []driver.Handoff
 	given bool // a lock or a share was given up
+}
+
+// leave gives up a place in the queue.
+func (d *handed) leave(v driver.Vacancy) statement {
+	return query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{
+		Name: v.Name, Session: v.Session, Attempt: v.Attempt,
+	}).found(new(string), &d.given)
 }
 
 // release gives up what a holder has, and hands on. lazily allows the commit not to reach the disk

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // The rules for race-free SQL, each with connections in a fixed order: the script holds something
@@ -18,7 +19,7 @@ func TestALeaseBeginsWhenTheWaitForTheRowEnds(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	g := s.take(request("a", "a1"))
-	if _, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, false); err != nil {
+	if _, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false); err != nil {
 		t.Fatal(err)
 	}
 	s.begin()
@@ -64,7 +65,7 @@ func TestATokenRisesFromTheRowWhateverTheClockSays(t *testing.T) {
 		t.Errorf("token %d after %d", g.Token, ahead)
 	}
 	s.enqueue(request("a", "a2"))
-	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 	if err != nil || first(next).Grant.Token != ahead+2 {
 		t.Errorf("hand-off: %+v, %v", next, err)
 	}
@@ -122,7 +123,7 @@ func TestAnIdleReleaseIsNoneWhenSomebodyJustQueuedUp(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(join(request("b", "b1")))
 	done := s.blocked(func() {
-		next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, false)
+		next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, false)
 		if err != nil || first(next).Attempt != "b1" {
 			t.Errorf("the lock went to %+v, %v", next, err)
 		}
@@ -165,7 +166,7 @@ func TestTicketsCommitInTheirOrder(t *testing.T) {
 	done := s.blocked(func() { s.enqueue(request("b", "second")) })
 	s.commit()
 	<-done
-	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 	if err != nil || first(next).Attempt != "first" {
 		t.Errorf("the lock went to %+v, %v", next, err)
 	}
@@ -183,7 +184,7 @@ func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
 	s.begin()
 	s.do(statement{sql: "SELECT 1 FROM dblock_waiters WHERE attempt = 'head' FOR UPDATE"})
 	done := s.blocked(func() {
-		next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+		next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 		if err != nil || first(next).Attempt != "head" {
 			t.Errorf("the lock went to %+v, %v", next, err)
 		}
@@ -252,7 +253,7 @@ func TestTheLivingAreNotReclaimedFrom(t *testing.T) {
 	s.take(request("a", "a1"))
 	h := s.holder()
 	for _, h.Grant.Lease = range []time.Duration{0, -1} { // as if its session, as if its lease were over
-		if next, taken, err := s.Reclaim(t.Context(), "b", "n", h); taken || err != nil {
+		if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", h); taken || err != nil {
 			t.Errorf("reclaimed: %+v, %v", next, err)
 		}
 	}
@@ -272,7 +273,7 @@ func TestTheDeadAreNotGrantedTo(t *testing.T) {
 	if dead, err := s.Expire(t.Context(), "dead"); !dead || err != nil {
 		t.Fatal(dead, err)
 	}
-	next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+	next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 	if err != nil || first(next).Attempt != "of live" || first(next).Grant.Contended {
 		t.Errorf("the lock went to %+v, %v", next, err)
 	}
@@ -290,7 +291,7 @@ func TestOnlySessionAndTokenTogetherRelease(t *testing.T) {
 		{Name: "n", Session: "a", Token: g.Token - 1}, {Name: "n", Session: "b", Token: g.Token}, {Name: "m", Session: "a", Token: g.Token},
 	} {
 		for _, contended := range []bool{false, true} {
-			if _, err := s.Release(t.Context(), h, contended); !errors.Is(err, driver.ErrNotHeld) {
+			if _, err := drivertest.Release(t.Context(), s, h, contended); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("release of %+v: %v", h, err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -166,7 +167,7 @@ func (s *script) have(r driver.Request) driver.Held {
 
 func (s *script) release(h driver.Held) {
 	s.Helper()
-	if _, err := s.Release(s.Context(), h, false); err != nil {
+	if _, err := drivertest.Release(s.Context(), s, h, false); err != nil {
 		s.Fatal(err)
 	}
 }

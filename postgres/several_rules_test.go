@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // The rules for many names at once, and for what is taken away and written down.
@@ -104,7 +105,7 @@ func TestTakeAllInOppositeOrdersNeverDeadlocks(t *testing.T) {
 		s.session("b", time.Minute)
 		if there {
 			for _, r := range requests("a", "l", "m", "n") {
-				if _, err := s.Release(t.Context(), s.have(r), false); err != nil {
+				if _, err := drivertest.Release(t.Context(), s, s.have(r), false); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -173,7 +174,7 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 		h := s.have(r)
 		s.enqueue(request("b", "b1"))
 		breakIt := func() ([]driver.Handoff, bool, error) {
-			return s.Break(t.Context(), "b", "n", driver.Holder{Session: "a", Attempt: "a1", Grant: driver.Grant{Token: h.Token}},
+			return drivertest.Break(t.Context(), s, "b", "n", driver.Holder{Session: "a", Attempt: "a1", Grant: driver.Grant{Token: h.Token}},
 				driver.Event{Name: "n", Kind: "broken", Token: h.Token, Session: "a"})
 		}
 		events := func() int64 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // The rules for what is shared, in the way of rules_test.go.
@@ -22,7 +23,7 @@ func TestAShareIsSubtractedOnceWhereItsReleaseMeetsItsReclaim(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(query(postgresdb.GiveUpShare, postgresdb.GiveUpShareParams{Name: "n", Session: "a", Token: h.Token}))
 	done := s.blocked(func() {
-		if next, err := s.Release(t.Context(), h, false); !errors.Is(err, driver.ErrNotHeld) {
+		if next, err := drivertest.Release(t.Context(), s, h, false); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("released what was taken away meanwhile: %+v, %v", next, err)
 		}
 	})
@@ -56,7 +57,7 @@ func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 			s.session("a", time.Minute)
 			s.session("b", time.Minute)
 			h := s.have(request("a", "a1")) // so that there is a row
-			if _, err := s.Release(t.Context(), h, false); err != nil {
+			if _, err := drivertest.Release(t.Context(), s, h, false); err != nil {
 				t.Fatal(err)
 			}
 			s.begin()
@@ -130,7 +131,7 @@ func TestReadersNextToEachOtherAreGrantedInOneCommit(t *testing.T) {
 	for _, r := range []driver.Request{reader("a", "r1"), reader("b", "r2"), request("b", "next writer"), reader("a", "r3")} {
 		s.enqueue(r)
 	}
-	next, err := s.Release(t.Context(), h, true)
+	next, err := drivertest.Release(t.Context(), s, h, true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +141,7 @@ func TestReadersNextToEachOtherAreGrantedInOneCommit(t *testing.T) {
 	}
 	s.sound()
 	for i, n := range next {
-		after, err := s.Release(t.Context(), driver.Held{Name: "n", Session: n.Session, Token: n.Grant.Token, Shared: true}, false)
+		after, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: n.Session, Token: n.Grant.Token, Shared: true}, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -157,7 +158,7 @@ func TestALargeRequestAtTheHeadIsNotPassedBySmallOnes(t *testing.T) {
 	two, one := s.have(units(request("a", "two"), 2, 3)), s.have(units(request("b", "one"), 1, 3))
 	s.enqueue(units(request("b", "large"), 3, 3))
 	s.enqueue(units(request("a", "small"), 1, 3))
-	next, err := s.Release(t.Context(), two, false)
+	next, err := drivertest.Release(t.Context(), s, two, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +167,7 @@ func TestALargeRequestAtTheHeadIsNotPassedBySmallOnes(t *testing.T) {
 		t.Errorf("passed the queue: %v, %v", taken, err)
 	}
 	for _, attempt := range []string{"large", "small"} {
-		if next, err = s.Release(t.Context(), one, false); err != nil {
+		if next, err = drivertest.Release(t.Context(), s, one, false); err != nil {
 			t.Fatal(err)
 		}
 		s.went(next, attempt == "large", attempt)
@@ -190,7 +191,7 @@ func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: "n", Session: "b", Host: "h", Thread: "r2", Attempt: "r2", Units: 1, Capacity: driver.Readers}))
 	done := s.blocked(func() {
-		next, err := s.Leave(t.Context(), "b", "n", "writer")
+		next, err := drivertest.Undo(t.Context(), s, "b", "n", "writer")
 		if err != nil {
 			t.Error(err)
 		}
@@ -240,7 +241,7 @@ func TestOfTwoWhoUpgradeAtOnceNeitherWaitsForTheOther(t *testing.T) {
 	s.commit()
 	<-one
 	<-two
-	if _, err := s.Release(t.Context(), b, false); err != nil {
+	if _, err := drivertest.Release(t.Context(), s, b, false); err != nil {
 		t.Fatal(err)
 	}
 	s.enqueue(request("b", "b2"))

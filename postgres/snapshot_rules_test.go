@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -26,7 +27,7 @@ func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 			s.do(query(postgresdb.LockRow, "n"))
 			s.do(join(request("b", "b1")))
 			done := s.blocked(func() {
-				next, err := s.Release(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+				next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
 				if err != nil || first(next).Attempt != "b1" {
 					t.Errorf("the lock went to %+v, %v", next, err)
 				}
@@ -82,7 +83,7 @@ func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
 			ctx := t.Context()
 			s.session("a", time.Minute)
 			s.session("b", time.Minute)
-			if _, err := s.Leave(ctx, "a", "other", "a0"); err != nil { // prepares the statements
+			if _, err := drivertest.Undo(ctx, s, "a", "other", "a0"); err != nil { // prepares the statements
 				t.Fatal(err)
 			}
 			queues, err := s.pool.Begin(ctx)
@@ -94,7 +95,7 @@ func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
 				t.Fatal(err)
 			}
 			done := s.blocked(func() {
-				if next, err := s.Leave(ctx, "a", "n", "a1"); len(next) != 0 || err != nil {
+				if next, err := drivertest.Undo(ctx, s, "a", "n", "a1"); len(next) != 0 || err != nil {
 					t.Errorf("handed on %+v, %v", next, err)
 				}
 			})
@@ -156,7 +157,7 @@ func TestWhoComesToBeFirstWhileANameRestsIsTold(t *testing.T) {
 	}
 	s.release(h)
 	told("dblock_b b1")
-	if next, err := s.Leave(ctx, "b", "n", "b1"); len(next) != 0 || err != nil {
+	if next, err := drivertest.Undo(ctx, s, "b", "n", "b1"); len(next) != 0 || err != nil {
 		t.Fatal(next, err)
 	}
 	told("dblock_c c1")
@@ -256,7 +257,7 @@ func TestALockThatWasGivenUpBeforeTheSnapshotIsLost(t *testing.T) {
 				if _, err := s.pool.Exec(t.Context(), "DELETE FROM dblock_heartbeats WHERE session_id = 'a'"); err != nil {
 					t.Fatal(err)
 				}
-				if next, taken, err := s.Reclaim(t.Context(), "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
+				if next, taken, err := drivertest.TakeOver(t.Context(), s, "b", "n", driver.Holder{Session: "a", Grant: driver.Grant{Token: h.Token}}); !taken || err != nil {
 					t.Fatal(next, taken, err)
 				}
 				lost(h)

@@ -37,13 +37,13 @@ func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Cl
 	return []driver.Claim{{Name: session, Token: 1}}, nil
 }
 
-func (g *guarded) Reclaim(_ context.Context, _, name string, _ driver.Holder) ([]driver.Handoff, bool, error) {
-	if name == "stuck" {
+func (g *guarded) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Name == "stuck" {
 		g.stuck++
 		return nil, false, driver.ErrBusy
 	}
 	for i, session := range g.dead {
-		if session == name {
+		if session == v.Name {
 			g.dead = append(g.dead[:i:i], g.dead[i+1:]...)
 			break
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -40,7 +41,7 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 				if next := f.release(held, true); next.Attempt != attempt {
 					t.Fatalf("from %s: handed to %+v", name, next)
 				}
-				if _, err := locks.Release(t.Context(), driver.Held{Name: "n", Session: other, Token: locks.look(other, "n").Holder.Grant.Token}, true); err != nil {
+				if _, err := drivertest.Release(t.Context(), locks, driver.Held{Name: "n", Session: other, Token: locks.look(other, "n").Holder.Grant.Token}, true); err != nil {
 					t.Fatal(err)
 				}
 				if schema, err := f.Schema(t.Context()); err != nil || schema.Check() != nil {
@@ -51,7 +52,7 @@ func TestLocksInAnAttachedDatabase(t *testing.T) {
 			attach(t, f.pool, locks.path)
 			held := f.take("n", f.session())
 			must(t, os.Rename(locks.path, locks.path+".old"))
-			if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrReplaced) {
+			if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
 				t.Errorf("the attached file is gone: %v", err)
 			}
 		})
@@ -100,7 +101,7 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 			other.exec("PRAGMA busy_timeout = 0")
 			ctx, cancel := brief(t)
 			defer cancel()
-			if _, taken, err := other.Break(ctx, "", "n", driver.Holder{Session: s, Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
+			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s, Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
 			must(t, f.tx().ReleaseTx(t.Context(), tx, held, nil))

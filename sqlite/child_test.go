@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -155,7 +156,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 			}
 		}
 		t.Released = time.Now().UnixNano()
-		next, err := e.Release(ctx, driver.Held{Name: ball, Session: session, Token: token}, true)
+		next, err := drivertest.Release(ctx, e, driver.Held{Name: ball, Session: session, Token: token}, true)
 		if err != nil {
 			return nil, err
 		}
@@ -217,7 +218,7 @@ func countOnce(ctx context.Context, b driver.Backend, pool *sql.DB, session stri
 			return err
 		})
 	}
-	_, failure := b.Release(ctx, driver.Held{Name: "count", Session: session, Token: grant.Token}, false)
+	_, failure := drivertest.Release(ctx, b, driver.Held{Name: "count", Session: session, Token: grant.Token}, false)
 	return errors.Join(err, failure)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // churn does whatever comes, one thing after the other, and remembers what is held and what waits.
@@ -51,13 +52,13 @@ func (c *churn) step() {
 		c.acquire()
 	case 5, 6, 7:
 		if attempt, h, ok := anyOf(c.held); ok {
-			next, err := c.Release(c.t.Context(), h, rand.IntN(2) == 0)
+			next, err := drivertest.Release(c.t.Context(), c, h, rand.IntN(2) == 0)
 			c.moved(next, err)
 			delete(c.held, attempt)
 		}
 	case 8:
 		if attempt, r, ok := anyOf(c.waiting); ok {
-			next, err := c.Leave(c.t.Context(), r.Session, r.Name, attempt)
+			next, err := drivertest.Undo(c.t.Context(), c, r.Session, r.Name, attempt)
 			delete(c.waiting, attempt)
 			c.moved(next, err)
 		}

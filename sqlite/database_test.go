@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // pinned is a connection on which the application does as it likes.
@@ -64,7 +65,7 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 				}
 				short, cancel := brief(t)
 				defer cancel()
-				if _, err := other.Release(short, held, false); !errors.Is(err, context.DeadlineExceeded) {
+				if _, err := drivertest.Release(short, other, held, false); !errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("another released in between: %v", err)
 				}
 				return q.EmptyQueue(ctx, "n")

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -44,7 +45,7 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
 					"Take":      func() error { _, _, err := f.Take(t.Context(), request("n", s)); return err },
 					"Look":      func() error { _, err := f.Look(t.Context(), s, []string{"n"}); return err },
-					"Release":   func() error { _, err := f.Release(t.Context(), held, false); return err },
+					"Release":   func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
 					"Guard":     func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
 					"ReleaseTx": func() error { return f.tx().ReleaseTx(t.Context(), tx, held, nil) },
 					"LockTx": func() error {
@@ -67,11 +68,11 @@ func TestAFileThatIsPutBackServesAgain(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	held := f.take("held", f.session())
 	must(t, os.Rename(f.path, f.path+".old"))
-	if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrReplaced) {
+	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrReplaced) {
 		t.Fatal(err)
 	}
 	must(t, os.Rename(f.path+".old", f.path))
-	if _, err := f.Release(t.Context(), held, false); err != nil {
+	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -82,7 +83,7 @@ func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
 	f.pool.SetMaxOpenConns(1)
 	must(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
 	held := f.take("held", f.session())
-	if _, err := f.Release(t.Context(), held, false); err != nil {
+	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
 		t.Fatal(err)
 	}
 }

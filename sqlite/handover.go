@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // transition is a transaction that hands names on, and what others must hear of it once it has
@@ -55,100 +56,95 @@ func (t *transition) tell(ctx context.Context, session, attempt string) error {
 // room is what others find of a name.
 type room = sqlitedb.RoomOfRow
 
+// standing is what decides about a name. Whether it rests is for those who have asked for the time.
+func standing(r room) queue.State {
+	return queue.State{Held: r.SessionID.Valid, Used: int(r.SharedUnits), Capacity: int(r.Capacity), Waiters: int(r.Waiters)}
+}
+
 // claim says how a name must be held for it to be taken away: by session and token, or by session
 // and attempt.
 type claim = sqlitedb.VacateParams
 
-func (e *engine) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	return e.change(ctx, 0, h.Session, func(ctx context.Context, t *transition) error {
-		if !contended && !h.Shared {
-			n, err := t.q.ReleaseIdle(ctx, sqlitedb.ReleaseIdleParams{Name: h.Name, Session: h.Session, Token: h.Token})
-			if err != nil || n > 0 {
-				return err
-			}
-		}
-		return t.release(ctx, h)
+func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
+	next, err = e.change(ctx, 0, v.Self, func(ctx context.Context, t *transition) (err error) {
+		left, err = t.leaves(ctx, v)
+		return err
 	})
+	return next, left && err == nil, err
 }
 
-func (t *transition) release(ctx context.Context, h driver.Held) error {
+// leaves takes off a name what a vacancy says.
+func (t *transition) leaves(ctx context.Context, v driver.Vacancy) (bool, error) {
+	from := claim{Name: v.Name, Session: v.Session, Token: v.Token}
+	switch v.Cause {
+	case driver.ByHolder:
+		if !v.Contended && !v.Shared {
+			n, err := t.q.ReleaseIdle(ctx, sqlitedb.ReleaseIdleParams{Name: v.Name, Session: v.Session, Token: v.Token})
+			if err != nil || n > 0 {
+				return true, err
+			}
+		}
+		return t.release(ctx, v.Held())
+	case driver.ByAttempt:
+		if left, err := t.leave(ctx, v.Session, v.Name, v.Attempt); err != nil || left {
+			return left, err
+		}
+		return t.takeAway(ctx, claim{Name: v.Name, Session: v.Session, Attempt: v.Attempt})
+	case driver.ByTime:
+		return t.reclaim(ctx, v, from)
+	case driver.ByForce:
+		return t.breach(ctx, v, from)
+	}
+	r, there, err := found(t.q.RoomOf(ctx, v.Name)) // a transaction or an operator released it, or its cool-down is over
+	if err != nil || !there {
+		return false, err
+	}
+	return t.handOn(ctx, v.Name, r)
+}
+
+func (t *transition) release(ctx context.Context, h driver.Held) (bool, error) {
 	from := t.vacate
 	if h.Shared {
 		from = t.dropShare
 	}
 	r, held, err := from(ctx, claim{Name: h.Name, Session: h.Session, Token: h.Token})
-	switch {
-	case err != nil:
-		return err
-	case !held:
-		return driver.ErrNotHeld
+	if err != nil || !held {
+		return false, err
 	}
 	_, err = t.handOn(ctx, h.Name, r)
-	return err
+	return true, err
 }
 
-func (e *engine) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	return e.change(ctx, 0, session, func(ctx context.Context, t *transition) error {
-		if left, err := t.leave(ctx, session, name, attempt); err != nil || left {
-			return err
-		}
-		_, err := t.takeAway(ctx, claim{Name: name, Session: session, Attempt: attempt})
-		return err
-	})
-}
-
-func (e *engine) Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error) {
-	next, err = e.change(ctx, 0, self, func(ctx context.Context, t *transition) (err error) {
-		taken, err = t.reclaim(ctx, name, holder)
-		return err
-	})
-	return next, taken && err == nil, err
-}
-
-func (t *transition) reclaim(ctx context.Context, name string, holder driver.Holder) (bool, error) {
-	if holder.Session == "" { // released by a transaction or an operator, or its rest is over
-		r, there, err := found(t.q.RoomOf(ctx, name))
-		if err != nil || !there {
-			return false, err
-		}
-		return t.handOn(ctx, name, r)
-	}
-	dead, err := expire(ctx, t.q, holder.Session)
+func (t *transition) reclaim(ctx context.Context, v driver.Vacancy, from claim) (bool, error) {
+	dead, err := expire(ctx, t.q, v.Session)
 	switch {
 	case err != nil:
 		return false, err
-	case holder.Grant.Token == 0 && dead:
-		return t.leave(ctx, holder.Session, name, holder.Attempt)
-	case holder.Grant.Token == 0:
+	case v.Token == 0 && dead:
+		return t.leave(ctx, v.Session, v.Name, v.Attempt)
+	case v.Token == 0:
 		return false, nil
 	}
-	if _, due, err := found(t.q.IsDue(ctx, sqlitedb.IsDueParams{
-		Name: name, Session: holder.Session, Token: holder.Grant.Token,
-	})); err != nil || !due {
+	if _, due, err := found(t.q.IsDue(ctx, sqlitedb.IsDueParams{Name: v.Name, Session: v.Session, Token: v.Token})); err != nil || !due {
 		return false, err
 	}
-	return t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token})
+	return t.takeAway(ctx, from)
 }
 
-func (e *engine) Break(ctx context.Context, self, name string, holder driver.Holder, ev driver.Event) (next []driver.Handoff, taken bool, err error) {
-	next, err = e.change(ctx, 0, self, func(ctx context.Context, t *transition) (err error) {
-		attempt := holder.Attempt
-		if holder.Grant.Token == 0 {
-			taken, err = t.leave(ctx, holder.Session, name, attempt)
-		} else if attempt, taken, err = found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{
-			Name: name, Session: holder.Session, Token: holder.Grant.Token,
-		})); taken {
-			taken, err = t.takeAway(ctx, claim{Name: name, Session: holder.Session, Token: holder.Grant.Token})
-		}
-		if err != nil || !taken {
-			return err
-		}
-		if err := t.tell(ctx, holder.Session, attempt); err != nil {
-			return err
-		}
-		return addEvent(ctx, t.q, ev)
-	})
-	return next, taken && err == nil, err
+func (t *transition) breach(ctx context.Context, v driver.Vacancy, from claim) (taken bool, err error) {
+	attempt := v.Attempt
+	if v.Token == 0 {
+		taken, err = t.leave(ctx, v.Session, v.Name, attempt)
+	} else if attempt, taken, err = found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{Name: v.Name, Session: v.Session, Token: v.Token})); taken {
+		taken, err = t.takeAway(ctx, from)
+	}
+	if err != nil || !taken {
+		return false, err
+	}
+	if err := t.tell(ctx, v.Session, attempt); err != nil {
+		return false, err
+	}
+	return true, addEvent(ctx, t.q, v.Event)
 }
 
 // takeAway takes a name, or a share of it, from one who holds it as told, and hands it on. It
@@ -209,9 +205,10 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	if r.RestsUntil > now {
 		return false, t.forewarn(ctx, name)
 	}
+	walk := queue.Walk{State: standing(r)}
 	handed := len(t.next)
 	ends := false // what was given ends, or can be had again, at a time that those behind do not know of
-	for r.Waiters > 0 {
+	for walk.Goes() {
 		w, there, err := found(t.q.FirstWaiter(ctx, name))
 		if err != nil {
 			return false, err
@@ -219,7 +216,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 		if !there {
 			w.Ticket = math.MaxInt64
 		}
-		fit := there && fits(w.Units, r.SharedUnits, r.Capacity)
+		fit := there && walk.Meet(queue.Waiter{Units: int(w.Units)}) == queue.Granted
 		upTo := w.Ticket
 		if there && !fit {
 			upTo--
@@ -231,28 +228,24 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 		changed = changed || gone > 0
 		switch {
 		case !there:
-			r.Waiters = 0
+			walk.Waiters = 0
 			err = t.q.EmptyQueue(ctx, name) // whatever was counted
 			changed = true
 		case !fit && gone > 0:
 			_, err = t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
-			r.Waiters -= gone
+			walk.Waiters -= int(gone)
 		case fit:
-			r.Waiters, err = t.grant(ctx, name, w, gone, now)
-			r.SharedUnits += w.Units
+			walk.Waiters, err = t.grant(ctx, name, w, gone, now)
 			ends = ends || w.Lease > 0 || w.MinHold > 0
 		}
 		if err != nil {
 			return false, err
 		}
-		if !fit || w.Units == 0 {
-			break
-		}
 	}
 	for i := range t.next[handed:] {
-		t.next[handed+i].Grant.Contended = r.Waiters > 0
+		t.next[handed+i].Grant.Contended = walk.Waiters > 0
 	}
-	if ends && r.Waiters > 0 {
+	if ends && walk.Waiters > 0 {
 		err = t.forewarn(ctx, name)
 	}
 	return changed, err
@@ -268,13 +261,8 @@ func (t *transition) forewarn(ctx context.Context, name string) error {
 	return t.tell(ctx, w.SessionID, w.Attempt)
 }
 
-// fits: nobody has the whole name, and others leave room for so many units; 0 are all.
-func fits(units, used, capacity int64) bool {
-	return used == 0 || units > 0 && used+units <= capacity
-}
-
 // grant gives a name, or units of it, to a waiter who fits, and returns how many wait now.
-func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int64, error) {
+func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int, error) {
 	var row sqlitedb.GrantRow
 	var err error
 	if w.Units == 0 {
@@ -296,7 +284,7 @@ func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWai
 		Token: row.Token, Lease: microseconds(w.Lease),
 	}})
 	if w.SessionID == t.self {
-		return row.Waiters, nil
+		return int(row.Waiters), nil
 	}
-	return row.Waiters, t.tell(ctx, w.SessionID, w.Attempt)
+	return int(row.Waiters), t.tell(ctx, w.SessionID, w.Attempt)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // listener listens for a session, and tells what it heard.
@@ -77,7 +78,7 @@ func TestAGrantRingsItsSessionInTheSameProcess(t *testing.T) {
 		l.hears(attempt) // it lost the lock
 
 		attempt = f.enqueue("n", b)
-		if _, err := granter.Leave(t.Context(), a, "n", r.Attempt); err != nil {
+		if _, err := drivertest.Undo(t.Context(), granter, a, "n", r.Attempt); err != nil {
 			t.Fatal(err, grant)
 		}
 		l.hears(attempt)
@@ -85,7 +86,7 @@ func TestAGrantRingsItsSessionInTheSameProcess(t *testing.T) {
 		holder := f.look(c, "n").Holder
 		attempt = f.enqueue("n", c)
 		lc := f.listen(c)
-		if _, taken, err := granter.Reclaim(t.Context(), a, "n", holder); err != nil || !taken {
+		if _, taken, err := drivertest.TakeOver(t.Context(), granter, a, "n", holder); err != nil || !taken {
 			t.Fatal(taken, err)
 		}
 		lc.hears(attempt)
@@ -148,7 +149,7 @@ func TestARestingListenerIsUpBeforeAnythingCanBeGranted(t *testing.T) {
 		// What another process does is not rung here.
 		f.exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", s)
 		l.hears("")
-		if _, err := f.Leave(t.Context(), s, "n", attempt); err != nil {
+		if _, err := drivertest.Undo(t.Context(), f, s, "n", attempt); err != nil {
 			t.Fatal(err)
 		}
 	}

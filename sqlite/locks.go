@@ -76,25 +76,18 @@ func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64,
 	if err != nil || !ok {
 		return 0, driver.Gone, err
 	}
-	if !there.SessionID.Valid && there.Waiters == 0 {
+	is := standing(there)
+	if is.Free(r) {
 		if token, taken, err := take(ctx, q, r); err != nil || taken {
 			return token, driver.Granted, err
 		}
 	}
-	// The capacity of a name that nobody shares or waits for is of no account any more. Who wants
-	// the whole name wipes it out: it would count again because of him.
-	capacity := there.Capacity
-	if there.SharedUnits == 0 && there.Waiters == 0 {
-		capacity = 0
+	capacity, collides := is.Join(r)
+	if collides {
+		return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+			driver.ErrCapacity, r.Name, capacity, r.Of)
 	}
-	if of := int64(r.Of); r.Units > 0 {
-		if capacity != 0 && capacity != of {
-			return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
-				driver.ErrCapacity, r.Name, capacity, of)
-		}
-		capacity = of
-	}
-	ticket, err := q.TakeTicket(ctx, sqlitedb.TakeTicketParams{Name: r.Name, Capacity: capacity})
+	ticket, err := q.TakeTicket(ctx, sqlitedb.TakeTicketParams{Name: r.Name, Capacity: int64(capacity)})
 	if err != nil {
 		return 0, driver.Gone, err
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 func TestTakeIsRefusedWhileSomebodyHoldsTheNameOrWaitsForIt(t *testing.T) {
@@ -134,7 +135,7 @@ func TestReleaseAndSetHoldsMatchSessionAndToken(t *testing.T) {
 		{Name: "n", Token: held.Token},
 	} {
 		for _, contended := range []bool{false, true} {
-			if _, err := f.Release(t.Context(), wrong, contended); !errors.Is(err, driver.ErrNotHeld) {
+			if _, err := drivertest.Release(t.Context(), f, wrong, contended); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("release of %+v: %v", wrong, err)
 			}
 		}
@@ -146,7 +147,7 @@ func TestReleaseAndSetHoldsMatchSessionAndToken(t *testing.T) {
 		t.Fatal("holds were not recorded", err)
 	}
 	f.release(held, false)
-	if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("second release: %v", err)
 	}
 }
@@ -198,7 +199,7 @@ func TestLeaveUndoesAnAttemptWhateverBecameOfIt(t *testing.T) {
 	second, third := f.enqueue("n", b), f.enqueue("n", c)
 	leave := func(session, attempt string) driver.Handoff {
 		t.Helper()
-		next, err := f.Leave(t.Context(), session, "n", attempt)
+		next, err := drivertest.Undo(t.Context(), f, session, "n", attempt)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -249,7 +250,7 @@ func TestReenterIsForTheSameOwnerInAnySession(t *testing.T) {
 	if h := f.look(fresh, "n").Holder; h.Session != fresh || h.Attempt != r.Attempt || f.number("SELECT holds FROM dblock_locks") != 1 {
 		t.Fatalf("holder %+v", h)
 	}
-	if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("the old incarnation released: %v", err)
 	}
 	f.release(driver.Held{Name: "n", Session: fresh, Token: grant.Token}, true)
@@ -324,7 +325,7 @@ func TestAFixedLeaseEndsWithTheSessionAlive(t *testing.T) {
 	attempt := f.enqueue("n", b)
 	holder := f.look(b, "n").Holder
 	holder.Grant.Lease = -1 // a State that is out of date, or lies
-	if next, taken, err := f.Reclaim(t.Context(), b, "n", holder); err != nil || taken {
+	if next, taken, err := drivertest.TakeOver(t.Context(), f, b, "n", holder); err != nil || taken {
 		t.Fatalf("taken before its time: %+v, %v", next, err)
 	}
 	if overdue, err := f.Overdue(t.Context(), 10); err != nil || len(overdue) != 0 {
@@ -335,7 +336,7 @@ func TestAFixedLeaseEndsWithTheSessionAlive(t *testing.T) {
 	if err != nil || len(overdue) != 1 || overdue[0].Name != "n" || overdue[0].Holder.Session != a || overdue[0].Holder.Grant.Lease != -1 {
 		t.Fatalf("%+v, %v", overdue, err)
 	}
-	next, taken, err := f.Reclaim(t.Context(), a, "n", overdue[0].Holder)
+	next, taken, err := drivertest.TakeOver(t.Context(), f, a, "n", overdue[0].Holder)
 	if err != nil || !taken || f.only(next).Attempt != attempt {
 		t.Fatalf("%+v, %v, %v", next, taken, err)
 	}

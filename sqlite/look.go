@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // What a row of LookCloser and of Describe is about.
@@ -130,11 +131,10 @@ func conclude(s *driver.State) {
 	for i := range s.Granted {
 		s.Granted[i].Grant.Contended = contended
 	}
-	free := s.Holder.Session == "" || s.Sharing > 0
+	is := queue.Of(*s)
 	// Where there are waiters but none at the head, the number is wrong, and Reclaim puts that
 	// right.
-	s.Ready = free && contended && s.Rest == 0 &&
-		(s.Head.Session == "" || fits(int64(s.Head.Units), int64(s.Used), int64(s.Capacity)))
+	s.Ready = contended && !is.Held && !is.Resting && (s.Head.Session == "" || is.Fits(s.Head.Units))
 	if s.Sharing == 0 {
 		s.Head = driver.Holder{}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 func TestTakeAllTakesUpToTheFirstThatIsNotFree(t *testing.T) {
@@ -100,17 +101,17 @@ func TestBreakTakesFromTheLivingTellsThemAndWritesItDown(t *testing.T) {
 			stale := holder
 			stale.Grant.Token--
 			ev := driver.Event{Name: what, Kind: "broken", Token: held.Token, Session: a, Detail: "why"}
-			if next, taken, err := f.Break(t.Context(), b, what, stale, ev); err != nil || taken {
+			if next, taken, err := drivertest.Break(t.Context(), f, b, what, stale, ev); err != nil || taken {
 				t.Fatalf("of a holder that is none: %+v, %v", next, err)
 			}
-			next, taken, err := f.Break(t.Context(), b, what, holder, ev)
+			next, taken, err := drivertest.Break(t.Context(), f, b, what, holder, ev)
 			if err != nil || !taken {
 				t.Fatal(taken, err)
 			}
 			f.went(next, false, waiter.Attempt)
 			l.hears(r.Attempt)
 			f.sound()
-			if _, err := f.Release(t.Context(), held, true); !errors.Is(err, driver.ErrNotHeld) {
+			if _, err := drivertest.Release(t.Context(), f, held, true); !errors.Is(err, driver.ErrNotHeld) {
 				t.Fatalf("the old holder released: %v", err)
 			}
 			events, err := f.Events(t.Context(), what, nil, 0, 10)
@@ -129,12 +130,12 @@ func TestBreakGivesUpAPlaceInTheQueue(t *testing.T) {
 	writer, reader := request("n", a), shared("n", b, 1, driver.Readers)
 	f.queue(writer)
 	f.queue(reader)
-	next, taken, err := f.Break(t.Context(), b, "n", f.look(b, "n").Head, driver.Event{Name: "n", Kind: "broken"})
+	next, taken, err := drivertest.Break(t.Context(), f, b, "n", f.look(b, "n").Head, driver.Event{Name: "n", Kind: "broken"})
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
 	f.went(next, false, reader.Attempt)
-	if _, taken, err = f.Break(t.Context(), b, "n", driver.Holder{}, driver.Event{}); err != nil || taken {
+	if _, taken, err = drivertest.Break(t.Context(), f, b, "n", driver.Holder{}, driver.Event{}); err != nil || taken {
 		t.Fatalf("of nobody: %v, %v", taken, err)
 	}
 	f.sound()

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // rested lets the rest of a name be over.
@@ -30,7 +31,7 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 	}
 	promote := func(want bool) []driver.Handoff {
 		t.Helper()
-		next, taken, err := f.Reclaim(t.Context(), s, "n", driver.Holder{})
+		next, taken, err := drivertest.TakeOver(t.Context(), f, s, "n", driver.Holder{})
 		if err != nil || taken != want {
 			t.Fatalf("%+v, %v, %v", next, taken, err)
 		}
@@ -41,7 +42,7 @@ func TestNobodyGetsANameThatRests(t *testing.T) {
 	f.refused(shared("n", s, 1, 2))
 	other := shared("n", s, 1, 2)
 	f.queue(other) // not granted, although nobody has the name
-	if next, err := f.Leave(t.Context(), s, "n", other.Attempt); err != nil || len(next) != 0 {
+	if next, err := drivertest.Undo(t.Context(), f, s, "n", other.Attempt); err != nil || len(next) != 0 {
 		t.Fatalf("%+v, %v", next, err)
 	}
 	f.rested("n")
@@ -64,7 +65,7 @@ func TestAReclaimedNameRestsAsWell(t *testing.T) {
 	f.queue(request("n", s))
 	holder := f.look(s, "n").Holder
 	f.lapse(dead)
-	next, taken, err := f.Reclaim(t.Context(), s, "n", holder)
+	next, taken, err := drivertest.TakeOver(t.Context(), f, s, "n", holder)
 	if err != nil || !taken || len(next) != 0 {
 		t.Fatalf("%+v, %v, %v", next, taken, err)
 	}

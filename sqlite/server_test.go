@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -154,7 +155,7 @@ func (f *fixture) enqueue(name, session string) string {
 // release must succeed.
 func (f *fixture) release(h driver.Held, contended bool) driver.Handoff {
 	f.t.Helper()
-	next, err := f.Release(f.t.Context(), h, contended)
+	next, err := drivertest.Release(f.t.Context(), f, h, contended)
 	if err != nil {
 		f.t.Fatal(err)
 	}

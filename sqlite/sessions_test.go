@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 func TestEndSessionLetsNothingBeGrantedToIt(t *testing.T) {
@@ -79,7 +80,7 @@ func TestReclaimTakesFromTheDeadOnly(t *testing.T) {
 	holder := f.look(b, "n").Holder
 	reclaim := func(holder driver.Holder, want bool) driver.Handoff {
 		t.Helper()
-		next, taken, err := f.Reclaim(t.Context(), b, "n", holder)
+		next, taken, err := drivertest.TakeOver(t.Context(), f, b, "n", holder)
 		if err != nil || taken != want {
 			t.Fatalf("reclaim from %+v: %+v, %v, %v", holder, next, taken, err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // shared is a request for units of a name.
@@ -84,7 +85,7 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 	f.sound()
 	release := func(h driver.Held) []driver.Handoff {
 		t.Helper()
-		next, err := f.Release(t.Context(), h, false)
+		next, err := drivertest.Release(t.Context(), f, h, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,10 +101,10 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 		f.went(release(driver.Held{Name: "n", Session: n.Session, Token: n.Grant.Token, Shared: true}), false)
 	}
 	f.take("n", a)
-	if _, err := f.Release(t.Context(), one, true); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := drivertest.Release(t.Context(), f, one, true); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("released twice: %v", err)
 	}
-	if _, err := f.Release(t.Context(), driver.Held{Name: "n", Session: a, Token: one.Token + 9}, true); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := drivertest.Release(t.Context(), f, driver.Held{Name: "n", Session: a, Token: one.Token + 9}, true); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("released with another token: %v", err)
 	}
 }
@@ -116,14 +117,14 @@ func TestPermitsAreGivenInTheOrderOfTheQueueAndNobodyBarges(t *testing.T) {
 	large, small := shared("n", s, 4, 5), shared("n", s, 1, 5)
 	f.queue(large)
 	f.queue(small)
-	next, err := f.Release(t.Context(), two, false)
+	next, err := drivertest.Release(t.Context(), f, two, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.went(next, false) // one unit would fit: but it is not first
 	f.refused(shared("n", s, 1, 5))
 	f.sound()
-	if next, err = f.Release(t.Context(), three, true); err != nil {
+	if next, err = drivertest.Release(t.Context(), f, three, true); err != nil {
 		t.Fatal(err)
 	}
 	f.went(next, false, large.Attempt, small.Attempt)
@@ -158,7 +159,7 @@ func TestTheFirstWhoSharesSetsTheCapacityAndOthersMustAgree(t *testing.T) {
 	disagrees(shared("n", s, 1, 4))
 	f.queue(shared("n", s, 1, 7))
 	first := f.release(whole, true)
-	if _, err := f.Leave(t.Context(), s, "n", waiter.Attempt); err != nil {
+	if _, err := drivertest.Undo(t.Context(), f, s, "n", waiter.Attempt); err != nil {
 		t.Fatal(err)
 	}
 	disagrees(shared("n", s, 1, 4)) // one still waits
@@ -183,7 +184,7 @@ func TestAPlaceThatIsGivenUpMakesRoomForThoseBehindIt(t *testing.T) {
 	f.queue(two)
 	f.queue(second)
 	f.lapse(dead)
-	next, err := f.Leave(t.Context(), gone, "n", writer.Attempt)
+	next, err := drivertest.Undo(t.Context(), f, gone, "n", writer.Attempt)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +194,7 @@ func TestAPlaceThatIsGivenUpMakesRoomForThoseBehindIt(t *testing.T) {
 		t.Fatalf("%+v", state)
 	}
 	for _, r := range []driver.Request{one, two} { // a share is left by its attempt, like any
-		if next, err = f.Leave(t.Context(), s, "n", r.Attempt); err != nil {
+		if next, err = drivertest.Undo(t.Context(), f, s, "n", r.Attempt); err != nil {
 			t.Fatal(err)
 		}
 		f.went(next, false)
@@ -211,7 +212,7 @@ func TestADeadWriterAtTheHeadIsReclaimedFrom(t *testing.T) {
 	head := f.look(s, "n").Head
 	reclaim := func(want bool, attempts ...string) {
 		t.Helper()
-		next, taken, err := f.Reclaim(t.Context(), s, "n", head)
+		next, taken, err := drivertest.TakeOver(t.Context(), f, s, "n", head)
 		if err != nil || taken != want {
 			t.Fatalf("%+v, %v, %v", next, taken, err)
 		}
@@ -237,7 +238,7 @@ func TestTheDeadBeforeOneThatDoesNotFitAreCountedOff(t *testing.T) {
 	f.queue(request("n", s))
 	f.lapse(dead)
 	f.expire(dead, true)
-	if next, err := f.Release(t.Context(), one, true); err != nil || len(next) > 0 {
+	if next, err := drivertest.Release(t.Context(), f, one, true); err != nil || len(next) > 0 {
 		t.Fatalf("%+v, %v", next, err)
 	}
 	if n := f.look(s, "n").Waiters; n != 1 {
@@ -264,12 +265,12 @@ func TestSharesAreReclaimedFromTheDeadAndTheOverdue(t *testing.T) {
 	if holder = f.look(s, "n").Holder; holder.Session != dead || holder.Left > 0 || holder.Units != 1 {
 		t.Fatalf("the one whose time is over first is %+v", holder)
 	}
-	next, taken, err := f.Reclaim(t.Context(), s, "n", holder)
+	next, taken, err := drivertest.TakeOver(t.Context(), f, s, "n", holder)
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
 	f.went(next, true, a.Attempt)
-	if next, taken, err = f.Reclaim(t.Context(), s, "n", holder); err != nil || taken {
+	if next, taken, err = drivertest.TakeOver(t.Context(), f, s, "n", holder); err != nil || taken {
 		t.Fatalf("taken twice: %+v, %v", next, err)
 	}
 	f.exec("UPDATE dblock_shares SET expires_at = 1 WHERE attempt = ?", leased.Attempt)
@@ -277,7 +278,7 @@ func TestSharesAreReclaimedFromTheDeadAndTheOverdue(t *testing.T) {
 	if err != nil || len(overdue) != 1 || overdue[0].Holder.Units != 1 || overdue[0].Holder.Grant.Lease != -1 {
 		t.Fatalf("%+v, %v", overdue, err)
 	}
-	if next, taken, err = f.Reclaim(t.Context(), s, "n", overdue[0].Holder); err != nil || !taken {
+	if next, taken, err = drivertest.TakeOver(t.Context(), f, s, "n", overdue[0].Holder); err != nil || !taken {
 		t.Fatal(taken, err)
 	}
 	f.went(next, false, b.Attempt)
@@ -345,7 +346,7 @@ func TestDowngradeLetsReadersInAndKeepsTheToken(t *testing.T) {
 		held.Token, r.Attempt, r.Metadata); n != 1 {
 		t.Fatal("it is not the same lock any more")
 	}
-	if _, err := f.Release(t.Context(), held, false); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("released as a whole: %v", err)
 	}
 	held.Shared = true

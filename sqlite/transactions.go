@@ -63,7 +63,10 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		return interpret(err)
 	}
 	release := transition{q: sqlitedb.New(tx)}
-	err := release.release(quiet, h)
+	held, err := release.release(quiet, h)
+	if err == nil && !held {
+		err = driver.ErrNotHeld
+	}
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = errors.Join(err, undone)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // acquire tries until it holds the name, or until trying again is of no use.
@@ -252,7 +253,8 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (
 		if state, err = t.look(ctx, s, r.Name); err != nil {
 			return receipt{}, err
 		}
-		if gone := overdue(state); gone != nil && !free(state, r) {
+		is := queue.Of(state)
+		if gone := overdue(state); gone != nil && !is.Free(r) {
 			freed, err := t.reclaim(ctx, s, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return receipt{}, err
@@ -269,10 +271,11 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (
 			fails++
 			continue // likewise, and it was undone since the look
 		}
+		capacity, collides := is.Join(r)
 		switch {
-		case collides(state, r):
-			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, state.Capacity, r.Of)
-		case !free(state, r):
+		case collides:
+			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
+		case !is.Free(r):
 			return receipt{}, t.notAcquired(state, nil)
 		}
 		if got, taken, err := t.take(ctx, r); taken || err != nil {
@@ -281,23 +284,6 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (
 		fails++
 	}
 	return receipt{}, t.notAcquired(state, nil)
-}
-
-// free reports whether Take would find room for a request.
-func free(s driver.State, r driver.Request) bool {
-	whole := s.Holder.Session == "" || s.Sharing > 0
-	switch {
-	case !whole || s.Waiters > 0 || s.Rest > 0:
-		return false
-	case r.Units == 0:
-		return s.Sharing == 0
-	}
-	return s.Sharing == 0 || s.Capacity == r.Of && s.Used+r.Units <= r.Of
-}
-
-// collides reports whether a request wants units of another number than there are.
-func collides(s driver.State, r driver.Request) bool {
-	return r.Units > 0 && s.Capacity > 0 && s.Capacity != r.Of && (s.Sharing > 0 || s.Waiters > 0)
 }
 
 // overdue is a holder of the name that is over its time, if there is one.

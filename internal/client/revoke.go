@@ -129,9 +129,7 @@ func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error
 func (b *breach) take(ctx context.Context, s *clientSession, p driver.Party) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
-	asked := b.config.Clock()
-	next, taken, err := b.engine.Break(ctx, s.ID, b.name, p.Holder, e)
-	s.deliver(b.name, next, asked, err)
+	_, taken, err := b.vacate(ctx, s, driver.Break(s.ID, b.name, p.Holder, e))
 	switch {
 	case errors.Is(err, driver.ErrBusy):
 		b.again = true

@@ -37,18 +37,17 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	began := g.config.Clock()
 	for {
 		asked := g.config.Clock()
-		err := g.pass(ctx, g.in, h.name, func(ctx context.Context) ([]driver.Handoff, error) {
-			if h.mode.Load().late {
-				return g.engine.Leave(ctx, g.in.ID, h.name, h.attempt)
-			}
-			return g.engine.Release(ctx, h.held(), h.contended || h.departure.possible())
-		})
+		v := driver.Release(h.held(), h.contended || h.departure.possible())
+		if h.mode.Load().late {
+			v = driver.Undo(g.in.ID, h.name, h.attempt)
+		}
+		_, left, err := g.vacate(ctx, g.in, v)
 		switch {
-		case err == nil:
+		case err == nil && (left || v.Cause == driver.ByAttempt):
 			g.registry.transition(h.claim, finish)
 			g.history.record(h, KindReleased, "")
 			return nil
-		case errors.Is(err, driver.ErrNotHeld):
+		case err == nil:
 			known := !g.registry.state(h.claim).unanswered()
 			g.registry.transition(h.claim, finish)
 			if h.departure.possible() {
@@ -56,7 +55,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 				return nil
 			}
 			if known {
-				return Lost(err)
+				return Lost(driver.ErrNotHeld)
 			}
 			return nil
 		case !g.in.Alive():

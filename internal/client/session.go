@@ -183,12 +183,12 @@ func (m *sessions) bury(s *clientSession) error {
 		return err
 	})
 	for _, claim := range left {
-		given := m.calls.Statement(m.calls.tidying, func(ctx context.Context) (err error) { // the engine tells the next holder
-			if claim.Token == 0 {
-				_, err = m.engine.Leave(ctx, s.ID, claim.Name, claim.Attempt)
-			} else { // a transaction that it guards may still be open
-				_, _, err = m.engine.Reclaim(ctx, "", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
-			}
+		v := driver.Undo(s.ID, claim.Name, claim.Attempt)
+		if claim.Token != 0 { // a transaction that it guards may still be open
+			v = driver.TakeOver("", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
+		}
+		given := m.calls.Statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
+			_, _, err := m.engine.Vacate(ctx, v)
 			return err
 		})
 		if given == nil {

@@ -39,32 +39,21 @@ func (t *tables) look(ctx context.Context, s *clientSession, name string) (state
 	return state, err
 }
 
-// pass runs a statement that may hand a name on, and delivers what it gave to the waiters of this
-// client.
-func (t *tables) pass(ctx context.Context, s *clientSession, name string, f func(ctx context.Context) ([]driver.Handoff, error)) error {
-	_, err := t.passed(ctx, s, name, f)
-	return err
-}
-
-// passed is pass that also returns what was handed on.
-func (t *tables) passed(ctx context.Context, s *clientSession, name string, f func(ctx context.Context) ([]driver.Handoff, error)) (next []driver.Handoff, err error) {
+// vacate takes something off a name, and delivers what that gave to the waiters of this client.
+func (t *tables) vacate(ctx context.Context, s *clientSession, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
 	asked := t.config.Clock()
 	err = t.Statement(ctx, func(ctx context.Context) (err error) {
-		next, err = f(ctx)
+		next, left, err = t.engine.Vacate(ctx, v)
 		return err
 	})
-	s.deliver(name, next, asked, err)
-	return next, err
+	s.deliver(v.Name, next, asked, err)
+	return next, left && err == nil, err
 }
 
 // reclaim takes a name from a holder that is over its time, and reports whether a waiter has got
 // nothing by it.
 func (t *tables) reclaim(ctx context.Context, s *clientSession, name string, holder driver.Holder) (freed bool, err error) {
-	var taken bool
-	next, err := t.passed(ctx, s, name, func(ctx context.Context) (next []driver.Handoff, err error) {
-		next, taken, err = t.engine.Reclaim(ctx, s.ID, name, holder)
-		return next, err
-	})
+	next, taken, err := t.vacate(ctx, s, driver.TakeOver(s.ID, name, holder))
 	if taken && holder.Grant.Token != 0 {
 		t.history.recordExpired(name, holder)
 	}

@@ -43,9 +43,8 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 
 // leave gives back once whatever an attempt has got.
 func (t *tables) leave(s *clientSession, k *claim) error {
-	return t.pass(t.tidying, s, k.name, func(ctx context.Context) ([]driver.Handoff, error) {
-		return t.engine.Leave(ctx, s.ID, k.name, k.attempt)
-	})
+	_, _, err := t.vacate(t.tidying, s, driver.Undo(s.ID, k.name, k.attempt))
+	return err
 }
 
 // undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is

@@ -27,6 +27,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // Link is one edge of a cycle: a waiter, and a holder of the name that it waits for.
@@ -133,7 +134,7 @@ func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 				whole = whole || h.Units == 0
 			}
 		}
-		if whole || w.Need == 0 && used > 0 || w.Need > 0 && used+w.Need > w.Capacity {
+		if !(queue.State{Held: whole, Used: used, Capacity: w.Capacity}).Fits(w.Need) {
 			blocked = append(blocked, w)
 		}
 	}

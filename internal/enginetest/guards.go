@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 var guards = []test{
@@ -120,7 +121,7 @@ func guarded(t *testing.T, e *env) {
 				}
 				if e.wiring.Kind == SQLite { // the test could not write either: the transaction has locked the database
 					ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-					_, _, err := other.Backend.Reclaim(ctx, "", held.Name, holder)
+					_, _, err := drivertest.TakeOver(ctx, other.Backend, "", held.Name, holder)
 					cancel()
 					is(t, err, context.DeadlineExceeded)
 				} else if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
@@ -377,14 +378,14 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 		switch {
 		case errors.Is(err, driver.ErrRetry):
 			rollback(t, tx)
-			if _, err := a.Backend.Release(t.Context(), held, true); err != nil {
+			if _, err := drivertest.Release(t.Context(), a.Backend, held, true); err != nil {
 				t.Fatal(err)
 			}
 		case err != nil:
 			t.Fatal(err)
 		default:
 			commit(t, tx)
-			if _, _, err := a.Backend.Reclaim(t.Context(), "", name, driver.Holder{}); err != nil { // as Unlock after the commit
+			if _, _, err := drivertest.TakeOver(t.Context(), a.Backend, "", name, driver.Holder{}); err != nil { // as Unlock after the commit
 				t.Fatal(err)
 			}
 		}

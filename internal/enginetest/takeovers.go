@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 var takingOver = []test{
@@ -45,18 +46,18 @@ func (w takeover) fromTheLiving(kind string) bool {
 
 func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
-	return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
+	return taken(drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder))
 }
 
 func whenOver(table string) func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 	return func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name, h.Token)
-		return taken(a.Backend.Reclaim(brief(t), "", h.Name, holder))
+		return taken(drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder))
 	}
 }
 
 func byBreak(t testing.TB, _ *env, a App, h driver.Held, holder driver.Holder) error {
-	return taken(a.Backend.Break(brief(t), "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"}))
+	return taken(drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"}))
 }
 
 func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {

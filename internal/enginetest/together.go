@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 var together = []test{
@@ -137,7 +138,7 @@ func allTakesStop(t *testing.T, e *env) {
 	if err != nil || !taken {
 		t.Fatal(taken, err)
 	}
-	if _, err := a.Backend.Release(brief(t), driver.Held{Name: "rests", Session: me, Token: g.Token}, false); err != nil {
+	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: me, Token: g.Token}, false); err != nil {
 		t.Fatal(err)
 	}
 	for i, name := range []string{"waited", "rests"} {

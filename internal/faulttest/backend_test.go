@@ -82,16 +82,16 @@ func (r *recorder) OpenSession(ctx context.Context, s driver.Session) error {
 	return r.Backend.OpenSession(ctx, s)
 }
 
-func (r *recorder) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
+func (r *recorder) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
 	r.mu.Lock()
-	own := r.sessions[session]
+	own := r.sessions[v.Session]
 	r.mu.Unlock()
-	if own {
-		r.report.report(event{What: evLeave, Name: name, Attempt: attempt})
+	if own && v.Cause == driver.ByAttempt {
+		r.report.report(event{What: evLeave, Name: v.Name, Attempt: v.Attempt})
 	}
-	next, err := r.Backend.Leave(ctx, session, name, attempt)
-	r.handed(name, next)
-	return next, err
+	next, left, err := r.Backend.Vacate(ctx, v)
+	r.handed(v.Name, next)
+	return next, left, err
 }
 
 // ticketLimit is how long a ticket is looked for. Not to know it is no failure.
@@ -137,22 +137,10 @@ func (r *recorder) Look(ctx context.Context, session string, names []string) ([]
 	return states, err
 }
 
-func (r *recorder) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	next, err := r.Backend.Release(ctx, h, contended)
-	r.handed(h.Name, next)
-	return next, err
-}
-
 func (r *recorder) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	next, err := r.Backend.Downgrade(ctx, h)
 	r.handed(h.Name, next)
 	return next, err
-}
-
-func (r *recorder) Reclaim(ctx context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
-	next, taken, err := r.Backend.Reclaim(ctx, self, name, holder)
-	r.handed(name, next)
-	return next, taken, err
 }
 
 func (r *recorder) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {

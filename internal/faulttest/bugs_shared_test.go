@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 // Engines that are broken where names are shared.
@@ -77,7 +78,7 @@ func (b upgradesBeside) Upgrade(ctx context.Context, h driver.Held, attempt stri
 type downgradesToNothing struct{ driver.Backend }
 
 func (b downgradesToNothing) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	return b.Release(ctx, h, true)
+	return drivertest.Release(ctx, b, h, true)
 }
 
 type letsSmallPass struct {
@@ -85,14 +86,16 @@ type letsSmallPass struct {
 	db *sql.DB
 }
 
-func (b letsSmallPass) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf(`UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND units <> 1
-		AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)
-		AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)`, h.Name))
-	if err != nil {
-		return nil, err
+func (b letsSmallPass) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder {
+		_, err := b.db.ExecContext(ctx, fmt.Sprintf(`UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND units <> 1
+			AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)
+			AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)`, v.Name))
+		if err != nil {
+			return nil, false, err
+		}
 	}
-	return b.Backend.Release(ctx, h, contended)
+	return b.Backend.Vacate(ctx, v)
 }
 
 type letsReadersPass struct {
@@ -130,12 +133,12 @@ type forgetsUnits struct {
 	db *sql.DB
 }
 
-func (b forgetsUnits) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	if !h.Shared {
-		return b.Backend.Release(ctx, h, contended)
+func (b forgetsUnits) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause != driver.ByHolder || !v.Shared {
+		return b.Backend.Vacate(ctx, v)
 	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", h.Name, h.Token))
-	return nil, err
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", v.Name, v.Token))
+	return nil, true, err
 }
 
 // leavesRoom gives units back, and does not look at who waits for them.
@@ -144,14 +147,14 @@ type leavesRoom struct {
 	db *sql.DB
 }
 
-func (b leavesRoom) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	if !h.Shared {
-		return b.Backend.Release(ctx, h, contended)
+func (b leavesRoom) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause != driver.ByHolder || !v.Shared {
+		return b.Backend.Vacate(ctx, v)
 	}
-	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", h.Name, h.Token)
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, h.Name))
+	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", v.Name, v.Token)
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, v.Name))
 	if err == nil {
 		_, err = b.db.ExecContext(ctx, "DELETE "+share)
 	}
-	return nil, err
+	return nil, true, err
 }

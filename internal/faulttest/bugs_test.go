@@ -136,16 +136,13 @@ func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
 	}
 }
 
-func (b *reusesTokens) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	next, err := b.Backend.Release(ctx, b.held(h), contended)
-	b.roundAll(h.Name, next)
-	return next, err
-}
-
-func (b *reusesTokens) Leave(ctx context.Context, session, name, attempt string) ([]driver.Handoff, error) {
-	next, err := b.Backend.Leave(ctx, session, name, attempt)
-	b.roundAll(name, next)
-	return next, err
+func (b *reusesTokens) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder {
+		v.Token = b.held(v.Held()).Token
+	}
+	next, left, err := b.Backend.Vacate(ctx, v)
+	b.roundAll(v.Name, next)
+	return next, left, err
 }
 
 // Listen takes the grants from the hints, so that they are looked up, and rounded.
@@ -202,9 +199,12 @@ type dropsHandOffs struct {
 	db *sql.DB
 }
 
-func (b dropsHandOffs) Release(ctx context.Context, h driver.Held, _ bool) ([]driver.Handoff, error) {
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", h.Name, h.Session, h.Token))
-	return nil, err
+func (b dropsHandOffs) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause != driver.ByHolder {
+		return b.Backend.Vacate(ctx, v)
+	}
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", v.Name, v.Session, v.Token))
+	return nil, true, err
 }
 
 type servesSecond struct {
@@ -212,16 +212,21 @@ type servesSecond struct {
 	db *sql.DB
 }
 
-func (b servesSecond) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", h.Name))
-	if err != nil {
-		return nil, err
+func (b servesSecond) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder {
+		_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", v.Name))
+		if err != nil {
+			return nil, false, err
+		}
 	}
-	return b.Backend.Release(ctx, h, contended)
+	return b.Backend.Vacate(ctx, v)
 }
 
 type neverGivesBack struct{ driver.Backend }
 
-func (neverGivesBack) Leave(context.Context, string, string, string) ([]driver.Handoff, error) {
-	return nil, nil
+func (b neverGivesBack) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByAttempt {
+		return nil, false, nil
+	}
+	return b.Backend.Vacate(ctx, v)
 }

@@ -21,7 +21,7 @@ var resolved = ttl * 9 / 10
 // number tells which of them it is; where the last is part of a transaction of several requests,
 // its COMMIT is.
 type loss struct {
-	call   string // of Backend
+	call   string // of Backend; Release: Vacate by the holder
 	nth    int
 	commit bool
 }
@@ -277,7 +277,10 @@ func (b *losing) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 	return g, outcome, b.lose("Enqueue", err)
 }
 
-func (b *losing) Release(ctx context.Context, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	next, err := b.Backend.Release(ctx, h, contended)
-	return next, b.lose("Release", err)
+func (b *losing) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	next, left, err := b.Backend.Vacate(ctx, v)
+	if v.Cause == driver.ByHolder {
+		err = b.lose("Release", err)
+	}
+	return next, left, err
 }

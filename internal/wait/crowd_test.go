@@ -26,13 +26,13 @@ func (c *crowd) Look(context.Context, string, []string) ([]driver.State, error) 
 	return []driver.State{s}, nil
 }
 
-func (c *crowd) Reclaim(_ context.Context, self, _ string, _ driver.Holder) ([]driver.Handoff, bool, error) {
+func (c *crowd) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left--; c.left > 0 {
 		return nil, true, nil
 	}
-	return []driver.Handoff{{Session: self, Attempt: "a", Grant: driver.Grant{Token: 99}}}, true, nil
+	return []driver.Handoff{{Session: v.Self, Attempt: "a", Grant: driver.Grant{Token: 99}}}, true, nil
 }
 
 func (c *crowd) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {

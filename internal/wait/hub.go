@@ -37,7 +37,7 @@ const (
 // Backend is the part of an engine that the hub needs.
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
-	Reclaim(ctx context.Context, self, name string, holder driver.Holder) (next []driver.Handoff, taken bool, err error)
+	Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error)
 	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
 }
 

@@ -78,16 +78,16 @@ func (f *table) Look(ctx context.Context, _ string, names []string) (states []dr
 	return states, nil
 }
 
-func (f *table) Reclaim(_ context.Context, self, name string, holder driver.Holder) ([]driver.Handoff, bool, error) {
+func (f *table) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.reclaims = append(f.reclaims, name)
+	f.reclaims = append(f.reclaims, v.Name)
 	if f.busy > 0 {
 		f.busy--
 		return nil, false, driver.ErrBusy
 	}
-	next := driver.Handoff{Session: self, Attempt: f.states[name].Queued[0], Grant: driver.Grant{Token: 2}}
-	f.states[name] = held(name, next.Attempt)
+	next := driver.Handoff{Session: v.Self, Attempt: f.states[v.Name].Queued[0], Grant: driver.Grant{Token: 2}}
+	f.states[v.Name] = held(v.Name, next.Attempt)
 	return []driver.Handoff{next}, true, nil
 }
 

@@ -171,7 +171,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 // reclaim takes a name from an expired holder. The first session to do so does it for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock()
-	next, taken, err := h.backend.Reclaim(ctx, h.session, name, holder)
+	next, taken, err := h.backend.Vacate(ctx, driver.TakeOver(h.session, name, holder))
 	switch {
 	case err == nil && taken:
 		h.Hand(next, asked)

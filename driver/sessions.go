@@ -1,0 +1,52 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Sessions are the clients that live, and the connections that the engine keeps for them.
+type Sessions interface {
+	// OpenSession writes the rows of a new session. Its lease ends TTL after the statement ran.
+	// ErrBusy where an application's transaction has locked the database.
+	OpenSession(ctx context.Context, s Session) error
+
+	// EndSession ends a session after its locks were released. Nothing can be granted to it any
+	// more. Its rows are deleted if nothing refers to them. A missing session is no error.
+	EndSession(ctx context.Context, session string) error
+
+	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
+	// application. Nothing that can wait for a row runs on it, except the heartbeat, for its own
+	// row.
+	Upkeep(ctx context.Context) (Upkeep, error)
+
+	// Beat is Upkeep.Heartbeat over the application's pool, for the time without a reserved
+	// connection.
+	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
+
+	// Attend tells the engine that a client with this TTL uses it until leave is called; 0: a user
+	// without a session, such as a reaper. It does no I/O. While a client attends, the engine may
+	// keep connections of its own open between two uses. The last leave closes them, within about a
+	// second. Without Attend everything works, on a new connection for each use.
+	Attend(ttl time.Duration) (leave func())
+
+	// Beside runs do on a connection of the engine's own. That is neither Upkeep's nor one that the
+	// application's transactions can keep busy. If the connection turns out to be broken, do runs
+	// once more on a new one. do must not call Close. ErrUnavailable where the application's pool
+	// gives no connection before ctx ends.
+	Beside(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
+}
+
+// Upkeep is a reserved connection. One goroutine at a time uses it.
+type Upkeep interface {
+	// Heartbeat moves the end of the session's lease to TTL from now. It returns false if the
+	// session is dead. A *SchemaError where this build can no longer work with the tables,
+	// ErrReplaced where the database is another: the lease was not moved, and the session is over.
+	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
+
+	// Claims lists every lock and every place in a queue that the session has.
+	Claims(ctx context.Context, session string) ([]Claim, error)
+
+	// Close releases the connection. It never waits for the network longer than a second.
+	Close() error
+}

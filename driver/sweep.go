@@ -1,0 +1,43 @@
+package driver
+
+import (
+	"context"
+	"time"
+)
+
+// Sweep is what a reaper needs beside Vacate.
+type Sweep interface {
+	// Expired lists up to limit sessions, oldest first: expired ones, and dead ones that still have
+	// a lock or a place in a queue.
+	Expired(ctx context.Context, limit int) ([]string, error)
+
+	// Expire ends an expired session for good, and reports whether it is dead now. A session
+	// without a row is dead afterwards: the row is written, so that the unique key decides and not
+	// a snapshot. ErrBusy where another call is ending the session. Guarded transactions are no
+	// obstacle.
+	Expire(ctx context.Context, session string) (bool, error)
+
+	// Orphans lists up to limit locks and places in queues that a dead session has.
+	Orphans(ctx context.Context, session string, limit int) ([]Claim, error)
+
+	// Overdue lists up to limit locks whose fixed lease is over, with their holders.
+	Overdue(ctx context.Context, limit int) ([]State, error)
+
+	// Purge deletes up to limit lock rows that were unused for longer than idle. It walks the names
+	// upwards from after, and returns how many it deleted and where to go on; "" at the end. It
+	// skips rows in use.
+	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
+
+	// Forget deletes up to limit dead sessions that started longer ago than idle and that nothing
+	// refers to.
+	Forget(ctx context.Context, idle time.Duration, limit int) (int, error)
+
+	// DropGuards deletes up to limit rows: those of MakeGuard for locks that are not held any more,
+	// and those that refused takeovers have left. It skips rows that a transaction has locked. It
+	// returns how many it deleted. If that is limit, there may be more.
+	DropGuards(ctx context.Context, limit int) (deleted int, err error)
+
+	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than
+	// keep. It keeps the events with the token of the present holder of a whole name.
+	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
+}

@@ -1,0 +1,33 @@
+// Package drivertest has the ways in which something leaves a name as calls, for tests of engines.
+package drivertest
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Release releases a lock as its holder does. ErrNotHeld.
+func Release(ctx context.Context, b driver.Locks, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	next, left, err := b.Vacate(ctx, driver.Release(h, contended))
+	if err == nil && !left {
+		err = driver.ErrNotHeld
+	}
+	return next, err
+}
+
+// Undo gives an attempt up.
+func Undo(ctx context.Context, b driver.Locks, session, name, attempt string) ([]driver.Handoff, error) {
+	next, _, err := b.Vacate(ctx, driver.Undo(session, name, attempt))
+	return next, err
+}
+
+// TakeOver takes a name from a holder whose time is over.
+func TakeOver(ctx context.Context, b driver.Locks, self, name string, h driver.Holder) ([]driver.Handoff, bool, error) {
+	return b.Vacate(ctx, driver.TakeOver(self, name, h))
+}
+
+// Break takes a name from a holder that lives.
+func Break(ctx context.Context, b driver.Locks, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
+	return b.Vacate(ctx, driver.Break(self, name, h, e))
+}

@@ -1,0 +1,270 @@
+package enginetest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/queue"
+)
+
+var handingOver = []test{
+	{"of a hundred queues of all kinds, each is served as the rules of the queue say", handOvers},
+}
+
+// handOvers puts random states into the tables, makes room in each through the driver, and compares
+// the tables with what internal/queue says. The seed is fixed, so that a failure comes again.
+func handOvers(t *testing.T, e *env) {
+	b := e.app(t, 3).Backend
+	sessions := map[bool][]string{false: {id(), id()}, true: {id(), id()}} // by whether they are dead
+	for _, s := range slices.Concat(sessions[false], sessions[true]) {
+		if err := b.OpenSession(t.Context(), driver.Session{ID: s, Host: "h", App: "test", TTL: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	e.end(t, sessions[true][0])
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 1 WHERE session_id = ?", sessions[true][1])
+
+	random := rand.New(rand.NewPCG(20, 26))
+	scenes := make([]scene, 100)
+	for i := range scenes {
+		scenes[i] = randomScene(random, fmt.Sprintf("n%d", i), sessions)
+	}
+	e.stage(t, scenes)
+	for _, s := range scenes {
+		told := s.String()
+		next, err := s.leave(t.Context(), b, random.IntN(3))
+		if err != nil {
+			t.Fatalf("%s: %v", told, err)
+		}
+		want, loose := s.served()
+		got := e.found(t, s.name, loose)
+		for _, h := range next {
+			got.granted = append(got.granted, h.Attempt)
+		}
+		if got, want := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); got != want {
+			t.Errorf("%s:\n got %s\nwant %s", told, got, want)
+		}
+	}
+}
+
+// party has part of a name, or waits for it.
+type party struct {
+	attempt string
+	session string
+	dead    bool
+	units   int // 0: the whole name
+	token   int64
+}
+
+// scene is all that decides about one name.
+type scene struct {
+	name     string
+	capacity int
+	rests    bool
+	holders  []party
+	waiters  []party
+	leaves   *party // the holder or waiter that makes room; nil: it is there already
+}
+
+// result is what came of a scene, by attempts.
+type result struct {
+	whole   string
+	shares  []string // in the order of their tokens
+	waiting []string // in the order of their tickets
+	used    int
+	granted []string // as the driver told it
+}
+
+func randomScene(random *rand.Rand, name string, sessions map[bool][]string) scene {
+	s := scene{name: name, capacity: 1 + random.IntN(8), rests: random.IntN(12) == 0}
+	if random.IntN(4) == 0 {
+		s.capacity = driver.Readers
+	}
+	add := func(list *[]party, kind string, units int, dead bool) {
+		*list = append(*list, party{
+			attempt: fmt.Sprintf("%s%s%d", name, kind, len(*list)), session: sessions[dead][random.IntN(2)], dead: dead,
+			units: units, token: int64(len(*list) + 1),
+		})
+	}
+	some := func(most int) int { return 1 + random.IntN(min(most, 4)) }
+	switch random.IntN(5) {
+	case 0, 1:
+		add(&s.holders, "h", 0, random.IntN(3) == 0)
+	case 2, 3:
+		left := s.capacity
+		for range 1 + random.IntN(3) {
+			if left > 0 {
+				units := some(left)
+				left -= units
+				add(&s.holders, "h", units, random.IntN(3) == 0)
+			}
+		}
+	}
+	for range random.IntN(10) {
+		units := 0
+		if random.IntN(4) > 0 {
+			units = some(s.capacity)
+		}
+		add(&s.waiters, "w", units, random.IntN(3) == 0)
+	}
+	parties := s.holders
+	if len(parties) == 0 || random.IntN(4) == 0 {
+		parties = s.waiters
+	}
+	if len(parties) > 0 && random.IntN(6) > 0 {
+		leaves := parties[random.IntN(len(parties))]
+		s.leaves = &leaves
+	}
+	return s
+}
+
+// stage writes the scenes into the tables.
+func (e *env) stage(t *testing.T, scenes []scene) {
+	t.Helper()
+	now := e.now(t)
+	var locks, shares, waiters []string
+	for _, s := range scenes {
+		session, attempt, rests, used := "NULL", "", int64(0), 0
+		for _, p := range s.holders {
+			if used += p.units; p.units == 0 {
+				session, attempt = "'"+p.session+"'", p.attempt
+			} else {
+				shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, '')", s.name, p.token, p.session, p.attempt, p.units, now))
+			}
+		}
+		if s.rests {
+			rests = now + time.Hour.Microseconds()
+		}
+		for i, p := range s.waiters {
+			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, 0)", s.name, i+1, p.session, p.attempt, now, p.units))
+		}
+		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, '', %d, %d, %d)",
+			s.name, session, attempt, max(1, len(s.holders)), now, len(s.waiters), len(s.waiters)+1, used, s.capacity, rests))
+	}
+	for into, rows := range map[string][]string{
+		"dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, rests_until)": locks,
+		"dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata)":                                                           shares,
+		"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)":                                        waiters,
+	} {
+		e.exec(t, "INSERT INTO "+into+" VALUES "+strings.Join(rows, ", "))
+	}
+}
+
+// leave makes room, by one of the ways in which that can be done.
+func (s *scene) leave(ctx context.Context, b driver.Backend, way int) (next []driver.Handoff, err error) {
+	p := s.leaves
+	if p == nil {
+		next, _, err = drivertest.TakeOver(ctx, b, "", s.name, driver.Holder{})
+		return next, err
+	}
+	is := func(other party) bool { return other.attempt == p.attempt }
+	holds := slices.ContainsFunc(s.holders, is)
+	s.holders, s.waiters = slices.DeleteFunc(s.holders, is), slices.DeleteFunc(s.waiters, is)
+	switch {
+	case p.dead:
+		dead := driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units}
+		if holds {
+			dead.Grant.Token = p.token
+		}
+		var taken bool
+		if next, taken, err = drivertest.TakeOver(ctx, b, "", s.name, dead); err == nil && !taken {
+			err = fmt.Errorf("%s was not reclaimed", p.attempt)
+		}
+		return next, err
+	case holds && way > 0:
+		return drivertest.Release(ctx, b, driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}, way == 1)
+	}
+	return drivertest.Undo(ctx, b, p.session, s.name, p.attempt)
+}
+
+// served is what must come of the scene, now that room was made. The dead just behind a grant of
+// the whole name are loose: PostgreSQL dismisses them at once, the other engines at the next
+// hand-over.
+func (s *scene) served() (is result, loose []string) {
+	walk := queue.Walk{State: queue.State{Resting: s.rests, Capacity: s.capacity, Waiters: len(s.waiters)}}
+	for _, p := range s.holders {
+		if walk.Used += p.units; p.units == 0 {
+			walk.Held, is.whole = true, p.attempt
+		} else {
+			is.shares = append(is.shares, p.attempt)
+		}
+	}
+	behind := false
+	for _, p := range s.waiters {
+		verdict := walk.Meet(queue.Waiter{Units: p.units, Dead: p.dead})
+		switch {
+		case verdict == queue.Granted && p.units == 0:
+			is.whole, behind = p.attempt, true
+		case verdict == queue.Granted:
+			is.shares = append(is.shares, p.attempt)
+		case verdict == queue.Waits && behind && p.dead:
+			loose = append(loose, p.attempt)
+		case verdict == queue.Waits:
+			is.waiting, behind = append(is.waiting, p.attempt), false
+		}
+		if verdict == queue.Granted {
+			is.granted = append(is.granted, p.attempt)
+		}
+	}
+	is.used = walk.Used
+	return is, loose
+}
+
+// found is what the tables say of a name, without the loose, and after a check that its row counts
+// what is there.
+func (e *env) found(t *testing.T, name string, loose []string) (is result) {
+	t.Helper()
+	is.whole = e.text(t, "SELECT attempt FROM dblock_locks WHERE name = ? AND session_id IS NOT NULL", name)
+	is.shares = e.attempts(t, "SELECT attempt FROM dblock_shares WHERE name = ? ORDER BY token", name)
+	is.used = int(e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = ?", name))
+	units := e.number(t, "SELECT sum(units) FROM dblock_shares WHERE name = ?", name)
+	is.waiting = e.attempts(t, "SELECT attempt FROM dblock_waiters WHERE name = ? ORDER BY ticket", name)
+	waiters := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = ?", name)
+	if is.used != int(units) || waiters != int64(len(is.waiting)) {
+		t.Errorf("%s counts %d units and %d waiters: %d units are shared, %v wait", name, is.used, waiters, units, is.waiting)
+	}
+	is.waiting = slices.DeleteFunc(is.waiting, func(attempt string) bool { return slices.Contains(loose, attempt) })
+	return is
+}
+
+// attempts reads a column.
+func (e *env) attempts(t *testing.T, query, name string) (list []string) {
+	t.Helper()
+	rows, err := e.look.QueryContext(t.Context(), e.sql(query), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var attempt string
+		if err := rows.Scan(&attempt); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, attempt)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+func (s *scene) String() string {
+	text := fmt.Sprintf("%s, of %d units, resting: %v", s.name, s.capacity, s.rests)
+	for _, p := range slices.Concat(s.holders, s.waiters) {
+		text += fmt.Sprintf("; %s: %d", p.attempt, p.units)
+		if p.dead {
+			text += " (dead)"
+		}
+	}
+	if s.leaves != nil {
+		text += "; " + s.leaves.attempt + " leaves"
+	}
+	return text
+}
