@@ -5,7 +5,7 @@ help: ## list the targets
 test: ## every test with the race detector, on every server
 	scripts/test $(ARGS)
 sqlite: ## what needs no server
-	DBLOCK_TEST_ONLY=sqlite go test $(ARGS) ./...
+	DBLOCK_TEST_ONLY=sqlite scripts/test $(ARGS)
 mutants: ## break each rule and see a test fail; ARGS is a word of the mutants to run
 	scripts/mutants $(ARGS)
 generate: ## make gen/ anew from queries/ and migrations/

@@ -5,11 +5,22 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 )
 
-// excerptLines is how much of a log a failed test prints.
-const excerptLines = 10
+// excerptLines is how much of a log a failed test prints, of its first fullExcerpts logs. Of each
+// further log it prints the last line: a test with ten processes must not print a hundred lines.
+const (
+	excerptLines = 10
+	fullExcerpts = 2
+)
+
+// excerpts counts the long logs of each test.
+var excerpts = struct {
+	sync.Mutex
+	of map[testing.TB]int
+}{of: make(map[testing.TB]int)}
 
 // Excerpt is the end of a log that a failed test prints. The whole log goes to a file, which the
 // text names, in the folder DBLOCK_TEST_LOGS; default: dblock-test-logs in the temporary folder.
@@ -23,7 +34,13 @@ func Excerpt(t testing.TB, label, log string) string {
 	if len(lines) <= excerptLines {
 		return "wrote:\n" + log
 	}
-	end := strings.Join(lines[len(lines)-excerptLines:], "\n")
+	most := excerptLines
+	excerpts.Lock()
+	if excerpts.of[t]++; excerpts.of[t] > fullExcerpts {
+		most = 1
+	}
+	excerpts.Unlock()
+	end := strings.Join(lines[len(lines)-most:], "\n")
 	file, err := writeLog(t.Name()+" "+label, log)
 	if err != nil {
 		return fmt.Sprintf("wrote %d lines, which could not be kept (%v), at last:\n%s", len(lines), err, end)

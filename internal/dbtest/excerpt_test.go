@@ -26,3 +26,14 @@ func TestALongLogGoesToAFile(t *testing.T) {
 		t.Errorf("the file has %d bytes, error %v: want the whole log", len(whole), err)
 	}
 }
+
+func TestManyLogsAreShownInShort(t *testing.T) {
+	t.Setenv("DBLOCK_TEST_LOGS", t.TempDir())
+	shown := 0
+	for range 10 {
+		shown += strings.Count(Excerpt(t, "actor", strings.Repeat("line\n", 50)), "\nline")
+	}
+	if want := fullExcerpts*excerptLines + 10 - fullExcerpts; shown != want {
+		t.Errorf("ten long logs are shown in %d lines: want %d", shown, want)
+	}
+}

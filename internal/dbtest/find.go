@@ -54,18 +54,6 @@ type result struct {
 // must.
 func Find(kind string) (*Server, error) { return find(kind) }
 
-// Missing says why there will be no server of a kind, without starting one.
-func Missing(kind string) error {
-	if kind == KindSQLite || os.Getenv(dsnVariable(kind)) != "" {
-		return nil
-	}
-	if _, err := daemon(context.Background()); err == nil {
-		return nil
-	}
-	_, _, err := findInstall(kind)
-	return err
-}
-
 // StopAll stops and removes every shared server that was started here, and drops the remaining
 // databases of this process on the others.
 func StopAll() {

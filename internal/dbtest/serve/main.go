@@ -1,7 +1,6 @@
 // Command serve finds servers for the kinds named, as package dbtest does, so that all packages of
 // a test run share them. It prints one shell assignment for each, then an empty line, and stops
 // what it started when its standard input ends or a signal comes. It fails where a kind is missing.
-// With -missing it starts nothing and prints the kinds that have no server.
 package main
 
 import (
@@ -18,14 +17,6 @@ import (
 func main() { os.Exit(serve(os.Args[1:])) }
 
 func serve(kinds []string) int {
-	if len(kinds) > 0 && kinds[0] == "-missing" {
-		for _, kind := range kinds[1:] {
-			if dbtest.Missing(kind) != nil {
-				fmt.Println(kind)
-			}
-		}
-		return 0
-	}
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, os.Interrupt, syscall.SIGTERM)
 	defer dbtest.StopAll()
