@@ -120,7 +120,7 @@ func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() 
 	case !guarded:
 		return func() error { return nil }, nil
 	}
-	return func() error { return q.TakeGuard(ctx, attempt) }, nil
+	return func() error { return q.TouchGuard(ctx, attempt) }, nil
 }
 
 // announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a

@@ -50,7 +50,7 @@ func (h hand) share(ctx context.Context, tickets []int64, next []driver.Handoff,
 			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters,
 		})
 	}
-	last, err := h.q.ShareLock(ctx, mysqldb.ShareLockParams{
+	last, err := h.q.GiveUnits(ctx, mysqldb.GiveUnitsParams{
 		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters, More: int64(len(tickets) - 1),
 	})
 	if err != nil {

@@ -104,14 +104,14 @@ func number01(b bool) int64 {
 // be locked.
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		return nil, q.AddWatcher(ctx, mysqldb.AddWatcherParams{Name: name, Watch: watch, Session: session})
+		return nil, q.Watch(ctx, mysqldb.WatchParams{Name: name, Watch: watch, Session: session})
 	})
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	return mysqlserver.Interpret(e.queries().DropWatcher(ctx, mysqldb.DropWatcherParams{Name: name, Watch: watch}))
+	return mysqlserver.Interpret(e.queries().Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch}))
 }
 
 func (e *engine) Stir(ctx context.Context, name string) error {
-	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return q.Watching(ctx, name) })
+	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return q.Watchers(ctx, name) })
 }

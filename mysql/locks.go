@@ -96,7 +96,7 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Gr
 		if err != nil {
 			return nil, err
 		}
-		ticket, err := q.JoinQueue(ctx, mysqldb.JoinQueueParams{Name: r.Name, Capacity: capacity})
+		ticket, err := q.TakeTicket(ctx, mysqldb.TakeTicketParams{Name: r.Name, Capacity: capacity})
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, event driver.Event
 		if err := addEvent(ctx, q, event); err != nil {
 			return nil, err
 		}
-		return q.Watching(ctx, h.Name)
+		return q.Watchers(ctx, h.Name)
 	})
 }
 
@@ -167,7 +167,7 @@ func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in d
 			return nil, err
 		}
 		if !there {
-			began, err := q.StartIncarnation(ctx, max(floor, 0))
+			began, err := q.BeginIncarnation(ctx, max(floor, 0))
 			if err != nil {
 				return nil, err
 			}

@@ -64,7 +64,7 @@ func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, err
 		return 0, err
 	}
 	for _, w := range watched {
-		if err := q.DropWatcher(ctx, mysqldb.DropWatcherParams(w)); err != nil {
+		if err := q.Unwatch(ctx, mysqldb.UnwatchParams(w)); err != nil {
 			return 0, err
 		}
 	}
@@ -73,7 +73,7 @@ func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, err
 
 // bury ends a session whose row is locked.
 func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
-	if err := q.KillSession(ctx, session); err != nil {
+	if err := q.EndSession(ctx, session); err != nil {
 		return err
 	}
 	return q.DropHeartbeat(ctx, session)
@@ -171,7 +171,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 const purged = 8
 
 func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
-	page, err := e.queries().Page(ctx, mysqldb.PageParams{Idle: idle.Microseconds(), After: after, Limit: int32(limit)})
+	page, err := e.queries().PurgePage(ctx, mysqldb.PurgePageParams{Idle: idle.Microseconds(), After: after, Limit: int32(limit)})
 	if err != nil {
 		return 0, "", mysqlserver.Interpret(err)
 	}

@@ -11,7 +11,7 @@ import (
 
 // lend takes units of a locked name that has room for them, unless it rests.
 func lend(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
-	token, err := q.LendUnits(ctx, mysqldb.LendUnitsParams{Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of)})
+	token, err := q.TakeUnits(ctx, mysqldb.TakeUnitsParams{Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of)})
 	if err != nil || token == 0 {
 		return driver.Grant{}, false, err
 	}
@@ -88,7 +88,7 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 		if _, err := capacityWith(*row, driver.Request{Name: h.Name, Units: 1, Of: driver.Readers}); err != nil {
 			return false, nil, err
 		}
-		if err := q.ShareHeld(ctx, mysqldb.ShareHeldParams{Name: h.Name, Session: h.Session}); err != nil {
+		if err := q.ToShare(ctx, mysqldb.ToShareParams{Name: h.Name, Session: h.Session}); err != nil {
 			return false, nil, err
 		}
 		row.SessionID, row.SharedUnits, row.Capacity = "", 1, driver.Readers
@@ -121,7 +121,7 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (gr
 		if _, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: share.Token}); err != nil {
 			return nil, err
 		}
-		token, err := q.UnshareLock(ctx, mysqldb.UnshareLockParams{
+		token, err := q.ToLock(ctx, mysqldb.ToLockParams{
 			Name: h.Name, Session: share.SessionID, Host: share.Host, Thread: share.Thread, Attempt: attempt,
 			Holds: share.Holds, ExpiresAt: share.ExpiresAt, Metadata: share.Metadata,
 		})

@@ -98,9 +98,9 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 
 // Raise is a single statement: it decides by the lock row alone.
 func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
-	var row postgresdb.RaiseRow
+	var row postgresdb.RaiseTokenRow
 	var held bool
-	err := e.db.exec(ctx, query(postgresdb.Raise, postgresdb.RaiseParams{
+	err := e.db.exec(ctx, query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
 		Name: h.Name, Session: h.Session, Token: h.Token, LeastToken: token, Patience: e.patient,
 	}).found(&row, &held))
 	if err == nil && !held {

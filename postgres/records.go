@@ -21,7 +21,7 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	for i, v := range events {
 		records[i] = record{v.Name, v.Kind, v.Session, v.Host, v.Thread, v.Detail, v.Metadata, v.Token}
 	}
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.Record, list(records))))
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.AddEvent, list(records))))
 }
 
 func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) error {

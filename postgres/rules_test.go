@@ -324,7 +324,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, Patience: "10s"}),
 		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),
-		"raise": query(postgresdb.Raise, postgresdb.RaiseParams{
+		"raise": query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
 			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, Patience: "10s"}),
 		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{

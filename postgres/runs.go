@@ -13,9 +13,9 @@ import (
 // BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees
 // to whom it belongs, or passes it on: by then the slot may be over, and it is still that slot.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
-	var claim postgresdb.ClaimSlotRow
+	var claim postgresdb.ClaimRunRow
 	var there bool
-	err := e.transact(ctx, query(postgresdb.ClaimSlot, postgresdb.ClaimSlotParams{
+	err := e.transact(ctx, query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
 		SlotLength: interval.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
 	}).found(&claim, &there))
 	switch {
@@ -35,11 +35,11 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bool) (driver.Run, bool, error) {
 	var token int64
 	var there, passed bool
-	var again postgresdb.RetryRunRow
+	var again postgresdb.ReclaimRunRow
 	var is []driver.Run
 	statements := []statement{query(postgresdb.LockRun, postgresdb.LockRunParams{Name: r.Name, Slot: slot}).found(&token, &there)}
 	if retry {
-		statements = append(statements, query(postgresdb.RetryRun, postgresdb.RetryRunParams{
+		statements = append(statements, query(postgresdb.ReclaimRun, postgresdb.ReclaimRunParams{
 			Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
 		}).found(&again, &passed))
 	}

@@ -206,8 +206,8 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	}
 }
 
-// Broken by leaving out LockRun: RetryRun would then see the run of a session that it does not know
-// yet, and take it for dead.
+// Broken by leaving out LockRun: ReclaimRun would then see the run of a session that it does not
+// know yet, and take it for dead.
 func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -223,7 +223,7 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s.begin()
 	s.do(query(postgresdb.OpenSession, postgresdb.OpenSessionParams{ID: "b", Ttl: time.Minute.Microseconds()}))
 	s.do(query(postgresdb.LockRun, postgresdb.LockRunParams{Name: "n", Slot: run.Slot}))
-	s.do(query(postgresdb.RetryRun, postgresdb.RetryRunParams{Name: "n", Slot: run.Slot, Token: 2, Session: "b"}))
+	s.do(query(postgresdb.ReclaimRun, postgresdb.ReclaimRunParams{Name: "n", Slot: run.Slot, Token: 2, Session: "b"}))
 	done := s.blocked(func() { // passRun: what comes before it in BeginRun would wait for the row already
 		is, mine, err := s.passRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, run.Slot, true)
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {

@@ -63,7 +63,7 @@ func standing(r room) queue.State {
 
 // claim says how a name must be held for it to be taken away: by session and token, or by session
 // and attempt.
-type claim = sqlitedb.VacateParams
+type claim = sqlitedb.FreeLockParams
 
 func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
 	next, err = e.change(ctx, 0, v.Self, func(ctx context.Context, t *transition) (err error) {
@@ -163,7 +163,7 @@ func (t *transition) takeAway(ctx context.Context, from claim) (bool, error) {
 
 // vacate takes the whole name away.
 func (t *transition) vacate(ctx context.Context, from claim) (room, bool, error) {
-	row, held, err := found(t.q.Vacate(ctx, from))
+	row, held, err := found(t.q.FreeLock(ctx, from))
 	return room(row), held, err
 }
 
@@ -179,11 +179,11 @@ func (t *transition) dropShare(ctx context.Context, from claim) (room, bool, err
 
 // leave gives up a place in the queue, and hands on: those behind it may fit where it did not.
 func (t *transition) leave(ctx context.Context, session, name, attempt string) (bool, error) {
-	gone, err := t.q.LeaveQueue(ctx, sqlitedb.LeaveQueueParams{Name: name, Attempt: attempt, Session: session})
+	gone, err := t.q.DropWaiter(ctx, sqlitedb.DropWaiterParams{Name: name, Attempt: attempt, Session: session})
 	if err != nil || gone == 0 {
 		return false, err
 	}
-	row, _, err := found(t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone}))
+	row, _, err := found(t.q.CountWaiters(ctx, sqlitedb.CountWaitersParams{Name: name, Gone: gone}))
 	if err != nil {
 		return false, err
 	}
@@ -198,7 +198,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	if r.SessionID.Valid || r.Waiters == 0 {
 		return false, nil
 	}
-	now, err := t.q.Now(ctx)
+	now, err := t.q.Clock(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -232,7 +232,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 			err = t.q.EmptyQueue(ctx, name) // whatever was counted
 			changed = true
 		case !fit && gone > 0:
-			_, err = t.q.CountOff(ctx, sqlitedb.CountOffParams{Name: name, Gone: gone})
+			_, err = t.q.CountWaiters(ctx, sqlitedb.CountWaitersParams{Name: name, Gone: gone})
 			walk.Waiters -= int(gone)
 		case fit:
 			walk.Waiters, err = t.grant(ctx, name, w, gone, now)
@@ -263,17 +263,17 @@ func (t *transition) forewarn(ctx context.Context, name string) error {
 
 // grant gives a name, or units of it, to a waiter who fits, and returns how many wait now.
 func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int, error) {
-	var row sqlitedb.GrantRow
+	var row sqlitedb.GiveLockRow
 	var err error
 	if w.Units == 0 {
-		p := sqlitedb.GrantParams{
+		p := sqlitedb.GiveLockParams{
 			Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
 			ExpiresAt: sql.NullInt64{Int64: now + w.Lease, Valid: w.Lease > 0}, Now: now, Gone: gone,
 		}
 		if w.MinHold > 0 {
 			p.RestsUntil = now + w.MinHold
 		}
-		row, err = t.q.Grant(ctx, p)
+		row, err = t.q.GiveLock(ctx, p)
 	} else {
 		row, err = t.grantUnits(ctx, name, w, gone, now)
 	}

@@ -42,7 +42,7 @@ func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 		return // what an operator left behind of a name without a row
 	}
 	p := driver.Party{
-		Holder: holder(sqlitedb.LookCloserRow{
+		Holder: holder(sqlitedb.LookSharedRow{
 			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: row.Units,
 			Token: row.Token, Since: row.Since, ExpiresAt: row.ExpiresAt,
 			NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,

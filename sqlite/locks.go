@@ -91,7 +91,7 @@ func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64,
 	if err != nil {
 		return 0, driver.Gone, err
 	}
-	return 0, driver.Queued, q.JoinQueue(ctx, sqlitedb.JoinQueueParams{
+	return 0, driver.Queued, q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
 		Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(),
 	})
@@ -208,7 +208,7 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, 
 	var raised int64
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		var held bool
-		raised, held, err = found(q.Raise(ctx, sqlitedb.RaiseParams{
+		raised, held, err = found(q.RaiseToken(ctx, sqlitedb.RaiseTokenParams{
 			Name: h.Name, Session: h.Session, Token: h.Token, Floor: token,
 		}))
 		if err == nil && !held {

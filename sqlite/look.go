@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/queue"
 )
 
-// What a row of LookCloser and of Describe is about.
+// What a row of LookShared and of Describe is about.
 const (
 	aName = iota
 	aShare
@@ -71,7 +71,7 @@ func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names 
 	if err != nil {
 		return err
 	}
-	rows, err := q.LookCloser(ctx, sqlitedb.LookCloserParams{Session: session, Names: list})
+	rows, err := q.LookShared(ctx, sqlitedb.LookSharedParams{Session: session, Names: list})
 	if err != nil {
 		return err
 	}
@@ -84,9 +84,9 @@ func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names 
 	return nil
 }
 
-// whole is the row of a name as LookCloser has it.
-func whole(row sqlitedb.LookRow) sqlitedb.LookCloserRow {
-	return sqlitedb.LookCloserRow{
+// whole is the row of a name as LookShared has it.
+func whole(row sqlitedb.LookRow) sqlitedb.LookSharedRow {
+	return sqlitedb.LookSharedRow{
 		Name: row.Name, Kind: aName, Session: row.SessionID.String, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
 		Token: row.Token, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
@@ -95,7 +95,7 @@ func whole(row sqlitedb.LookRow) sqlitedb.LookCloserRow {
 }
 
 // see adds one row to what is known of its name. The rows come in no order.
-func see(s *driver.State, row sqlitedb.LookCloserRow, session string) {
+func see(s *driver.State, row sqlitedb.LookSharedRow, session string) {
 	switch row.Kind {
 	case aName:
 		s.Waiters, s.Used = int(row.Waiters), int(row.SharedUnits)
@@ -141,7 +141,7 @@ func conclude(s *driver.State) {
 }
 
 // holder is also one who waits: with no token.
-func holder(row sqlitedb.LookCloserRow) driver.Holder {
+func holder(row sqlitedb.LookSharedRow) driver.Holder {
 	h := driver.Holder{
 		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
 		Grant: driver.Grant{Token: row.Token},

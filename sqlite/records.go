@@ -78,7 +78,7 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) (int, error) {
 	var holders int
 	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
-		asked, err := t.q.AskSharers(ctx, sqlitedb.AskSharersParams{Name: name, Reason: reason})
+		asked, err := t.q.AskShares(ctx, sqlitedb.AskSharesParams{Name: name, Reason: reason})
 		if err != nil {
 			return err
 		}
@@ -87,7 +87,7 @@ func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) 
 			return err
 		}
 		if there {
-			asked = append(asked, sqlitedb.AskSharersRow(whole))
+			asked = append(asked, sqlitedb.AskSharesRow(whole))
 		}
 		if holders = len(asked); holders == 0 {
 			return nil
@@ -122,12 +122,12 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	var run driver.Run
 	var ours bool
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		now, err := q.Now(ctx)
+		now, err := q.Clock(ctx)
 		if err != nil {
 			return err
 		}
-		at := sqlitedb.RunAtParams{Name: r.Name, Slot: now / long}
-		row, there, err := found(q.RunAt(ctx, at))
+		at := sqlitedb.FindRunParams{Name: r.Name, Slot: now / long}
+		row, there, err := found(q.FindRun(ctx, at))
 		if err != nil {
 			return err
 		}
@@ -138,11 +138,11 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 			return nil
 		}
 		if !same {
-			row, within, err := found(q.RunWithin(ctx, sqlitedb.RunWithinParams{
+			row, within, err := found(q.FindRunWithin(ctx, sqlitedb.FindRunWithinParams{
 				Name: r.Name, Begins: at.Slot * long, Ends: ends, Retry: retry,
 			}))
 			if err != nil || within {
-				run = runOf(sqlitedb.RunAtRow(row))
+				run = runOf(sqlitedb.FindRunRow(row))
 				return err
 			}
 		}
@@ -153,7 +153,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		if err != nil {
 			return err
 		}
-		row, err = q.RunAt(ctx, at)
+		row, err = q.FindRun(ctx, at)
 		run, ours = runOf(row), true
 		return err
 	})
@@ -163,7 +163,7 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	return run, ours, nil
 }
 
-func runOf(row sqlitedb.RunAtRow) driver.Run {
+func runOf(row sqlitedb.FindRunRow) driver.Run {
 	r := driver.Run{
 		Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
 		Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),
@@ -197,7 +197,7 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: began, Most: int64(limit)})
 		runs = nil
 		for _, row := range rows {
-			runs = append(runs, runOf(sqlitedb.RunAtRow(row)))
+			runs = append(runs, runOf(sqlitedb.FindRunRow(row)))
 		}
 		return err
 	})

@@ -22,12 +22,12 @@ func takeUnits(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int6
 }
 
 // grantUnits gives units to a waiter.
-func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (sqlitedb.GrantRow, error) {
-	row, err := t.q.GrantUnits(ctx, sqlitedb.GrantUnitsParams{Name: name, Units: w.Units, Gone: gone, Now: now})
+func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (sqlitedb.GiveLockRow, error) {
+	row, err := t.q.GiveUnits(ctx, sqlitedb.GiveUnitsParams{Name: name, Units: w.Units, Gone: gone, Now: now})
 	if err != nil {
-		return sqlitedb.GrantRow{}, err
+		return sqlitedb.GiveLockRow{}, err
 	}
-	return sqlitedb.GrantRow(row), t.q.AddShare(ctx, sqlitedb.AddShareParams{
+	return sqlitedb.GiveLockRow(row), t.q.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: name, Token: row.Token, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
 		Units: w.Units, Lease: w.Lease, Metadata: w.Metadata,
 	})
@@ -70,7 +70,7 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (dr
 		if err != nil || whole {
 			return err
 		}
-		share, held, err := found(q.ShareOf(ctx, sqlitedb.ShareOfParams{Name: h.Name, Session: h.Session, Attempt: attempt}))
+		share, held, err := found(q.FindShareOfAttempt(ctx, sqlitedb.FindShareOfAttemptParams{Name: h.Name, Session: h.Session, Attempt: attempt}))
 		switch {
 		case err != nil:
 			return err

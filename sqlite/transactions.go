@@ -43,11 +43,11 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ dr
 }
 
 func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool, err error) {
-	p := sqlitedb.IsGuardedParams{Name: h.Name, Session: h.Session, Token: h.Token}
+	p := sqlitedb.IsHeldParams{Name: h.Name, Session: h.Session, Token: h.Token}
 	if h.Shared {
-		_, held, err = found(q.IsShareGuarded(ctx, sqlitedb.IsShareGuardedParams(p)))
+		_, held, err = found(q.IsShareHeld(ctx, sqlitedb.IsShareHeldParams(p)))
 	} else {
-		_, held, err = found(q.IsGuarded(ctx, p))
+		_, held, err = found(q.IsHeld(ctx, p))
 	}
 	return held, err
 }

@@ -129,7 +129,7 @@ func TestAfterAStepNobodyElseCanWriteUntilTheTransactionEnds(t *testing.T) {
 	})
 }
 
-// Broken by leaving any of its conditions out of IsGuarded.
+// Broken by leaving any of its conditions out of IsHeld.
 func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 	losses := map[string]string{
 		"the session is dead":     "UPDATE dblock_sessions SET dead = true",

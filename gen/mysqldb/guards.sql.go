@@ -240,13 +240,13 @@ func (q *Queries) ShareGuard(ctx context.Context, attempt string) (ShareGuardRow
 	return i, err
 }
 
-const takeGuard = `-- name: TakeGuard :exec
+const touchGuard = `-- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = ?
 `
 
 // After LockGuard, where the hold is taken over.
-func (q *Queries) TakeGuard(ctx context.Context, attempt string) error {
-	_, err := q.db.ExecContext(ctx, takeGuard, attempt)
+func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
+	_, err := q.db.ExecContext(ctx, touchGuard, attempt)
 	return err
 }
 

@@ -24,7 +24,7 @@ const dropHeartbeat = `-- name: DropHeartbeat :exec
 DELETE FROM dblock_heartbeats WHERE session_id = ?
 `
 
-// After KillSession: a clock that steps back must not revive the dead.
+// After EndSession: a clock that steps back must not revive the dead.
 func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 	_, err := q.db.ExecContext(ctx, dropHeartbeat, session)
 	return err

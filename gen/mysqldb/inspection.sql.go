@@ -11,29 +11,6 @@ import (
 	"strings"
 )
 
-const addWatcher = `-- name: AddWatcher :exec
-INSERT INTO dblock_watchers (name, watch, session_id)
-SELECT ?, ?, s.id FROM dblock_sessions s WHERE s.id = ? AND s.dead = 0
-ON DUPLICATE KEY UPDATE session_id = ?
-`
-
-type AddWatcherParams struct {
-	Name    string
-	Watch   string
-	Session string
-}
-
-// For a session that lives: nobody would forget what another watches.
-func (q *Queries) AddWatcher(ctx context.Context, arg AddWatcherParams) error {
-	_, err := q.db.ExecContext(ctx, addWatcher,
-		arg.Name,
-		arg.Watch,
-		arg.Session,
-		arg.Session,
-	)
-	return err
-}
-
 const describe = `-- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
@@ -166,20 +143,6 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 	return items, nil
 }
 
-const dropWatcher = `-- name: DropWatcher :exec
-DELETE FROM dblock_watchers WHERE name = ? AND watch = ?
-`
-
-type DropWatcherParams struct {
-	Name  string
-	Watch string
-}
-
-func (q *Queries) DropWatcher(ctx context.Context, arg DropWatcherParams) error {
-	_, err := q.db.ExecContext(ctx, dropWatcher, arg.Name, arg.Watch)
-	return err
-}
-
 const names = `-- name: Names :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > ? AND l.name >= ? AND (CAST(? AS SIGNED) = 0 OR l.name < ?)
@@ -287,6 +250,43 @@ func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string,
 	return items, nil
 }
 
+const unwatch = `-- name: Unwatch :exec
+DELETE FROM dblock_watchers WHERE name = ? AND watch = ?
+`
+
+type UnwatchParams struct {
+	Name  string
+	Watch string
+}
+
+func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) error {
+	_, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
+	return err
+}
+
+const watch = `-- name: Watch :exec
+INSERT INTO dblock_watchers (name, watch, session_id)
+SELECT ?, ?, s.id FROM dblock_sessions s WHERE s.id = ? AND s.dead = 0
+ON DUPLICATE KEY UPDATE session_id = ?
+`
+
+type WatchParams struct {
+	Name    string
+	Watch   string
+	Session string
+}
+
+// For a session that lives: nobody would forget what another watches.
+func (q *Queries) Watch(ctx context.Context, arg WatchParams) error {
+	_, err := q.db.ExecContext(ctx, watch,
+		arg.Name,
+		arg.Watch,
+		arg.Session,
+		arg.Session,
+	)
+	return err
+}
+
 const watchedBy = `-- name: WatchedBy :many
 SELECT name, watch FROM dblock_watchers WHERE session_id = ?
 `
@@ -296,7 +296,7 @@ type WatchedByRow struct {
 	Watch string
 }
 
-// What a session watches, for DropWatcher.
+// What a session watches, for Unwatch.
 func (q *Queries) WatchedBy(ctx context.Context, session string) ([]WatchedByRow, error) {
 	rows, err := q.db.QueryContext(ctx, watchedBy, session)
 	if err != nil {
@@ -320,12 +320,12 @@ func (q *Queries) WatchedBy(ctx context.Context, session string) ([]WatchedByRow
 	return items, nil
 }
 
-const watching = `-- name: Watching :many
+const watchers = `-- name: Watchers :many
 SELECT DISTINCT session_id FROM dblock_watchers WHERE name = ?
 `
 
-func (q *Queries) Watching(ctx context.Context, name string) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, watching, name)
+func (q *Queries) Watchers(ctx context.Context, name string) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, watchers, name)
 	if err != nil {
 		return nil, err
 	}

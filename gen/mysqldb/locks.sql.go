@@ -360,33 +360,33 @@ func (q *Queries) OverdueShares(ctx context.Context, limit int32) ([]OverdueShar
 	return items, nil
 }
 
-const page = `-- name: Page :many
+const purgePage = `-- name: PurgePage :many
 SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
        AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED) AS SIGNED) AS idle
   FROM dblock_locks WHERE name > ? ORDER BY name LIMIT ?
 `
 
-type PageParams struct {
+type PurgePageParams struct {
 	Idle  int64
 	After string
 	Limit int32
 }
 
-type PageRow struct {
+type PurgePageRow struct {
 	Name string
 	Idle int64
 }
 
 // Of which names LockIdle may have something to lock.
-func (q *Queries) Page(ctx context.Context, arg PageParams) ([]PageRow, error) {
-	rows, err := q.db.QueryContext(ctx, page, arg.Idle, arg.After, arg.Limit)
+func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePageRow, error) {
+	rows, err := q.db.QueryContext(ctx, purgePage, arg.Idle, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PageRow
+	var items []PurgePageRow
 	for rows.Next() {
-		var i PageRow
+		var i PurgePageRow
 		if err := rows.Scan(&i.Name, &i.Idle); err != nil {
 			return nil, err
 		}

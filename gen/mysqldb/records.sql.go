@@ -85,6 +85,21 @@ func (q *Queries) AskShares(ctx context.Context, arg AskSharesParams) error {
 	return err
 }
 
+const beginIncarnation = `-- name: BeginIncarnation :execlastid
+INSERT INTO dblock_incarnation (one, since, token_floor)
+SELECT 1, LAST_INSERT_ID(c.now_us), ? FROM dblock_clock c
+ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0)
+`
+
+// The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
+func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (int64, error) {
+	result, err := q.db.ExecContext(ctx, beginIncarnation, floor)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
 const claimRun = `-- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
 SELECT ?, ?, ?, ?, ?, ?, c.now_us, '', ?
@@ -629,19 +644,4 @@ func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) 
 		return nil, err
 	}
 	return items, nil
-}
-
-const startIncarnation = `-- name: StartIncarnation :execlastid
-INSERT INTO dblock_incarnation (one, since, token_floor)
-SELECT 1, LAST_INSERT_ID(c.now_us), ? FROM dblock_clock c
-ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0)
-`
-
-// The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
-func (q *Queries) StartIncarnation(ctx context.Context, floor int64) (int64, error) {
-	result, err := q.db.ExecContext(ctx, startIncarnation, floor)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
 }

@@ -110,6 +110,16 @@ func (q *Queries) DeadHolders(ctx context.Context, limit int32) ([]string, error
 	return items, nil
 }
 
+const endSession = `-- name: EndSession :exec
+UPDATE dblock_sessions SET dead = 1 WHERE id = ?
+`
+
+// After LockSession.
+func (q *Queries) EndSession(ctx context.Context, id string) error {
+	_, err := q.db.ExecContext(ctx, endSession, id)
+	return err
+}
+
 const expired = `-- name: Expired :many
 SELECT h.session_id FROM dblock_heartbeats h
  WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY h.expires_at LIMIT ?
@@ -188,16 +198,6 @@ func (q *Queries) Forgettable(ctx context.Context, arg ForgettableParams) ([]str
 		return nil, err
 	}
 	return items, nil
-}
-
-const killSession = `-- name: KillSession :exec
-UPDATE dblock_sessions SET dead = 1 WHERE id = ?
-`
-
-// After LockSession.
-func (q *Queries) KillSession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, killSession, id)
-	return err
 }
 
 const lockSession = `-- name: LockSession :one

@@ -30,7 +30,7 @@ type AddShareParams struct {
 	Metadata string
 }
 
-// After LendUnits.
+// After TakeUnits.
 func (q *Queries) AddShare(ctx context.Context, arg AddShareParams) error {
 	_, err := q.db.ExecContext(ctx, addShare,
 		arg.Name,
@@ -132,6 +132,38 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 	return i, err
 }
 
+const giveUnits = `-- name: GiveUnits :execlastid
+UPDATE dblock_locks SET
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       expires_at = NULL, metadata = '', asked = NULL,
+       shared_units = CAST(? AS SIGNED), capacity = ?, waiters = ?, handed = 0
+ WHERE name = ?
+`
+
+type GiveUnitsParams struct {
+	More     int64
+	Used     int64
+	Capacity int32
+	Waiters  int32
+	Name     string
+}
+
+// After LockRow: nobody has the name as a whole any more, and several get units of it: the tokens up to the one returned.
+func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, giveUnits,
+		arg.More,
+		arg.Used,
+		arg.Capacity,
+		arg.Waiters,
+		arg.Name,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
 const handShares = `-- name: HandShares :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, handed)
 SELECT w.name, CAST(? AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units,
@@ -148,7 +180,7 @@ type HandSharesParams struct {
 	Tickets []int64
 }
 
-// After ShareLock, before DropWaiters: what they waited for is theirs, with rising tokens in the order of their tickets.
+// After GiveUnits, before DropWaiter: what they waited for is theirs, with rising tokens in the order of their tickets.
 func (q *Queries) HandShares(ctx context.Context, arg HandSharesParams) error {
 	query := handShares
 	var queryParams []interface{}
@@ -165,39 +197,6 @@ func (q *Queries) HandShares(ctx context.Context, arg HandSharesParams) error {
 	}
 	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
-}
-
-const lendUnits = `-- name: LendUnits :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       shared_units = shared_units + CAST(? AS SIGNED), capacity = CAST(? AS SIGNED),
-       acquired_at = (SELECT c.now_us FROM dblock_clock c)
- WHERE name = ? AND session_id IS NULL AND waiters = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-   AND (shared_units = 0 OR capacity = CAST(? AS SIGNED) AND shared_units + CAST(? AS SIGNED) <= CAST(? AS SIGNED))
-`
-
-type LendUnitsParams struct {
-	Units    int64
-	Capacity int64
-	Name     string
-}
-
-// After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
-// 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
-func (q *Queries) LendUnits(ctx context.Context, arg LendUnitsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, lendUnits,
-		arg.Units,
-		arg.Capacity,
-		arg.Name,
-		arg.Capacity,
-		arg.Units,
-		arg.Capacity,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
 }
 
 const lockShare = `-- name: LockShare :one
@@ -243,48 +242,32 @@ func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (i
 	return result.LastInsertId()
 }
 
-const shareHeld = `-- name: ShareHeld :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.token, ?, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
-  FROM dblock_locks l WHERE l.name = ?
+const takeUnits = `-- name: TakeUnits :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       shared_units = shared_units + CAST(? AS SIGNED), capacity = CAST(? AS SIGNED),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c)
+ WHERE name = ? AND session_id IS NULL AND waiters = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
+   AND (shared_units = 0 OR capacity = CAST(? AS SIGNED) AND shared_units + CAST(? AS SIGNED) <= CAST(? AS SIGNED))
 `
 
-type ShareHeldParams struct {
-	Session string
-	Name    string
-}
-
-// After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
-func (q *Queries) ShareHeld(ctx context.Context, arg ShareHeldParams) error {
-	_, err := q.db.ExecContext(ctx, shareHeld, arg.Session, arg.Name)
-	return err
-}
-
-const shareLock = `-- name: ShareLock :execlastid
-UPDATE dblock_locks SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(? AS SIGNED), capacity = ?, waiters = ?, handed = 0
- WHERE name = ?
-`
-
-type ShareLockParams struct {
-	More     int64
-	Used     int64
-	Capacity int32
-	Waiters  int32
+type TakeUnitsParams struct {
+	Units    int64
+	Capacity int64
 	Name     string
 }
 
-// After LockRow: nobody has the name as a whole any more, and several get units of it: the tokens up to the one returned.
-func (q *Queries) ShareLock(ctx context.Context, arg ShareLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, shareLock,
-		arg.More,
-		arg.Used,
+// After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
+// 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
+func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeUnits,
+		arg.Units,
 		arg.Capacity,
-		arg.Waiters,
 		arg.Name,
+		arg.Capacity,
+		arg.Units,
+		arg.Capacity,
 	)
 	if err != nil {
 		return 0, err
@@ -292,7 +275,7 @@ func (q *Queries) ShareLock(ctx context.Context, arg ShareLockParams) (int64, er
 	return result.LastInsertId()
 }
 
-const unshareLock = `-- name: UnshareLock :execlastid
+const toLock = `-- name: ToLock :execlastid
 UPDATE dblock_locks SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = ?, host = ?, thread = ?, holds = ?, attempt = ?,
@@ -301,7 +284,7 @@ UPDATE dblock_locks SET
  WHERE name = ?
 `
 
-type UnshareLockParams struct {
+type ToLockParams struct {
 	Session   string
 	Host      string
 	Thread    string
@@ -313,8 +296,8 @@ type UnshareLockParams struct {
 }
 
 // After LockRow and DropShare: the only share becomes the whole.
-func (q *Queries) UnshareLock(ctx context.Context, arg UnshareLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, unshareLock,
+func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, toLock,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -328,4 +311,21 @@ func (q *Queries) UnshareLock(ctx context.Context, arg UnshareLockParams) (int64
 		return 0, err
 	}
 	return result.LastInsertId()
+}
+
+const toShare = `-- name: ToShare :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.token, ?, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+  FROM dblock_locks l WHERE l.name = ?
+`
+
+type ToShareParams struct {
+	Session string
+	Name    string
+}
+
+// After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
+func (q *Queries) ToShare(ctx context.Context, arg ToShareParams) error {
+	_, err := q.db.ExecContext(ctx, toShare, arg.Session, arg.Name)
+	return err
 }

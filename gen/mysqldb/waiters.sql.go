@@ -29,7 +29,7 @@ type AddWaiterParams struct {
 	MinHold  int64
 }
 
-// After JoinQueue.
+// After TakeTicket.
 func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, addWaiter,
 		arg.Name,
@@ -99,25 +99,6 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 	return i, err
 }
 
-const joinQueue = `-- name: JoinQueue :execlastid
-UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = ?
- WHERE name = ?
-`
-
-type JoinQueueParams struct {
-	Capacity int32
-	Name     string
-}
-
-// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
-func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, joinQueue, arg.Capacity, arg.Name)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
 const nextWaiters = `-- name: NextWaiters :many
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
@@ -180,4 +161,23 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 		return nil, err
 	}
 	return items, nil
+}
+
+const takeTicket = `-- name: TakeTicket :execlastid
+UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = ?
+ WHERE name = ?
+`
+
+type TakeTicketParams struct {
+	Capacity int32
+	Name     string
+}
+
+// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
+func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeTicket, arg.Capacity, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
 }

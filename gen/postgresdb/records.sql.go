@@ -9,6 +9,18 @@ import (
 	"context"
 )
 
+const AddEvent = `-- name: AddEvent :exec
+INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread',
+       j.r ->> 'Detail', j.r ->> 'Metadata'
+  FROM (SELECT jsonb_array_elements($1::text::jsonb) AS r) j
+`
+
+func (q *Queries) AddEvent(ctx context.Context, events string) error {
+	_, err := q.db.Exec(ctx, AddEvent, events)
+	return err
+}
+
 const Announce = `-- name: Announce :many
 WITH event AS (
     INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
@@ -149,7 +161,7 @@ func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (BeginIncar
 	return i, err
 }
 
-const ClaimSlot = `-- name: ClaimSlot :one
+const ClaimRun = `-- name: ClaimRun :one
 WITH clock AS MATERIALIZED (
     SELECT n.now, n.now / $1::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
 ), bounds AS MATERIALIZED (
@@ -176,7 +188,7 @@ SELECT bounds.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began
   FROM bounds LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same DESC LIMIT 1
 `
 
-type ClaimSlotParams struct {
+type ClaimRunParams struct {
 	SlotLength int64
 	Name       string
 	Retry      bool
@@ -186,7 +198,7 @@ type ClaimSlotParams struct {
 	Thread     string
 }
 
-type ClaimSlotRow struct {
+type ClaimRunRow struct {
 	Slot    int64
 	BeganAt int64
 	RunSlot int64
@@ -197,8 +209,8 @@ type ClaimSlotRow struct {
 // It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
 // has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
 // slot before; the index of slot_ends finds it.
-func (q *Queries) ClaimSlot(ctx context.Context, arg ClaimSlotParams) (ClaimSlotRow, error) {
-	row := q.db.QueryRow(ctx, ClaimSlot,
+func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) (ClaimRunRow, error) {
+	row := q.db.QueryRow(ctx, ClaimRun,
 		arg.SlotLength,
 		arg.Name,
 		arg.Retry,
@@ -207,7 +219,7 @@ func (q *Queries) ClaimSlot(ctx context.Context, arg ClaimSlotParams) (ClaimSlot
 		arg.Host,
 		arg.Thread,
 	)
-	var i ClaimSlotRow
+	var i ClaimRunRow
 	err := row.Scan(
 		&i.Slot,
 		&i.BeganAt,
@@ -452,16 +464,43 @@ func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) ([]int64, 
 	return items, nil
 }
 
-const Record = `-- name: Record :exec
-INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
-SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread',
-       j.r ->> 'Detail', j.r ->> 'Metadata'
-  FROM (SELECT jsonb_array_elements($1::text::jsonb) AS r) j
+const ReclaimRun = `-- name: ReclaimRun :one
+UPDATE dblock_runs r SET
+       token = $1, session_id = $2::text, host = $3, thread = $4, began_at = dblock_now(),
+       ended_at = NULL, failed = false, detail = '', tries = r.tries + 1
+ WHERE r.name = $5 AND r.slot = $6
+   AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
+RETURNING r.tries, dblock_durable() AS durable
 `
 
-func (q *Queries) Record(ctx context.Context, events string) error {
-	_, err := q.db.Exec(ctx, Record, events)
-	return err
+type ReclaimRunParams struct {
+	Token   int64
+	Session string
+	Host    string
+	Thread  string
+	Name    string
+	Slot    int64
+}
+
+type ReclaimRunRow struct {
+	Tries   int32
+	Durable bool
+}
+
+// After LockRun, in a later statement: whose session is dead is not in the run's row.
+func (q *Queries) ReclaimRun(ctx context.Context, arg ReclaimRunParams) (ReclaimRunRow, error) {
+	row := q.db.QueryRow(ctx, ReclaimRun,
+		arg.Token,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Name,
+		arg.Slot,
+	)
+	var i ReclaimRunRow
+	err := row.Scan(&i.Tries, &i.Durable)
+	return i, err
 }
 
 const RenewIncarnation = `-- name: RenewIncarnation :one
@@ -478,45 +517,6 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) (RenewIncar
 	row := q.db.QueryRow(ctx, RenewIncarnation, floor)
 	var i RenewIncarnationRow
 	err := row.Scan(&i.One, &i.Durable)
-	return i, err
-}
-
-const RetryRun = `-- name: RetryRun :one
-UPDATE dblock_runs r SET
-       token = $1, session_id = $2::text, host = $3, thread = $4, began_at = dblock_now(),
-       ended_at = NULL, failed = false, detail = '', tries = r.tries + 1
- WHERE r.name = $5 AND r.slot = $6
-   AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
-RETURNING r.tries, dblock_durable() AS durable
-`
-
-type RetryRunParams struct {
-	Token   int64
-	Session string
-	Host    string
-	Thread  string
-	Name    string
-	Slot    int64
-}
-
-type RetryRunRow struct {
-	Tries   int32
-	Durable bool
-}
-
-// After LockRun, in a later statement: whose session is dead is not in the run's row.
-func (q *Queries) RetryRun(ctx context.Context, arg RetryRunParams) (RetryRunRow, error) {
-	row := q.db.QueryRow(ctx, RetryRun,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Name,
-		arg.Slot,
-	)
-	var i RetryRunRow
-	err := row.Scan(&i.Tries, &i.Durable)
 	return i, err
 }
 

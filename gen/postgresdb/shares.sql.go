@@ -42,14 +42,14 @@ func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 	return err
 }
 
-const Raise = `-- name: Raise :one
+const RaiseToken = `-- name: RaiseToken :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
 UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint) FROM patience
  WHERE l.name = $2 AND l.session_id = $3::text AND l.token IN ($4::bigint, $1::bigint)
 RETURNING l.token, dblock_durable() AS durable
 `
 
-type RaiseParams struct {
+type RaiseTokenParams struct {
 	LeastToken int64
 	Name       string
 	Session    string
@@ -57,22 +57,22 @@ type RaiseParams struct {
 	Patience   string
 }
 
-type RaiseRow struct {
+type RaiseTokenRow struct {
 	Token   int64
 	Durable bool
 }
 
 // Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
 // by a call whose answer was lost.
-func (q *Queries) Raise(ctx context.Context, arg RaiseParams) (RaiseRow, error) {
-	row := q.db.QueryRow(ctx, Raise,
+func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (RaiseTokenRow, error) {
+	row := q.db.QueryRow(ctx, RaiseToken,
 		arg.LeastToken,
 		arg.Name,
 		arg.Session,
 		arg.Token,
 		arg.Patience,
 	)
-	var i RaiseRow
+	var i RaiseTokenRow
 	err := row.Scan(&i.Token, &i.Durable)
 	return i, err
 }

@@ -32,17 +32,28 @@ func (q *Queries) AttemptOf(ctx context.Context, arg AttemptOfParams) (string, e
 	return attempt, err
 }
 
-const countOff = `-- name: CountOff :one
+const clock = `-- name: Clock :one
+SELECT c.now_us FROM dblock_clock c
+`
+
+func (q *Queries) Clock(ctx context.Context) (int64, error) {
+	row := q.db.QueryRowContext(ctx, clock)
+	var now_us int64
+	err := row.Scan(&now_us)
+	return now_us, err
+}
+
+const countWaiters = `-- name: CountWaiters :one
 UPDATE dblock_locks SET waiters = waiters - CAST(?1 AS INTEGER) WHERE name = ?2
 RETURNING session_id, shared_units, capacity, waiters, rests_until
 `
 
-type CountOffParams struct {
+type CountWaitersParams struct {
 	Gone int64
 	Name string
 }
 
-type CountOffRow struct {
+type CountWaitersRow struct {
 	SessionID   sql.NullString
 	SharedUnits int64
 	Capacity    int64
@@ -51,9 +62,9 @@ type CountOffRow struct {
 }
 
 // Counts off places that were given up.
-func (q *Queries) CountOff(ctx context.Context, arg CountOffParams) (CountOffRow, error) {
-	row := q.db.QueryRowContext(ctx, countOff, arg.Gone, arg.Name)
-	var i CountOffRow
+func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) (CountWaitersRow, error) {
+	row := q.db.QueryRowContext(ctx, countWaiters, arg.Gone, arg.Name)
+	var i CountWaitersRow
 	err := row.Scan(
 		&i.SessionID,
 		&i.SharedUnits,
@@ -74,7 +85,49 @@ func (q *Queries) EmptyQueue(ctx context.Context, name string) error {
 	return err
 }
 
-const grant = `-- name: Grant :one
+const freeLock = `-- name: FreeLock :one
+UPDATE dblock_locks SET
+       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
+ WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
+RETURNING session_id, shared_units, capacity, waiters, rests_until
+`
+
+type FreeLockParams struct {
+	Name    string
+	Session string
+	Token   int64
+	Attempt string
+}
+
+type FreeLockRow struct {
+	SessionID   sql.NullString
+	SharedUnits int64
+	Capacity    int64
+	Waiters     int64
+	RestsUntil  int64
+}
+
+// Takes the lock from one who holds it so: by session and token, or by session and attempt.
+func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) (FreeLockRow, error) {
+	row := q.db.QueryRowContext(ctx, freeLock,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+		arg.Attempt,
+	)
+	var i FreeLockRow
+	err := row.Scan(
+		&i.SessionID,
+		&i.SharedUnits,
+		&i.Capacity,
+		&i.Waiters,
+		&i.RestsUntil,
+	)
+	return i, err
+}
+
+const giveLock = `-- name: GiveLock :one
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = 1, attempt = ?4,
        token = max(token + 1, CAST(?5 AS INTEGER)), acquired_at = CAST(?5 AS INTEGER), expires_at = ?6,
@@ -84,7 +137,7 @@ UPDATE dblock_locks SET
 RETURNING token, waiters
 `
 
-type GrantParams struct {
+type GiveLockParams struct {
 	Session    string
 	Host       string
 	Thread     string
@@ -97,14 +150,14 @@ type GrantParams struct {
 	Name       string
 }
 
-type GrantRow struct {
+type GiveLockRow struct {
 	Token   int64
 	Waiters int64
 }
 
 // After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked.
-func (q *Queries) Grant(ctx context.Context, arg GrantParams) (GrantRow, error) {
-	row := q.db.QueryRowContext(ctx, grant,
+func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (GiveLockRow, error) {
+	row := q.db.QueryRowContext(ctx, giveLock,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -116,7 +169,7 @@ func (q *Queries) Grant(ctx context.Context, arg GrantParams) (GrantRow, error) 
 		arg.Gone,
 		arg.Name,
 	)
-	var i GrantRow
+	var i GiveLockRow
 	err := row.Scan(&i.Token, &i.Waiters)
 	return i, err
 }
@@ -168,17 +221,6 @@ func (q *Queries) IsDue(ctx context.Context, arg IsDueParams) (string, error) {
 	var attempt string
 	err := row.Scan(&attempt)
 	return attempt, err
-}
-
-const now = `-- name: Now :one
-SELECT c.now_us FROM dblock_clock c
-`
-
-func (q *Queries) Now(ctx context.Context) (int64, error) {
-	row := q.db.QueryRowContext(ctx, now)
-	var now_us int64
-	err := row.Scan(&now_us)
-	return now_us, err
 }
 
 const overdue = `-- name: Overdue :many
@@ -292,13 +334,13 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 	return items, nil
 }
 
-const raise = `-- name: Raise :one
+const raiseToken = `-- name: RaiseToken :one
 UPDATE dblock_locks SET token = max(token, CAST(?1 AS INTEGER))
  WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND (token = ?4 OR token = CAST(?1 AS INTEGER))
 RETURNING token
 `
 
-type RaiseParams struct {
+type RaiseTokenParams struct {
 	Floor   int64
 	Name    string
 	Session string
@@ -306,8 +348,8 @@ type RaiseParams struct {
 }
 
 // Also with the token to which it was raised before, by a call whose answer was lost.
-func (q *Queries) Raise(ctx context.Context, arg RaiseParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, raise,
+func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, raiseToken,
 		arg.Floor,
 		arg.Name,
 		arg.Session,
@@ -499,46 +541,4 @@ func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, 
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
-}
-
-const vacate = `-- name: Vacate :one
-UPDATE dblock_locks SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
- WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
-RETURNING session_id, shared_units, capacity, waiters, rests_until
-`
-
-type VacateParams struct {
-	Name    string
-	Session string
-	Token   int64
-	Attempt string
-}
-
-type VacateRow struct {
-	SessionID   sql.NullString
-	SharedUnits int64
-	Capacity    int64
-	Waiters     int64
-	RestsUntil  int64
-}
-
-// Takes the lock from one who holds it so: by session and token, or by session and attempt.
-func (q *Queries) Vacate(ctx context.Context, arg VacateParams) (VacateRow, error) {
-	row := q.db.QueryRowContext(ctx, vacate,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Attempt,
-	)
-	var i VacateRow
-	err := row.Scan(
-		&i.SessionID,
-		&i.SharedUnits,
-		&i.Capacity,
-		&i.Waiters,
-		&i.RestsUntil,
-	)
-	return i, err
 }

@@ -87,7 +87,7 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	return items, nil
 }
 
-const lookCloser = `-- name: LookCloser :many
+const lookShared = `-- name: LookShared :many
 SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        l.waiters, l.capacity, l.shared_units, l.rests_until
@@ -126,12 +126,12 @@ SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, 
    AND w.name = l.name AND w.ticket = (SELECT min(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
 `
 
-type LookCloserParams struct {
+type LookSharedParams struct {
 	Names   string
 	Session string
 }
 
-type LookCloserRow struct {
+type LookSharedRow struct {
 	Name             string
 	Kind             int64
 	Session          string
@@ -153,15 +153,15 @@ type LookCloserRow struct {
 
 // What a session sees of any names, at three times the price: a row for each name (kind 0), for each share of it (1), for
 // each place of the session's in its queue (2) and for the first place of all where nobody has the whole name (3).
-func (q *Queries) LookCloser(ctx context.Context, arg LookCloserParams) ([]LookCloserRow, error) {
-	rows, err := q.db.QueryContext(ctx, lookCloser, arg.Names, arg.Session)
+func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
+	rows, err := q.db.QueryContext(ctx, lookShared, arg.Names, arg.Session)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []LookCloserRow
+	var items []LookSharedRow
 	for rows.Next() {
-		var i LookCloserRow
+		var i LookSharedRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Kind,

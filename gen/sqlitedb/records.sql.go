@@ -64,30 +64,30 @@ func (q *Queries) AskHolder(ctx context.Context, arg AskHolderParams) (AskHolder
 	return i, err
 }
 
-const askSharers = `-- name: AskSharers :many
+const askShares = `-- name: AskShares :many
 UPDATE dblock_shares SET asked = ?1 WHERE name = ?2
 RETURNING session_id AS session, attempt
 `
 
-type AskSharersParams struct {
+type AskSharesParams struct {
 	Reason string
 	Name   string
 }
 
-type AskSharersRow struct {
+type AskSharesRow struct {
 	SessionID string
 	Attempt   string
 }
 
-func (q *Queries) AskSharers(ctx context.Context, arg AskSharersParams) ([]AskSharersRow, error) {
-	rows, err := q.db.QueryContext(ctx, askSharers, arg.Reason, arg.Name)
+func (q *Queries) AskShares(ctx context.Context, arg AskSharesParams) ([]AskSharesRow, error) {
+	rows, err := q.db.QueryContext(ctx, askShares, arg.Reason, arg.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []AskSharersRow
+	var items []AskSharesRow
 	for rows.Next() {
-		var i AskSharersRow
+		var i AskSharesRow
 		if err := rows.Scan(&i.SessionID, &i.Attempt); err != nil {
 			return nil, err
 		}
@@ -122,7 +122,7 @@ type ClaimRunParams struct {
 	SlotEnds int64
 }
 
-// After RunAt: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
+// After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	_, err := q.db.ExecContext(ctx, claimRun,
 		arg.Name,
@@ -277,6 +277,116 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 	return items, nil
 }
 
+const findRun = `-- name: FindRun :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r WHERE r.name = ?1 AND r.slot = ?2
+`
+
+type FindRunParams struct {
+	Name string
+	Slot int64
+}
+
+type FindRunRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
+}
+
+// A run that has not ended has failed if its session is no more.
+func (q *Queries) FindRun(ctx context.Context, arg FindRunParams) (FindRunRow, error) {
+	row := q.db.QueryRowContext(ctx, findRun, arg.Name, arg.Slot)
+	var i FindRunRow
+	err := row.Scan(
+		&i.Name,
+		&i.Slot,
+		&i.Token,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.BeganAt,
+		&i.EndedAt,
+		&i.Failed,
+		&i.Detail,
+		&i.Tries,
+		&i.SlotEnds,
+	)
+	return i, err
+}
+
+const findRunWithin = `-- name: FindRunWithin :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r
+ WHERE +r.name = ?1 AND r.slot_ends > ?2 AND r.began_at >= ?2 AND r.began_at < ?3
+   AND NOT (CAST(?4 AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
+ LIMIT 1
+`
+
+type FindRunWithinParams struct {
+	Name   string
+	Begins int64
+	Ends   int64
+	Retry  bool
+}
+
+type FindRunWithinRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
+}
+
+// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
+// the slot before; the + has the index of slot_ends find it.
+func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (FindRunWithinRow, error) {
+	row := q.db.QueryRowContext(ctx, findRunWithin,
+		arg.Name,
+		arg.Begins,
+		arg.Ends,
+		arg.Retry,
+	)
+	var i FindRunWithinRow
+	err := row.Scan(
+		&i.Name,
+		&i.Slot,
+		&i.Token,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.BeganAt,
+		&i.EndedAt,
+		&i.Failed,
+		&i.Detail,
+		&i.Tries,
+		&i.SlotEnds,
+	)
+	return i, err
+}
+
 const highestToken = `-- name: HighestToken :one
 SELECT CAST(max(c.now_us, coalesce((SELECT max(l.token) FROM dblock_locks l), 0), coalesce((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS INTEGER) AS highest
   FROM dblock_clock c
@@ -358,116 +468,6 @@ func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) (int64, er
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const runAt = `-- name: RunAt :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = ?1 AND r.slot = ?2
-`
-
-type RunAtParams struct {
-	Name string
-	Slot int64
-}
-
-type RunAtRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
-}
-
-// A run that has not ended has failed if its session is no more.
-func (q *Queries) RunAt(ctx context.Context, arg RunAtParams) (RunAtRow, error) {
-	row := q.db.QueryRowContext(ctx, runAt, arg.Name, arg.Slot)
-	var i RunAtRow
-	err := row.Scan(
-		&i.Name,
-		&i.Slot,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-	)
-	return i, err
-}
-
-const runWithin = `-- name: RunWithin :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r
- WHERE +r.name = ?1 AND r.slot_ends > ?2 AND r.began_at >= ?2 AND r.began_at < ?3
-   AND NOT (CAST(?4 AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
- LIMIT 1
-`
-
-type RunWithinParams struct {
-	Name   string
-	Begins int64
-	Ends   int64
-	Retry  bool
-}
-
-type RunWithinRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
-}
-
-// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
-// the slot before; the + has the index of slot_ends find it.
-func (q *Queries) RunWithin(ctx context.Context, arg RunWithinParams) (RunWithinRow, error) {
-	row := q.db.QueryRowContext(ctx, runWithin,
-		arg.Name,
-		arg.Begins,
-		arg.Ends,
-		arg.Retry,
-	)
-	var i RunWithinRow
-	err := row.Scan(
-		&i.Name,
-		&i.Slot,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-	)
-	return i, err
 }
 
 const runs = `-- name: Runs :many

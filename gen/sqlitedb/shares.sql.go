@@ -79,7 +79,7 @@ type DropShareParams struct {
 	Attempt string
 }
 
-// Takes a share from one who holds it so, as Vacate does the whole name. ReturnUnits is the other half.
+// Takes a share from one who holds it so, as FreeLock does the whole name. ReturnUnits is the other half.
 func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, dropShare,
 		arg.Name,
@@ -92,7 +92,37 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 	return units, err
 }
 
-const grantUnits = `-- name: GrantUnits :one
+const findShareOfAttempt = `-- name: FindShareOfAttempt :one
+SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
+`
+
+type FindShareOfAttemptParams struct {
+	Attempt string
+	Name    string
+	Session string
+}
+
+func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttemptParams) (DblockShare, error) {
+	row := q.db.QueryRowContext(ctx, findShareOfAttempt, arg.Attempt, arg.Name, arg.Session)
+	var i DblockShare
+	err := row.Scan(
+		&i.Name,
+		&i.Token,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.Holds,
+		&i.Attempt,
+		&i.Units,
+		&i.AcquiredAt,
+		&i.ExpiresAt,
+		&i.Metadata,
+		&i.Asked,
+	)
+	return i, err
+}
+
+const giveUnits = `-- name: GiveUnits :one
 UPDATE dblock_locks SET
        token = max(token + 1, CAST(?1 AS INTEGER)), acquired_at = CAST(?1 AS INTEGER),
        shared_units = shared_units + CAST(?2 AS INTEGER), waiters = waiters - CAST(?3 AS INTEGER)
@@ -100,27 +130,27 @@ UPDATE dblock_locks SET
 RETURNING token, waiters
 `
 
-type GrantUnitsParams struct {
+type GiveUnitsParams struct {
 	Now   int64
 	Units int64
 	Gone  int64
 	Name  string
 }
 
-type GrantUnitsRow struct {
+type GiveUnitsRow struct {
 	Token   int64
 	Waiters int64
 }
 
 // After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
-func (q *Queries) GrantUnits(ctx context.Context, arg GrantUnitsParams) (GrantUnitsRow, error) {
-	row := q.db.QueryRowContext(ctx, grantUnits,
+func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (GiveUnitsRow, error) {
+	row := q.db.QueryRowContext(ctx, giveUnits,
 		arg.Now,
 		arg.Units,
 		arg.Gone,
 		arg.Name,
 	)
-	var i GrantUnitsRow
+	var i GiveUnitsRow
 	err := row.Scan(&i.Token, &i.Waiters)
 	return i, err
 }
@@ -214,36 +244,6 @@ func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (i
 	return result.RowsAffected()
 }
 
-const shareOf = `-- name: ShareOf :one
-SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
-`
-
-type ShareOfParams struct {
-	Attempt string
-	Name    string
-	Session string
-}
-
-func (q *Queries) ShareOf(ctx context.Context, arg ShareOfParams) (DblockShare, error) {
-	row := q.db.QueryRowContext(ctx, shareOf, arg.Attempt, arg.Name, arg.Session)
-	var i DblockShare
-	err := row.Scan(
-		&i.Name,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.Holds,
-		&i.Attempt,
-		&i.Units,
-		&i.AcquiredAt,
-		&i.ExpiresAt,
-		&i.Metadata,
-		&i.Asked,
-	)
-	return i, err
-}
-
 const takeUnits = `-- name: TakeUnits :one
 INSERT INTO dblock_locks (name, token, acquired_at, shared_units, capacity)
 SELECT CAST(?1 AS TEXT), c.now_us, c.now_us, CAST(?2 AS INTEGER), CAST(?3 AS INTEGER)
@@ -291,7 +291,7 @@ type ToLockParams struct {
 	Units     int64
 }
 
-// After ShareOf: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
+// After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
 func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, toLock,
 		arg.Session,

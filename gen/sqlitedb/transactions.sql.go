@@ -9,42 +9,42 @@ import (
 	"context"
 )
 
-const isGuarded = `-- name: IsGuarded :one
+const isHeld = `-- name: IsHeld :one
 SELECT l.token FROM dblock_locks l
  WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
    AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND NOT s.dead)
 `
 
-type IsGuardedParams struct {
+type IsHeldParams struct {
 	Name    string
 	Session string
 	Token   int64
 }
 
 // After LockDatabase: nothing that is read here can change before the transaction ends.
-func (q *Queries) IsGuarded(ctx context.Context, arg IsGuardedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, isGuarded, arg.Name, arg.Session, arg.Token)
+func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, isHeld, arg.Name, arg.Session, arg.Token)
 	var token int64
 	err := row.Scan(&token)
 	return token, err
 }
 
-const isShareGuarded = `-- name: IsShareGuarded :one
+const isShareHeld = `-- name: IsShareHeld :one
 SELECT p.token FROM dblock_shares p
  WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
    AND (p.expires_at IS NULL OR p.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = p.session_id AND NOT s.dead)
 `
 
-type IsShareGuardedParams struct {
+type IsShareHeldParams struct {
 	Name    string
 	Session string
 	Token   int64
 }
 
-func (q *Queries) IsShareGuarded(ctx context.Context, arg IsShareGuardedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, isShareGuarded, arg.Name, arg.Session, arg.Token)
+func (q *Queries) IsShareHeld(ctx context.Context, arg IsShareHeldParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, isShareHeld, arg.Name, arg.Session, arg.Token)
 	var token int64
 	err := row.Scan(&token)
 	return token, err

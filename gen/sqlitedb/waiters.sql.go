@@ -9,6 +9,62 @@ import (
 	"context"
 )
 
+const addWaiter = `-- name: AddWaiter :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
+       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us, CAST(?9 AS INTEGER),
+       CAST(?10 AS INTEGER)
+  FROM dblock_clock c
+`
+
+type AddWaiterParams struct {
+	Name     string
+	Ticket   int64
+	Session  string
+	Host     string
+	Thread   string
+	Attempt  string
+	Lease    int64
+	Metadata string
+	Units    int64
+	MinHold  int64
+}
+
+// After TakeTicket.
+func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
+	_, err := q.db.ExecContext(ctx, addWaiter,
+		arg.Name,
+		arg.Ticket,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Lease,
+		arg.Metadata,
+		arg.Units,
+		arg.MinHold,
+	)
+	return err
+}
+
+const dropWaiter = `-- name: DropWaiter :execrows
+DELETE FROM dblock_waiters WHERE name = ?1 AND attempt = ?2 AND session_id = ?3
+`
+
+type DropWaiterParams struct {
+	Name    string
+	Attempt string
+	Session string
+}
+
+func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Attempt, arg.Session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const dropWaiters = `-- name: DropWaiters :execrows
 DELETE FROM dblock_waiters WHERE name = ?1 AND ticket <= ?2
 `
@@ -61,60 +117,4 @@ func (q *Queries) FirstWaiter(ctx context.Context, name string) (FirstWaiterRow,
 		&i.MinHold,
 	)
 	return i, err
-}
-
-const joinQueue = `-- name: JoinQueue :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
-SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
-       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us, CAST(?9 AS INTEGER),
-       CAST(?10 AS INTEGER)
-  FROM dblock_clock c
-`
-
-type JoinQueueParams struct {
-	Name     string
-	Ticket   int64
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	Units    int64
-	MinHold  int64
-}
-
-// After TakeTicket.
-func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) error {
-	_, err := q.db.ExecContext(ctx, joinQueue,
-		arg.Name,
-		arg.Ticket,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.Units,
-		arg.MinHold,
-	)
-	return err
-}
-
-const leaveQueue = `-- name: LeaveQueue :execrows
-DELETE FROM dblock_waiters WHERE name = ?1 AND attempt = ?2 AND session_id = ?3
-`
-
-type LeaveQueueParams struct {
-	Name    string
-	Attempt string
-	Session string
-}
-
-func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, leaveQueue, arg.Name, arg.Attempt, arg.Session)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }

@@ -43,7 +43,7 @@ SELECT takeovers, CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR
 SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE NOWAIT;
 
 -- After LockGuard, where the hold is taken over.
--- name: TakeGuard :exec
+-- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);
 
 -- A takeover that was refused by LockGuard announces itself.

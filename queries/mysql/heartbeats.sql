@@ -14,7 +14,7 @@ SELECT sqlc.arg(session), c.now_us + CAST(sqlc.arg(ttl) AS SIGNED) FROM dblock_c
 -- name: LockHeartbeat :one
 SELECT expires_at FROM dblock_heartbeats WHERE session_id = sqlc.arg(session) FOR UPDATE;
 
--- After KillSession: a clock that steps back must not revive the dead.
+-- After EndSession: a clock that steps back must not revive the dead.
 -- name: DropHeartbeat :exec
 DELETE FROM dblock_heartbeats WHERE session_id = sqlc.arg(session);
 

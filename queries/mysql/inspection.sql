@@ -48,17 +48,17 @@ SELECT l.name FROM dblock_locks l
  ORDER BY l.name LIMIT ?;
 
 -- For a session that lives: nobody would forget what another watches.
--- name: AddWatcher :exec
+-- name: Watch :exec
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT sqlc.arg(name), sqlc.arg(watch), s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session) AND s.dead = 0
 ON DUPLICATE KEY UPDATE session_id = sqlc.arg(session);
 
--- name: DropWatcher :exec
+-- name: Unwatch :exec
 DELETE FROM dblock_watchers WHERE name = sqlc.arg(name) AND watch = sqlc.arg(watch);
 
--- name: Watching :many
+-- name: Watchers :many
 SELECT DISTINCT session_id FROM dblock_watchers WHERE name = sqlc.arg(name);
 
--- What a session watches, for DropWatcher.
+-- What a session watches, for Unwatch.
 -- name: WatchedBy :many
 SELECT name, watch FROM dblock_watchers WHERE session_id = sqlc.arg(session);

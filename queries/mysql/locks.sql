@@ -75,7 +75,7 @@ SELECT name, session_id, token, units FROM dblock_shares
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) ORDER BY expires_at LIMIT ?;
 
 -- Of which names LockIdle may have something to lock.
--- name: Page :many
+-- name: PurgePage :many
 SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
        AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED) AS SIGNED) AS idle
   FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;

@@ -101,7 +101,7 @@ SELECT r.name, r.slot FROM dblock_runs r
 DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
 
 -- The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
--- name: StartIncarnation :execlastid
+-- name: BeginIncarnation :execlastid
 INSERT INTO dblock_incarnation (one, since, token_floor)
 SELECT 1, LAST_INSERT_ID(c.now_us), sqlc.arg(floor) FROM dblock_clock c
 ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0);

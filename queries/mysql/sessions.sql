@@ -18,7 +18,7 @@ SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id) FOR UPDATE NOWAIT;
 SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id);
 
 -- After LockSession.
--- name: KillSession :exec
+-- name: EndSession :exec
 UPDATE dblock_sessions SET dead = 1 WHERE id = sqlc.arg(id);
 
 -- Whether a lock or a place in a queue still refers to the session.

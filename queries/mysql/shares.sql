@@ -1,6 +1,6 @@
 -- After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
 -- 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
--- name: LendUnits :execlastid
+-- name: TakeUnits :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        shared_units = shared_units + CAST(sqlc.arg(units) AS SIGNED), capacity = CAST(sqlc.arg(capacity) AS SIGNED),
@@ -9,7 +9,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
    AND (shared_units = 0 OR capacity = CAST(sqlc.arg(capacity) AS SIGNED) AND shared_units + CAST(sqlc.arg(units) AS SIGNED) <= CAST(sqlc.arg(capacity) AS SIGNED));
 
--- After LendUnits.
+-- After TakeUnits.
 -- name: AddShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
 SELECT sqlc.arg(name), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(units),
@@ -17,7 +17,7 @@ SELECT sqlc.arg(name), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.
   FROM dblock_clock c;
 
 -- After LockRow: nobody has the name as a whole any more, and several get units of it: the tokens up to the one returned.
--- name: ShareLock :execlastid
+-- name: GiveUnits :execlastid
 UPDATE dblock_locks SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(more) AS SIGNED)),
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
@@ -25,7 +25,7 @@ UPDATE dblock_locks SET
        shared_units = CAST(sqlc.arg(used) AS SIGNED), capacity = sqlc.arg(capacity), waiters = sqlc.arg(waiters), handed = 0
  WHERE name = sqlc.arg(name);
 
--- After ShareLock, before DropWaiters: what they waited for is theirs, with rising tokens in the order of their tickets.
+-- After GiveUnits, before DropWaiter: what they waited for is theirs, with rising tokens in the order of their tickets.
 -- name: HandShares :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, handed)
 SELECT w.name, CAST(sqlc.arg(before) AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units,
@@ -35,13 +35,13 @@ SELECT w.name, CAST(sqlc.arg(before) AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.
  WHERE w.name = sqlc.arg(name) AND w.ticket IN (sqlc.slice(tickets));
 
 -- After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
--- name: ShareHeld :exec
+-- name: ToShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
 SELECT l.name, l.token, sqlc.arg(session), l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l WHERE l.name = sqlc.arg(name);
 
 -- After LockRow and DropShare: the only share becomes the whole.
--- name: UnshareLock :execlastid
+-- name: ToLock :execlastid
 UPDATE dblock_locks SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = sqlc.arg(holds), attempt = sqlc.arg(attempt),

@@ -1,9 +1,9 @@
 -- After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
--- name: JoinQueue :execlastid
+-- name: TakeTicket :execlastid
 UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = sqlc.arg(capacity)
  WHERE name = sqlc.arg(name);
 
--- After JoinQueue.
+-- After TakeTicket.
 -- name: AddWaiter :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
 SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(lease), sqlc.arg(metadata), c.now_us,

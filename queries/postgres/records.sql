@@ -1,4 +1,4 @@
--- name: Record :exec
+-- name: AddEvent :exec
 INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
 SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread',
        j.r ->> 'Detail', j.r ->> 'Metadata'
@@ -55,7 +55,7 @@ RETURNING id;
 -- It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
 -- has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
 -- slot before; the index of slot_ends finds it.
--- name: ClaimSlot :one
+-- name: ClaimRun :one
 WITH clock AS MATERIALIZED (
     SELECT n.now, n.now / sqlc.arg(slot_length)::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
 ), bounds AS MATERIALIZED (
@@ -85,7 +85,7 @@ SELECT bounds.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began
 SELECT r.token FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot FOR UPDATE;
 
 -- After LockRun, in a later statement: whose session is dead is not in the run's row.
--- name: RetryRun :one
+-- name: ReclaimRun :one
 UPDATE dblock_runs r SET
        token = @token, session_id = sqlc.arg(session)::text, host = @host, thread = @thread, began_at = dblock_now(),
        ended_at = NULL, failed = false, detail = '', tries = r.tries + 1

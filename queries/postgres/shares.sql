@@ -66,7 +66,7 @@ SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigin
 
 -- Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
 -- by a call whose answer was lost.
--- name: Raise :one
+-- name: RaiseToken :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM patience
  WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token IN (sqlc.arg(token)::bigint, sqlc.arg(least_token)::bigint)

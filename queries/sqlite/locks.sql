@@ -33,7 +33,7 @@ UPDATE dblock_locks SET
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token AND waiters = 0;
 
 -- Takes the lock from one who holds it so: by session and token, or by session and attempt.
--- name: Vacate :one
+-- name: FreeLock :one
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
@@ -53,15 +53,15 @@ SELECT due.attempt FROM (
     OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = due.id AND s.dead);
 
 -- Counts off places that were given up.
--- name: CountOff :one
+-- name: CountWaiters :one
 UPDATE dblock_locks SET waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER) WHERE name = @name
 RETURNING session_id, shared_units, capacity, waiters, rests_until;
 
--- name: Now :one
+-- name: Clock :one
 SELECT c.now_us FROM dblock_clock c;
 
 -- After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked.
--- name: Grant :one
+-- name: GiveLock :one
 UPDATE dblock_locks SET
        session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = 1, attempt = @attempt,
        token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER), expires_at = @expires_at,
@@ -101,7 +101,7 @@ RETURNING token, waiters;
 UPDATE dblock_locks SET holds = @holds WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token;
 
 -- Also with the token to which it was raised before, by a call whose answer was lost.
--- name: Raise :one
+-- name: RaiseToken :one
 UPDATE dblock_locks SET token = max(token, CAST(sqlc.arg(floor) AS INTEGER))
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR token = CAST(sqlc.arg(floor) AS INTEGER))
 RETURNING token;

@@ -12,7 +12,7 @@ SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at
 
 -- What a session sees of any names, at three times the price: a row for each name (kind 0), for each share of it (1), for
 -- each place of the session's in its queue (2) and for the first place of all where nobody has the whole name (3).
--- name: LookCloser :many
+-- name: LookShared :many
 SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        l.waiters, l.capacity, l.shared_units, l.rests_until

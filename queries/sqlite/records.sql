@@ -24,12 +24,12 @@ UPDATE dblock_locks SET rests_until = 0 WHERE name = @name AND rests_until > (SE
 UPDATE dblock_locks SET asked = @reason WHERE name = @name AND session_id IS NOT NULL
 RETURNING CAST(session_id AS TEXT) AS session, attempt;
 
--- name: AskSharers :many
+-- name: AskShares :many
 UPDATE dblock_shares SET asked = @reason WHERE name = @name
 RETURNING session_id AS session, attempt;
 
 -- A run that has not ended has failed if its session is no more.
--- name: RunAt :one
+-- name: FindRun :one
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
        CAST(r.failed OR r.ended_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
@@ -38,7 +38,7 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
 
 -- The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
 -- the slot before; the + has the index of slot_ends find it.
--- name: RunWithin :one
+-- name: FindRunWithin :one
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
        CAST(r.failed OR r.ended_at IS NULL
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
@@ -49,7 +49,7 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
  LIMIT 1;
 
--- After RunAt: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
+-- After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
 -- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
 VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @slot_ends)

@@ -12,7 +12,7 @@ ON CONFLICT (name) DO UPDATE SET
 RETURNING token;
 
 -- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
--- name: GrantUnits :one
+-- name: GiveUnits :one
 UPDATE dblock_locks SET
        token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER),
        shared_units = shared_units + CAST(@units AS INTEGER), waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER)
@@ -26,7 +26,7 @@ SELECT CAST(@name AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT), CAS
        CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END, CAST(@metadata AS TEXT)
   FROM dblock_clock c;
 
--- Takes a share from one who holds it so, as Vacate does the whole name. ReturnUnits is the other half.
+-- Takes a share from one who holds it so, as FreeLock does the whole name. ReturnUnits is the other half.
 -- name: DropShare :one
 DELETE FROM dblock_shares
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
@@ -63,10 +63,10 @@ UPDATE dblock_locks SET
  WHERE name = @name AND (waiters = 0 OR capacity IN (0, CAST(sqlc.arg(capacity) AS INTEGER)))
 RETURNING session_id, shared_units, capacity, waiters, rests_until;
 
--- name: ShareOf :one
+-- name: FindShareOfAttempt :one
 SELECT p.* FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = CAST(@session AS TEXT);
 
--- After ShareOf: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
+-- After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
 -- name: ToLock :execrows
 UPDATE dblock_locks SET
        session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = @holds, attempt = @attempt,

@@ -1,12 +1,12 @@
 -- After TakeTicket.
--- name: JoinQueue :exec
+-- name: AddWaiter :exec
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
 SELECT CAST(@name AS TEXT), CAST(@ticket AS INTEGER), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT),
        CAST(@attempt AS TEXT), CAST(@lease AS INTEGER), CAST(@metadata AS TEXT), c.now_us, CAST(@units AS INTEGER),
        CAST(@min_hold AS INTEGER)
   FROM dblock_clock c;
 
--- name: LeaveQueue :execrows
+-- name: DropWaiter :execrows
 DELETE FROM dblock_waiters WHERE name = @name AND attempt = @attempt AND session_id = @session;
 
 -- The first waiter whose session lives.
