@@ -20,7 +20,7 @@ import (
 type App struct {
 	Backend driver.Backend
 	client  func(options ...dblock.Option) (Client, error)
-	// clientOn makes clients whose engine has another Backend.
+	// clientOn makes clients on an engine with another Backend.
 	clientOn func(b driver.Backend) func(options ...dblock.Option) (Client, error)
 	borrow   func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
 	close    func()

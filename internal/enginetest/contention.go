@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Broken by whatever locks the gaps between names along with a name: a read with SKIP LOCKED, or of
-// a row that is missing.
+// Broken by a read that locks the gaps between names along with a name: one with SKIP LOCKED, or of
+// a missing row.
 func lockTxNewNames(t *testing.T, e *env) {
 	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
@@ -219,8 +219,8 @@ func lockTxWholePool(t *testing.T, e *env) {
 	}
 }
 
-// Broken by a lease behind one transaction that counts as every transaction's of the client: each
-// goes straight to the row.
+// Broken by counting a lease behind one transaction as that of every transaction of the client:
+// each goes straight to the row.
 func lockTxStream(t *testing.T, e *env) {
 	const streams, tickets = 4, 6
 	limit, cancel := context.WithTimeout(t.Context(), patience)

@@ -14,22 +14,22 @@ import (
 )
 
 var deadlocks = []test{
-	{"a ring of two: the younger gives up, and the error names the ring", func(t *testing.T, e *env) { ring(t, e, 2) }},
-	{"a ring of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
-	{"a ring of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
+	{"a cycle of two: the younger gives up, and the error names the cycle", func(t *testing.T, e *env) { ring(t, e, 2) }},
+	{"a cycle of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
+	{"a cycle of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
 	{"more permits than there are beside one's own are refused at once", ownPermits},
 	{"goroutines of one owner that share a semaphore are no deadlock", fanOut},
-	{"LockAll takes part in rings", ringWithLockAll},
-	{"LockTx takes part in rings of leases", ringWithLockTx},
-	{"a semaphore whose other holder can go is no deadlock", semaphoreThatDrains},
+	{"LockAll takes part in cycles", ringWithLockAll},
+	{"LockTx takes part in cycles of leases", ringWithLockTx},
+	{"a semaphore with another holder that does not wait is no deadlock", semaphoreThatDrains},
 	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
-	{"without the check nobody gives up", withoutCheck},
+	{"without the check no waiter gives up", withoutCheck},
 }
 
-// interval is after what the clients of these tests look.
+// interval is when the clients of these tests check for deadlocks.
 const interval = 200 * time.Millisecond
 
-// ring has n owners hold one name each, and want the next one's.
+// ring has n owners hold one name each, and wait for the next one's.
 func ring(t *testing.T, e *env, n int) {
 	clients := []Client{e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -60,7 +60,7 @@ func ring(t *testing.T, e *env, n int) {
 	}
 	var d *dblock.DeadlockError
 	if !errors.As(victim.err, &d) || len(d.Cycle) != n {
-		t.Fatalf("%v: want a ring of %d", victim.err, n)
+		t.Fatalf("%v: want a cycle of %d", victim.err, n)
 	}
 	for i := range n {
 		if !strings.Contains(victim.err.Error(), fmt.Sprintf("%q", name(i))) {
@@ -94,7 +94,7 @@ func ownPermits(t *testing.T, e *env) {
 	e.idle(t, "s")
 }
 
-// fanOut: they are one owner, of whom one waits while the others work.
+// fanOut: the goroutines are one owner. One of them waits while the others work.
 func fanOut(t *testing.T, e *env) {
 	a := e.client(t, dblock.WithDeadlockCheck(20*time.Millisecond))
 	outer := lock(t, a, "outer")
@@ -111,7 +111,7 @@ func fanOut(t *testing.T, e *env) {
 	select {
 	case o := <-third:
 		t.Fatalf("it gave up: %v", o.err)
-	case <-time.After(200 * time.Millisecond): // it looks several times meanwhile
+	case <-time.After(200 * time.Millisecond): // several checks run meanwhile
 	}
 	for _, l := range held {
 		unlock(t, l)
@@ -174,7 +174,7 @@ func ringWithLockTx(t *testing.T, e *env) {
 		is(t, err, dblock.ErrDeadlock)
 		var d *dblock.DeadlockError
 		if !errors.As(err, &d) || len(d.Cycle) != n {
-			t.Fatalf("%v: want a ring of %d", err, n)
+			t.Fatalf("%v: want a cycle of %d", err, n)
 		}
 		e.usable(t, txs[n-1])
 		unlock(t, held[n-1])
@@ -204,7 +204,7 @@ func semaphoreThatDrains(t *testing.T, e *env) {
 	select {
 	case o := <-second:
 		t.Fatalf("it gave up: %v", o.err)
-	case <-time.After(3 * interval): // they look twice in this time
+	case <-time.After(3 * interval): // two checks run in this time
 	}
 	unlock(t, p2)
 	unlock(t, granted(t, soon, second))
@@ -213,8 +213,8 @@ func semaphoreThatDrains(t *testing.T, e *env) {
 	unlock(t, p1)
 }
 
-// noFalseDeadlocks takes names in one order only, of all kinds, under the owner's context, and
-// looks far too often.
+// noFalseDeadlocks takes names of all kinds in one order only, under the owner's context, with very
+// frequent checks.
 func noFalseDeadlocks(t *testing.T, e *env) {
 	clients := []Client{e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond)), e.client(t, dblock.WithDeadlockCheck(10*time.Millisecond))}
 	kinds := []dblock.LockOption{dblock.Metadata(nil), dblock.Shared()}

@@ -1,9 +1,9 @@
 // Package enginetest is the behaviour of dblock, as one suite that every engine must pass. It goes
 // through the public API, as an application would, and looks at the tables with SQL of its own.
 //
-// Engines bring a Wiring each and nothing else: what differs between them is how a pool is opened,
-// and how an application may have set up its sessions. Where a database cannot do what a test needs
-// (kill a connection of SQLite, say), the test does the closest thing there is, and says so.
+// Each engine brings a Wiring and nothing else. Engines differ in how a pool is opened, and in how
+// an application may have set up its sessions. Where a database cannot do what a test needs (kill a
+// connection of SQLite, say), the test does the closest thing that is possible, and says so.
 package enginetest
 
 import (

@@ -15,15 +15,15 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// Limits that a slow machine has more of.
+// Limits that grow on a slow machine.
 var (
-	// longTTL is for tests in which no lease ends. A client looks on its own account after a third
-	// of it.
+	// longTTL is for tests in which no lease ends. A client looks at the database without a hint
+	// after a third of it.
 	longTTL = dbtest.Scale(30 * time.Second)
-	// soon is within what something must happen that waits for no lease. It is less than a third of
-	// longTTL, so that a wake-up that was lost shows.
+	// soon is the limit for anything that waits for no lease. It is less than a third of longTTL,
+	// so that a lost hint shows.
 	soon = dbtest.Scale(8 * time.Second)
-	// patience is within what something must happen at all.
+	// patience is the limit for anything at all.
 	patience = dbtest.Scale(20 * time.Second)
 	// shortTTL is for tests of what happens when a lease ends.
 	shortTTL = dbtest.Scale(2 * time.Second)
@@ -33,7 +33,7 @@ var (
 type env struct {
 	wiring Wiring
 	db     dbtest.Database
-	look   *sql.DB // the test's own eyes and hands
+	look   *sql.DB // the test's own connection
 }
 
 func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
@@ -55,7 +55,7 @@ func (e *env) open(t *testing.T) {
 	e.look.SetMaxOpenConns(1) // so that a test that kills connections knows which one is its own
 }
 
-// set has everything in the test work with sessions as an application set them up.
+// set makes everything in the test use sessions with an application's settings.
 func (e *env) set(t *testing.T, s Setting) {
 	_ = e.look.Close() // SQLite changes some settings only while nobody else has the file
 	e.db.DSN = s.DSN(e.db.DSN)
@@ -185,7 +185,7 @@ func (e *env) queued(t testing.TB, name string, n int) {
 	eventually(t, patience, fmt.Sprintf("%d wait for %q", n, name), func() bool { return e.waiting(t, name) == n })
 }
 
-// free waits until nobody holds a name, nobody waits for it, and its row says so.
+// free waits until a name has no holder and no waiter, and its row says so.
 func (e *env) free(t testing.TB, name string) {
 	t.Helper()
 	eventually(t, soon, fmt.Sprintf("%q is free and nobody waits", name), func() bool {
@@ -194,20 +194,20 @@ func (e *env) free(t testing.TB, name string) {
 	})
 }
 
-// session is who holds a name, "" for nobody.
+// session returns the session that holds a name, "" if none does.
 func (e *env) session(t testing.TB, name string) string {
 	t.Helper()
 	return e.text(t, "SELECT session_id FROM dblock_locks WHERE name = ?", name)
 }
 
-// end declares a session dead, as somebody else would who found it past its time.
+// end declares a session dead, as another client would do with an expired one.
 func (e *env) end(t testing.TB, session string) {
 	t.Helper()
 	e.exec(t, "UPDATE dblock_sessions SET dead = (1 = 1) WHERE id = ?", session)
 	e.exec(t, "DELETE FROM dblock_heartbeats WHERE session_id = ?", session)
 }
 
-// eventually polls until what is said is so.
+// eventually polls until a condition holds.
 func eventually(t testing.TB, within time.Duration, what string, so func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(within)
@@ -286,8 +286,8 @@ func is(t testing.TB, err error, want ...error) {
 	}
 }
 
-// calledOff checks that a wait ended with its context. Whether it had seen anybody depends on how
-// far it had come: a waiter may stand in the queue before its client has the answer.
+// calledOff checks that a wait ended with its context. Whether it had seen a holder depends on how
+// far it had come: a waiter may be in the queue before its client has the answer.
 func calledOff(t testing.TB, err, cause error) {
 	t.Helper()
 	is(t, err, cause)

@@ -28,9 +28,9 @@ const (
 // kill kills connections to the test's database, except the test's own, and returns how many. It
 // returns before the clients have noticed.
 //
-// SQLite has no connections that somebody else could kill. The nearest thing is somebody who keeps
-// the database locked for a while: nothing can be read of what was not committed, and nothing
-// written.
+// SQLite has no connections that another client could kill. The nearest fault is a transaction that
+// keeps the database locked for a while: other connections cannot read what is not committed, and
+// cannot write.
 func (e *env) kill(t testing.TB, w which) int {
 	t.Helper()
 	switch e.wiring.Kind {
@@ -70,7 +70,7 @@ func (e *env) kill(t testing.TB, w which) int {
 	return len(ids)
 }
 
-// polled tells whether nothing listens: database/sql has no LISTEN.
+// polled reports whether there is no listener: database/sql has no LISTEN.
 func (e *env) polled() bool { return e.wiring.Kind == Postgres && e.wiring.Name != "pgx" }
 
 func killed(t *testing.T, e *env, w which) {

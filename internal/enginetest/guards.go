@@ -243,7 +243,8 @@ func guardAside(t *testing.T, e *env) {
 		}
 		e.commitOne(t, tx)
 
-		// The other way round: somebody is in the middle of a heartbeat, and of queueing up.
+		// The other way round: other transactions are in the middle of a heartbeat, and of
+		// queueing.
 		busy := beginTx(t, b, sql.LevelReadCommitted)
 		for _, s := range []string{
 			"UPDATE dblock_heartbeats SET expires_at = expires_at + 1 WHERE session_id = '" + held.Session + "'",
@@ -393,8 +394,8 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 	})
 }
 
-// Nothing of dblock's leaves a name so for good: MySQL's UnlockTx until somebody notices, and an
-// operator.
+// dblock leaves a name so only for a while (MySQL's UnlockTx, until a client notices). An operator
+// may do so too.
 func promoted(t *testing.T, e *env) {
 	c := e.client(t, dblock.WithTTL(shortTTL))
 	lock(t, c, "n")
@@ -407,14 +408,14 @@ func promoted(t *testing.T, e *env) {
 	unlock(t, l)
 	l = granted(t, soon, second)
 
-	// A count that is wrong, since somebody has deleted a waiter's row.
+	// A wrong count, because a waiter's row was deleted.
 	e.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = ?", "n")
 	unlock(t, l)
 	unlock(t, lock(t, c, "n"))
 	e.free(t, "n")
 }
 
-// Broken by a client that gives back what it has lost itself, without looking for transactions that
+// Broken by a client that releases what it has lost itself, without checking for transactions that
 // it guards.
 func guardedLeaseOver(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite { // nobody could write

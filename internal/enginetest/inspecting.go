@@ -11,11 +11,11 @@ import (
 )
 
 var inspecting = []test{
-	{"Inspect tells who holds a name and who waits, in order", inspect},
+	{"Inspect returns the holders and waiters of a name, in order", inspect},
 	{"List goes through all names that match", list},
 	{"Watch tells of changes when they are recorded, and when a holder dies", watch},
-	{"the history tells what happened, to those who keep one", history},
-	{"Record is refused to who does not hold the lock any more", recordFenced},
+	{"the history tells what happened, if the client keeps one", history},
+	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
 	{"Until moves with the heartbeats, and not past a fixed lease", until},
 }
@@ -115,7 +115,7 @@ func list(t *testing.T, e *env) {
 		}
 	}
 	for range a.List(t.Context(), dblock.Filter{}) {
-		break // whoever has seen enough
+		break // the caller has seen enough
 	}
 	unlock(t, one)
 	unlock(t, r)

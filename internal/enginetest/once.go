@@ -15,13 +15,13 @@ import (
 var once = []test{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
-	{"a slot whose process died is run again with RetryFailed, and not without", retryDead},
+	{"a slot of a dead process is run again with RetryFailed, and not without", retryDead},
 	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
-	{"a name rests for MinHold, and those who wait get it then", minHold},
+	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"LockTx waits until a name has rested", lockTxAtRest},
-	{"who waits behind a rest or a lease that it has not seen is told of it", forewarned},
+	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
 }
 
 const longSlot = 1000 * time.Hour // no test sees its end
@@ -160,14 +160,14 @@ func retryDead(t *testing.T, e *env) {
 	}
 }
 
-// reclaimed has a client take a name that the dead hold, and give it back.
+// reclaimed has a client take a name from dead holders, and release it.
 func (e *env) reclaimed(t testing.TB, c Client, name string) bool {
 	l, err := c.TryLock(t.Context(), name)
 	return err == nil && l.Unlock(t.Context()) == nil
 }
 
-// slotWith is the interval in whose slot of that number the database's clock is now, so many tenths
-// of it after its beginning.
+// slotWith returns the interval for which the database's clock is now in the slot with the given
+// number, so many tenths of the interval after its beginning.
 func (e *env) slotWith(t testing.TB, slot, tenths int64) time.Duration {
 	t.Helper()
 	return time.Duration(e.now(t)*10/(10*slot+tenths)) * time.Microsecond
@@ -327,8 +327,8 @@ func lockTxAtRest(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// forewarned: the last in the queue has looked while somebody had the name who said nothing of an
-// end. It would look again much later than soon.
+// forewarned: the last waiter has looked while a holder without a visible end had the name. It
+// would look again much later than soon.
 func forewarned(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
 	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(shortTTL)} { // a lease that a busy machine still hears of
@@ -345,7 +345,7 @@ func forewarned(t *testing.T, e *env) {
 		unlock(t, first)
 		l := granted(t, soon, second)
 		if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL") == 1 {
-			unlock(t, l) // it rests
+			unlock(t, l) // the cool-down begins
 		}
 		unlock(t, granted(t, soon, third))
 		_ = l.Unlock(t.Context())
@@ -362,7 +362,7 @@ func minHold(t *testing.T, e *env) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	const rest = 700 * time.Millisecond
-	for _, late := range []bool{true, false} { // who waits for it comes when it rests already, or while it is held
+	for _, late := range []bool{true, false} { // the waiter comes during the cool-down, or while the name is held
 		began := e.now(t)
 		first := lock(t, a, "n", dblock.MinHold(rest))
 		if late {

@@ -141,7 +141,7 @@ func ownerWithin(t *testing.T, e *env) {
 			t.Errorf("held by %q, %q: want host, thread", r.Host, r.Thread)
 		}
 	}
-	refused(t, c, "owned") // whoever does not say who it is
+	refused(t, c, "owned") // without an Owner
 	unlock(t, first)
 	refused(t, c, "owned")
 	unlock(t, second)
@@ -185,7 +185,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 }
 
 func ownerAfterCrash(t *testing.T, e *env) {
-	token := e.orphan(t, "left", "deadsession", 5*time.Minute) // the database thinks that it lives
+	token := e.orphan(t, "left", "deadsession", 5*time.Minute) // for the database its session is alive
 	l := granted(t, soon, locking(t.Context(), e.client(t), "left", dblock.Owner("somewhere", "some thread")))
 	rising(t, []int64{token, l.Token()})
 	unlock(t, l)

@@ -87,7 +87,7 @@ func otherSize(t *testing.T, e *env) {
 	is(t, err, dblock.ErrCapacity)
 	unlock(t, r)
 
-	w := lock(t, a, "s") // who waits says how many there are, too
+	w := lock(t, a, "s") // a waiter sets the capacity, too
 	next := locking(context.Background(), b, "s", dblock.Permits(1, 2))
 	e.queued(t, "s", 1)
 	_, err = a.Lock(t.Context(), "s", dblock.Permits(1, 3))
@@ -131,7 +131,7 @@ func permitsAreNotEntered(t *testing.T, e *env) {
 	unlock(t, more)
 	unlock(t, p)
 	all := lock(t, a, "s")
-	inner, err := a.Lock(all.Context(), "s", dblock.Permits(1, 3)) // who has all has one
+	inner, err := a.Lock(all.Context(), "s", dblock.Permits(1, 3)) // a holder of all has one
 	if err != nil {
 		t.Fatal(err)
 	}

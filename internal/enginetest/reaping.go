@@ -82,8 +82,8 @@ func sweepsAtOnce(t *testing.T, e *env) {
 		handed += r.HandedOn
 		freed += r.Freed
 	}
-	// A sweep passes over what another is in the middle of, so that what nobody saw through is for
-	// the next one.
+	// A sweep skips the work that another one is in the middle of. What that one does not finish is
+	// left for the next.
 	if last, err := reaper.Sweep(context.Background(), backend); err != nil {
 		t.Fatal(err)
 	} else {
@@ -246,7 +246,7 @@ func oldHistory(t *testing.T, e *env) {
 	unlock(t, l)
 }
 
-// Who leads is read from an event that may be as old as the term.
+// Observers read the leader from an event that may be as old as the term.
 func historyOfTheHolder(t *testing.T, e *env) {
 	const day = 24 * time.Hour
 	c := e.client(t, dblock.WithoutReaper())

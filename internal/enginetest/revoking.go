@@ -12,8 +12,8 @@ import (
 
 var revoking = []test{
 	{"Ask tells every holder why, and takes nothing away", ask},
-	{"Break takes a name from its holder, who is told, and gives it to the next", breakLock},
-	{"Break takes a name from all who share it", breakShares},
+	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
+	{"Break takes a name from all its readers", breakShares},
 	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"a client can break its own lock", breakOwn},
 	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
@@ -56,7 +56,7 @@ func ask(t *testing.T, e *env) {
 	e.told(t, c, "n", "asked", 3)
 }
 
-// Broken by a rest that only the clock can end.
+// Broken by a cool-down that only the clock can end.
 func breakRest(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)
 	for i, held := range []bool{false, true} {
@@ -187,8 +187,8 @@ func breakGuarded(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// breakGuardedAlone is what there is to see on SQLite: the guarded transaction has the database,
-// and Break waits for that.
+// breakGuardedAlone is what can be seen on SQLite: the guarded transaction has locked the database,
+// and Break waits for it.
 func breakGuardedAlone(t *testing.T, e *env) {
 	app := e.app(t, 5)
 	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)

@@ -13,8 +13,8 @@ import (
 
 var sessions = []test{
 	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
-	{"a waiter whose session is lost queues up again in a new one", waiterSessionLost},
-	{"a waiter whose place in the queue is gone puts itself back", placeGone},
+	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
+	{"a waiter that loses its place in the queue puts itself back", placeGone},
 	{"a lock that an operator took away is lost, and its holder learns of it", takenAway},
 	{"a dead waiter at the head does not keep the others waiting", deadWaiter},
 	{"a dead holder makes way for TryLock", func(t *testing.T, e *env) {
@@ -46,7 +46,7 @@ var sessions = []test{
 	{"a free name is not told as held where the pool has no connection", unseen},
 }
 
-// orphan writes a lock that a session holds which nobody keeps alive, and returns its token.
+// orphan writes a lock of a session without heartbeats, and returns its token.
 func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (token int64) {
 	t.Helper()
 	now := e.now(t)
@@ -56,7 +56,7 @@ func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (to
 	return now - 7
 }
 
-// ghost writes a session that nobody keeps alive.
+// ghost writes a session without heartbeats.
 func (e *env) ghost(t testing.TB, session string, left time.Duration) {
 	t.Helper()
 	now := e.now(t)
@@ -221,7 +221,7 @@ func exhausted(t *testing.T, e *env) {
 	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
 	l := lock(t, c, "held")
 	session := e.session(t, "held")
-	e.beats(t, session, 1, l) // the connection that beats is reserved, and soon the one beside it
+	e.beats(t, session, 1, l) // the heartbeats' connection is reserved, and soon the one beside it
 	// SQLite has no connection to reserve: its pool must have one to spare, for a moment at a time.
 	spare := 0
 	if e.wiring.Kind == SQLite {
@@ -260,7 +260,7 @@ func exhausted(t *testing.T, e *env) {
 	e.free(t, "held")
 }
 
-// Broken by taking the end of a context for somebody in the way.
+// Broken by taking the end of a context for a holder in the way.
 func unseen(t *testing.T, e *env) {
 	a := e.app(t, 4)
 	c := e.clientOf(t, a)
@@ -357,8 +357,8 @@ func tenThousand(t *testing.T, e *env) {
 	for l := range locks {
 		live(t, l)
 	}
-	// To give back 10,000 takes a while: a Close with little time says so, and leaves the rest to
-	// the session's end.
+	// Releasing 10,000 locks takes a while: a Close with little time says so, and leaves the rest
+	// to the session's end.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	start := time.Now()

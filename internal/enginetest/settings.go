@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// core is what must be so whatever an application has set for its sessions.
+// core must hold whatever an application has set for its sessions.
 func core(t *testing.T, e *env) {
 	t.Run("exclusion", func(t *testing.T) { exclusion(t, e, 2, 8, 3) })
 	t.Run("order", func(t *testing.T) { fifo(t, e, 4) })
@@ -81,7 +81,7 @@ var (
 	}
 )
 
-// MySQLReadOnly and MariaDBReadOnly are sessions whose transactions are read-only.
+// MySQLReadOnly and MariaDBReadOnly are sessions with read-only transactions.
 var (
 	MySQLReadOnly   = []Setting{Params("transaction_read_only", "transaction_read_only", "1")}
 	MariaDBReadOnly = []Setting{Params("tx_read_only", "tx_read_only", "1")}

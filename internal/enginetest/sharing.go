@@ -16,16 +16,16 @@ import (
 var sharing = []test{
 	{"readers share a name, and a writer has it alone", readersShare},
 	{"readers and writers are served in the order in which they queued, neighbouring readers together", readersInTurn},
-	{"a writer that gives up lets in the readers behind him", writerGivesUp},
+	{"a writer that gives up lets in the readers behind it", writerGivesUp},
 	{"a dead writer at the head of the queue does not keep readers from readers", deadWriterAtHead},
-	{"a reader's crash gives back his share and nobody else's", readerCrashes},
+	{"a reader's crash releases its own share only", readerCrashes},
 	{"a reader's fixed lease ends, and the writer comes in", readersLease},
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
 	{"a writer that lets in readers of its own client keeps its lock", downgradeAmongFriends},
 	{"a fixed lease ends when it would have, whatever the lock has become", regradedLease},
 	{"a crowd of readers that crashed is succeeded", crowdCrashes},
-	{"the only reader becomes a writer, before those who wait; of two none does", upgrade},
+	{"the only reader becomes a writer, before all waiters; of two none does", upgrade},
 	{"what was read alone is written alone: no update is lost between upgrades", upgradesUnderLoad},
 	{"a reader can guard a transaction and unlock in one", readerInTransaction},
 	{"LockTx waits for readers, and refuses to wait for its own owner's", lockTxAndReaders},
@@ -39,7 +39,7 @@ func readersShare(t *testing.T, e *env) {
 	r3 := lock(t, a, "n", dblock.Shared())
 	rising(t, []int64{r1.Token(), r2.Token(), r3.Token()})
 	if n := refused(t, b, "n"); n.Host == "" {
-		t.Errorf("%v does not tell who reads", n)
+		t.Errorf("%v does not name the readers", n)
 	}
 	w := locking(context.Background(), b, "n")
 	e.queued(t, "n", 1)
@@ -133,7 +133,8 @@ func writerGivesUp(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// deadWriterAtHead: no reaper helps, and no reader leaves: whoever waits finds out by himself.
+// deadWriterAtHead: without a reaper, and without a reader that leaves, the waiters notice the
+// death themselves.
 func deadWriterAtHead(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper()), e.app(t, 5)
 	r := lock(t, a, "n", dblock.Shared())
@@ -200,7 +201,7 @@ func readerEnters(t *testing.T, e *env) {
 	}
 	unlock(t, r)
 	w := lock(t, a, "n")
-	inner, err := a.Lock(w.Context(), "n", dblock.Shared()) // who has all of it may read
+	inner, err := a.Lock(w.Context(), "n", dblock.Shared()) // a holder of the whole name may read
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +261,7 @@ func regradedLease(t *testing.T, e *env) {
 	e.idle(t, "n")
 }
 
-// downgradeAmongFriends: a reader may hear of his grant before the writer has its answer.
+// downgradeAmongFriends: a reader may hear of its grant before the writer has its answer.
 func downgradeAmongFriends(t *testing.T, e *env) {
 	a := e.client(t)
 	for range 20 {
@@ -426,7 +427,7 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	unlock(t, own)
 }
 
-// mixedLoad checks what must hold at every moment, and that nobody is left.
+// mixedLoad checks what must hold at every moment, and that no holder or waiter is left.
 func mixedLoad(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)

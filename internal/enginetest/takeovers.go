@@ -22,7 +22,7 @@ var takingOver = []test{
 	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
 }
 
-// takeover is a way in which a lock can pass from a session that did not give it up.
+// takeover is a way in which a lock can pass from a session that did not release it.
 type takeover struct {
 	lease time.Duration // of the lock
 	units int           // 0: the whole name
@@ -206,7 +206,7 @@ func guardAnnounced(t *testing.T, e *env) {
 				if w.fromTheLiving(kind) {
 					rollback(t, guardIn(t, a, level, beside)) // of the same client
 					e.exec(t, "UPDATE dblock_wanted SET wanted_until = 1")
-					second := guardIn(t, a, level, guarded) // the taker is dead, for all that is known
+					second := guardIn(t, a, level, guarded) // the client that took it may be dead
 					is(t, w.take(t, e, other, guarded, holder), driver.ErrBusy)
 					refused()
 					rollback(t, second)
@@ -273,7 +273,7 @@ func guardedAgain(t *testing.T, e *env) {
 	ended(t, soon, same, dblock.ErrLost)
 }
 
-// Broken by a Close that gives back what its session still has, without looking for guarded
+// Broken by a Close that releases what its session still has, without checking for guarded
 // transactions.
 func guardedAfterClose(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
@@ -302,7 +302,7 @@ func guardedAfterClose(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// Broken by a Guard that takes a missing row for a lock that nobody wants.
+// Broken by a Guard that takes a missing row for a lock without an announced takeover.
 func guardUnmade(t *testing.T, e *env) {
 	if e.wiring.Kind == SQLite {
 		return

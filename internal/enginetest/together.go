@@ -219,7 +219,7 @@ func allAgain(t *testing.T, e *env) {
 	}
 	if all.Context().Err() == nil {
 		if token := e.number(t, "SELECT token FROM dblock_locks WHERE name = 'a'"); token != all.Tokens()["a"] {
-			t.Errorf("it has token %d of a, whose token is %d", all.Tokens()["a"], token)
+			t.Errorf("it has token %d of a, want %d", all.Tokens()["a"], token)
 		}
 	}
 	_ = all.Unlock(t.Context()) // a's lease may be over again

@@ -88,9 +88,9 @@ func lockTxAndLease(t *testing.T, e *env) {
 			tx := beginTx(t, a, level)
 			err := c.TryLockTx(brief(t), tx, name)
 			is(t, err, dblock.ErrNotAcquired)
-			var who *dblock.NotAcquiredError
-			if !errors.As(err, &who) || who.Token != l.Token() {
-				t.Errorf("%v: want who holds it", err)
+			var held *dblock.NotAcquiredError
+			if !errors.As(err, &held) || held.Token != l.Token() {
+				t.Errorf("%v: want the holder", err)
 			}
 			e.usable(t, tx)
 			unlock(t, l)
@@ -106,7 +106,7 @@ func lockTxAndLease(t *testing.T, e *env) {
 			select {
 			case o := <-waiting:
 				t.Fatalf("Lock beside LockTx: %v, %v", o.lock, o.err)
-			case <-time.After(300 * time.Millisecond): // longer than anybody is patient
+			case <-time.After(300 * time.Millisecond): // longer than any limit
 			}
 			e.usable(t, tx)
 			unlock(t, granted(t, soon, waiting))

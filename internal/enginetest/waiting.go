@@ -19,10 +19,10 @@ var waiting = []test{
 	{"waiters of several clients are granted in the order in which they queued", func(t *testing.T, e *env) { fifo(t, e, 12) }},
 	{"a waiter that is cancelled at the head, in the middle or at the tail leaves the order of the others as it is", cancelling},
 	{"a cancel in the moment of the grant leaves nothing behind", cancelAtGrant},
-	{"a deadline ends the waiting, and the error tells who has the lock", deadline},
+	{"a deadline ends the waiting, and the error names the holder", deadline},
 	{"a context that has ended already gets no lock and leaves no place in the queue", endedBefore},
-	{"TryLock on a held lock tells who has it, and writes nothing", tryLockTells},
-	{"TryLock never gets in before those who wait", tryLockNeverBarges},
+	{"TryLock on a held lock names the holder, and writes nothing", tryLockTells},
+	{"TryLock never passes waiters", tryLockNeverBarges},
 	{"an idle lock can be locked and unlocked again and again without waiting", idle},
 }
 
@@ -87,7 +87,7 @@ func rising(t testing.TB, tokens []int64) {
 	}
 }
 
-// line has waiters queue up one after another, in turn from each of the clients.
+// line queues waiters one after another, in turn from each of the clients.
 func (e *env) line(t testing.TB, name string, n int, clients []Client, contexts func(i int) context.Context) []<-chan outcome {
 	t.Helper()
 	line := make([]<-chan outcome, n)
@@ -101,8 +101,8 @@ func (e *env) line(t testing.TB, name string, n int, clients []Client, contexts 
 
 func background(int) context.Context { return context.Background() }
 
-// served checks that those in the line, and nobody else, get the lock one after the other once it
-// is unlocked.
+// served checks that the waiters in the line get the lock in order once it is unlocked, and no
+// others do.
 func served(t testing.TB, first Lock, line ...<-chan outcome) {
 	t.Helper()
 	tokens := []int64{first.Token()}
@@ -233,7 +233,7 @@ func endedBefore(t *testing.T, e *env) {
 		for _, try := range []func(context.Context, string, ...dblock.LockOption) (Lock, error){c.Lock, c.TryLock} {
 			_, err := try(ctx, name)
 			is(t, err, context.Canceled)
-			if errors.Is(err, dblock.ErrNotAcquired) { // nobody was seen
+			if errors.Is(err, dblock.ErrNotAcquired) { // neither a holder nor a queue was seen
 				t.Errorf("a context that had ended: %v", err)
 			}
 			if n := strings.Count(err.Error(), context.Canceled.Error()); n != 1 || strings.Contains(err.Error(), "\n") {
