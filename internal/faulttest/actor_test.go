@@ -32,8 +32,8 @@ type actorConfig struct {
 	Seed      uint64
 	Bug       string        // one of bugs, "" for none
 	Long      int           // of a hundred works under a lock in modeChaos, so many are about as long as the TTL
-	Lose      string        // the call whose first reply gets lost
-	Deadlock  time.Duration // after what waiters look for circles, 0: the default
+	Lose      string        // the call that loses its first reply
+	Deadlock  time.Duration // the interval of deadlock checks, 0: the default
 	Teller    *tellerConfig // nil: it obeys the commands below
 }
 
@@ -45,7 +45,7 @@ type command struct {
 	Hold    int      // the op of the acquire that is meant
 	Names   []string // work; lock: all of them together, after Name
 	Grade   grade    // of a lock
-	Under   int      // the op of the acquire whose owner asks, 0: a new one
+	Under   int      // the op of an acquire: its owner asks; 0: a new owner
 	Workers int
 	For     time.Duration // lock: patience; work: the slots' length
 }
@@ -75,7 +75,7 @@ func (a *actor) connect() {
 	_ = a.client.CheckSchema(ctx)
 }
 
-// act is an actor's main function.
+// act is the main function of an actor.
 func act(text string, in io.Reader, out io.Writer) int {
 	a := &actor{
 		reporter: newReporter(out), witness: newWitness(),

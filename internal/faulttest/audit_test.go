@@ -9,8 +9,8 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-// The database's own record of who queued, who left and who was granted. Its order is the commit
-// order of each name, whose row is locked by whoever writes it.
+// The database's own record of the attempts that queued, left and were granted. For each name its
+// order is the commit order, because its writers lock the name's row.
 const auditTable = `CREATE TABLE audit (id %s, what varchar(8) NOT NULL, name varchar(64) NOT NULL, ticket bigint, attempt varchar(32) NOT NULL, session varchar(32) NOT NULL, token bigint, alive integer, tx bigint%s)`
 
 const (
@@ -50,7 +50,7 @@ func (w *world) audit() {
 		}
 	default:
 		// Any trigger resets the insert id, in which MySQL's engine returns tokens and tickets.
-		// There the actors tell what they see of their own places.
+		// There the actors report what they see of their own places.
 	}
 }
 
@@ -69,9 +69,9 @@ type place struct {
 	token            int64
 }
 
-// unfair are the grants that were not in the order of the queue. Who left of his own will is known
-// from leaves: his place may be passed over from then on; so may that of a session that was over
-// its time.
+// unfair returns the grants that were not in the order of the queue. leaves has the attempts that
+// left of their own will. Their places may be passed over from then on, and so may those of expired
+// sessions.
 func (w *world) unfair(leaves map[string]bool) (found []string) {
 	w.Helper()
 	if !w.records() {
@@ -118,7 +118,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			before := grants[attempt]
 			grants[attempt] = token
 			if before != 0 {
-				continue // a reader became a writer, for which nobody queues
+				continue // a reader became a writer, without a place in the queue
 			}
 			if p != nil {
 				p.granted, p.token = id, token
@@ -153,7 +153,7 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	return found
 }
 
-// unfairAsTold is unfair without the database's record: by the tickets and tokens that the actors
+// unfairAsTold is unfair without the database's record, by the tickets and tokens that the actors
 // saw.
 func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 	type told struct {
@@ -196,7 +196,7 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 	return found
 }
 
-// passedOver says why a place should have been served before another; "" where all is well.
+// passedOver returns why a place should have been served before another, or "".
 func (p *place) passedOver(by *place, leaves map[string]bool, used map[string]int64) string {
 	switch {
 	case p.granted != 0 && p.token < by.token:
@@ -207,7 +207,7 @@ func (p *place) passedOver(by *place, leaves map[string]bool, used map[string]in
 		return "still stands there"
 	case leaves[p.attempt] && p.left < by.granted:
 		return "" // of its own will, before
-	case p.alive && used[p.session] > p.left: // a session whose time ran out in this moment joins no queue again
+	case p.alive && used[p.session] > p.left: // a session that expired at this moment joins no queue again
 		return "was dropped although its session lived"
 	}
 	return ""

@@ -19,7 +19,7 @@ const (
 	bugUpgradesBeside      = "makes a writer of a reader beside others"
 	bugDowngradesToNothing = "gives the whole name back in a downgrade"
 	bugLetsSmallPass       = "lets small requests pass a large one"
-	bugLetsReadersPass     = "lets readers in past a writer who waits"
+	bugLetsReadersPass     = "lets readers in past a waiting writer"
 	bugForgetsUnits        = "does not count the units that come back"
 	bugLeavesRoom          = "lets nobody in when there is room again"
 )
@@ -122,7 +122,7 @@ func (b letsReadersPass) Take(ctx context.Context, r driver.Request) (driver.Gra
 	if err == nil {
 		err = tx.Commit()
 	}
-	if err != nil { // mostly, that nobody reads, or that nobody waits
+	if err != nil { // mostly, that there is no reader, or no waiter
 		return driver.Grant{}, false, nil
 	}
 	return g, true, nil
@@ -141,7 +141,7 @@ func (b forgetsUnits) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Ha
 	return nil, true, err
 }
 
-// leavesRoom gives units back, and does not look at who waits for them.
+// leavesRoom releases units, and does not serve their waiters.
 type leavesRoom struct {
 	driver.Backend
 	db *sql.DB

@@ -22,7 +22,7 @@ const (
 	bugNeverGivesBack = "never gives up a place in the queue"
 )
 
-// slowBugs show in whoever holds a lock at some heartbeat: work under locks is long with them.
+// slowBugs show in a holder at some heartbeat: work under locks is long with them.
 var slowBugs = []string{bugNeverDies, bugDiesTooSoon}
 
 var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{

@@ -15,8 +15,8 @@ var (
 	sluggish = ttl / 10
 )
 
-// canary writes to the database as a heartbeat does, past all proxies: where it chokes, a lock may
-// be lost without anybody's fault.
+// canary writes to the database as a heartbeat does, past all proxies: when its write is slow, a
+// lock may be lost without a fault in dblock.
 type canary struct {
 	stop context.CancelFunc
 	done sync.WaitGroup

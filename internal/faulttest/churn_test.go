@@ -55,7 +55,8 @@ func TestProcessesKilledAgainAndAgainLeaveNothing(t *testing.T) {
 	})
 }
 
-// allFree takes each name with a new client, which waits for nobody but the dead since then.
+// allFree takes each name with a new client, which waits only for holders that have died since
+// then.
 func (w *world) allFree(names []string, since time.Duration) {
 	w.Helper()
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)
@@ -87,8 +88,7 @@ func (w *world) allFree(names []string, since time.Duration) {
 	}
 }
 
-// nothingIsLeft sweeps once the leases of whoever died at a time are over, and looks for rows that
-// nobody owns.
+// nothingIsLeft sweeps once the leases of the dead are over, and looks for rows without an owner.
 func (w *world) nothingIsLeft(died time.Duration) {
 	w.Helper()
 	backend, closePool, err := openEngine(w.db.Kind, w.db.DSN)

@@ -13,7 +13,7 @@ import (
 
 // What a crew does.
 const (
-	modeLoad    = "load"    // lock, write if nobody shares it, unlock
+	modeLoad    = "load"    // lock, write if the lock is not shared, unlock
 	modeChaos   = "chaos"   // whatever the API allows
 	modeOrdered = "ordered" // several names, in one order
 	modeOnce    = "once"    // jobs that run once per slot
@@ -22,7 +22,8 @@ const (
 // firstCrewOp is above what the parent numbers.
 const firstCrewOp = 1 << 20
 
-// crew is workers of one actor who act on their own, until they are paused. Two share a client.
+// crew is the workers of one actor, which act on their own until they are paused. Two share a
+// client.
 type crew struct {
 	actor   *actor
 	mode    string
@@ -38,7 +39,7 @@ type crew struct {
 	paused    bool
 	dismissed bool
 	busy      int
-	longest   time.Duration // that somebody waited, in modeOrdered
+	longest   time.Duration // wait, in modeOrdered
 	quiet     chan struct{} // closed while paused
 	failed    error
 }
@@ -62,7 +63,7 @@ func (a *actor) hire(c command) *crew {
 	return w
 }
 
-// begin waits while there is a pause; false: go home.
+// begin waits while there is a pause. It returns false if the worker has to end.
 func (w *crew) begin() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +84,8 @@ func (w *crew) end() {
 	w.moved.Broadcast()
 }
 
-// pause keeps new work from starting, ends the work under locks, and waits for whoever waits for a
-// lock.
+// pause keeps new work from starting, ends the work under locks, and waits for the workers that
+// wait for a lock.
 func (w *crew) pause() event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,7 +117,7 @@ func (w *crew) dismiss() error {
 	return err
 }
 
-// replace gives the workers of a client another one, and closes theirs under their hands.
+// replace gives the workers of a client another one, and closes the old one while they use it.
 func (w *crew) replace(i int) {
 	c, err := w.actor.newClient()
 	if err != nil {
@@ -242,7 +243,7 @@ func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, n
 	a.forget(op)
 }
 
-// forget drops the handle of a hold that nobody asks for again.
+// forget drops the handle of a hold that is not needed again.
 func (a *actor) forget(op int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -6,8 +6,8 @@
 //
 // A client under test is a process of its own, an actor: this test binary again, which obeys
 // commands on its standard input and tells on its standard output what happened and when. Times are
-// of the kernel's CLOCK_BOOTTIME, the same in all processes, so that the test can compare what one
-// believed with what another was given.
+// of the kernel's CLOCK_BOOTTIME, the same in all processes, so that the test can compare the
+// belief of one client with the grants of another.
 //
 // # Belief
 //
@@ -26,10 +26,10 @@
 //
 // # Elections
 //
-// Five processes stand for election, leaders are killed and stopped for longer than their TTL, the
-// server dies, and leaders go in good order; two more processes observe, and are stopped at times
-// themselves. What leaders believed, what the history has and what each observer saw must be one
-// story. DBLOCK_TEST_ELECTION=50 is for how many failovers, on MySQL too:
+// Five processes stand for election. Leaders are killed, are stopped for longer than their TTL, and
+// end in good order, and the server dies. Two more processes observe, and are stopped at times
+// themselves. The beliefs of the leaders, the history and the values of each observer must agree.
+// DBLOCK_TEST_ELECTION=50 sets the number of failovers, on MySQL too:
 //
 //	DBLOCK_TEST_ELECTION=50 go test -v -run TestElections ./internal/faulttest
 //
@@ -44,8 +44,8 @@
 //
 // Of these locks an advisory session lock alone promises nothing to a write on another connection:
 // the server frees it with its own connection, and has no token and no Guard to tell a stale
-// holder. What moves money there is LockTx, whose lock and writes are one transaction. What a
+// holder. There LockTx moves the money, with the lock and the writes in one transaction. What a
 // session lock does promise is in hindsight: if Unlock returns nil, the connection lived and the
-// name was held from Lock until then. So it protects an audit that reads while nobody may write,
-// and counts only if Unlock says so.
+// name was held from Lock until then. So it protects an audit that reads while no process may
+// write, and the audit counts only if Unlock returns nil.
 package faulttest

@@ -59,7 +59,7 @@ func (b *ballot) recorded() (tokens []int64) {
 		if err := rows.Scan(&token); err != nil {
 			b.Fatal(err)
 		}
-		if len(tokens) == 0 || token != tokens[len(tokens)-1] { // a statement whose answer was lost was repeated
+		if len(tokens) == 0 || token != tokens[len(tokens)-1] { // a statement was repeated after its answer was lost
 			tokens = append(tokens, token)
 		}
 	}
@@ -73,7 +73,7 @@ func (b *ballot) recorded() (tokens []int64) {
 // little.
 const fewTimes = 5
 
-// report prints the figures, holds them to what is promised, and has everybody go home.
+// report prints the figures, compares them with the promises, and ends all processes.
 func (b *ballot) report() {
 	b.Helper()
 	brought := 1

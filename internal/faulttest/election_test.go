@@ -25,8 +25,8 @@ const (
 	stoodDown  = "resignation"
 )
 
-// limit is within what the next leads. The median is held to it: on a machine with more to do than
-// cores a single heartbeat or grant can be late for no fault of anybody's.
+// limit is the time until the next leader. The median is compared with it: on a busy machine a
+// single heartbeat or grant can be late without a fault in dblock.
 func (b *ballot) limit(what string) (d time.Duration, promised bool) {
 	switch what {
 	case crashed, stoodStill:
@@ -77,7 +77,7 @@ func TestElectionsUnderFaults(t *testing.T) {
 	}
 }
 
-// ballot is one election, and who takes part in it.
+// ballot is one election and its processes.
 type ballot struct {
 	*world
 	ttl       time.Duration
@@ -108,7 +108,7 @@ func newBallot(w *world, o outage) *ballot {
 	return b
 }
 
-// launch starts a process that does one thing, whose number is 1.
+// launch starts a process that does one thing, with number 1.
 func (b *ballot) launch(label, verb string, change ...func(c *actorConfig)) *process {
 	b.Helper()
 	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl, Reaper: true}
@@ -120,7 +120,7 @@ func (b *ballot) launch(label, verb string, change ...func(c *actorConfig)) *pro
 	return p
 }
 
-// nominate starts a process that campaigns, in place of one that is no more.
+// nominate starts a process that campaigns, in place of one that has ended.
 func (b *ballot) nominate(i int) {
 	b.Helper()
 	b.running[i] = b.launch(fmt.Sprintf("candidate %d", len(b.all)), "campaign")
@@ -186,7 +186,7 @@ func (b *ballot) allWait(but int) bool {
 	return true
 }
 
-// leader is who began the latest term, if that has not ended.
+// leader returns the process that began the latest term, if that has not ended.
 func (b *ballot) leader() (place int, term event, leads bool) {
 	for i, p := range b.running {
 		for _, e := range p.all() {
@@ -234,7 +234,8 @@ func (b *ballot) standstill() {
 	b.running[place].resume()
 }
 
-// halt stops a process while it does not write to an SQLite file: there that would stop everybody.
+// halt stops a process while it does not write to an SQLite file: a stopped writer would stop all
+// processes.
 func (b *ballot) halt(p *process) time.Duration {
 	b.Helper()
 	if b.db.Kind != dbtest.KindSQLite {
@@ -254,7 +255,7 @@ func (b *ballot) serverDies() {
 	b.next("restart of the server", term, session.Boottime())
 }
 
-// handOver is a leader that goes in good order: its process ends, or it resigns.
+// handOver ends a term in good order: the leader's process ends, or it resigns.
 func (b *ballot) handOver(exit bool) {
 	b.Helper()
 	place, term := b.settle()

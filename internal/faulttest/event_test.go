@@ -28,7 +28,7 @@ const (
 	evLeave    = "leave"    // a place in a queue is about to be given up by its own client
 	evQueued   = "queued"   // a place in a queue, with its ticket
 	evGranted  = "granted"  // the database says that an attempt has the lock
-	evIdle     = "idle"     // nobody does anything any more
+	evIdle     = "idle"     // no worker does anything any more
 	evHogging  = "hogging"  // a write transaction is open
 	evRan      = "ran"      // a job runs in its slot
 	evSlow     = "slow"     // to ask whether it should took long

@@ -34,7 +34,7 @@ func (g grade) options() []dblock.LockOption {
 	return []dblock.LockOption{dblock.Permits(g.Units, g.Of)}
 }
 
-// beside reports whether somebody can have this while others have that.
+// beside reports whether one holder can have this grade while others have that.
 func (g grade) beside(others []grade) bool {
 	used := g.Units
 	for _, o := range others {
@@ -54,7 +54,7 @@ const (
 	permits     = 5
 )
 
-// otherPermits is what somebody asks for who takes a semaphore for a smaller one.
+// otherPermits is the request of a client that takes a semaphore for a smaller one.
 var otherPermits = grade{1, permits - 2}
 
 func isRead(name string) bool { return strings.HasPrefix(name, readName) }

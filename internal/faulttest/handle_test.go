@@ -21,7 +21,7 @@ func (a *actor) lock(c command) {
 	a.acquire(a.under(c), a.client, c.Op, c.Name, c.Grade, c.Verb == "try")
 }
 
-// under is the context of whoever asks, until the command cancel.
+// under is the context of a request, until the command cancel.
 func (a *actor) under(c command) context.Context {
 	ctx := context.Background()
 	a.mu.Lock()
@@ -132,7 +132,8 @@ func (e event) known() bool {
 	return e.is(kindNotAcquired) || e.is(kindCapacity) || e.is(kindLost) || e.is(kindNotHeld) || e.is(kindClosed)
 }
 
-// write changes what the lock protects, unless somebody with a higher token did already.
+// write changes the resource that the lock protects, unless a holder with a higher token did
+// already.
 func (a *actor) write(h *handle) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

@@ -19,8 +19,8 @@ const (
 	fairness   = "fairness"   // not in the order of the queue
 	hearsay    = "hearsay"    // the same, as the actors tell it
 	losses     = "loss"       // a lock was lost without a reason
-	vacancy    = "vacancy"    // somebody waited for whom there was room
-	quiescence = "quiescence" // after arrivals stopped, somebody waited on
+	vacancy    = "vacancy"    // a waiter was not granted although it fit
+	quiescence = "quiescence" // after arrivals stopped, a waiter waited on
 	leaks      = "leaks"      // something was left behind
 	surprises  = "surprises"  // an error that nothing explains
 )
@@ -126,7 +126,7 @@ func (h *history) run(length time.Duration, faults bool) bool {
 	return true
 }
 
-// silence stops arrivals: everybody who waits must be granted, and nothing be left in the tables.
+// silence stops arrivals: all waiters must be granted, and no row be left in the tables.
 func (h *history) silence() bool {
 	h.Helper()
 	h.quiet = true
@@ -244,7 +244,7 @@ func (h *history) check() {
 }
 
 // surprising reports whether nothing that a crew or a fault does explains an error. There are no
-// circles of those who wait.
+// cycles of waiters.
 func (e event) surprising() bool {
 	switch {
 	case e.Err == "":

@@ -15,7 +15,7 @@ import (
 // requests is how many requests of one transition are tried, which is more than any has.
 const requests = 6
 
-// A process that is stopped after any request of a transition delays those who want the name for no
+// A process that is stopped after any request of a transition delays the waiters of the name for no
 // longer than a holder that dies. Broken by a transaction of several statements on a connection
 // that the server lets stand in silence.
 func TestAProcessThatStopsMidwayDelaysNobodyForLong(t *testing.T) {

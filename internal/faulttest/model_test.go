@@ -9,7 +9,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// lockState is a lock as the model has it: who believes in it, and the highest token so far.
+// lockState is a lock in the model: its believed holders, and the highest token so far.
 type lockState struct {
 	holders []holder // in the order of their names; never changed in place
 	token   int64
@@ -21,7 +21,7 @@ type holder struct {
 	grade
 }
 
-// step is an operation of the model: somebody begins to hold a lock, holds it, holds it in another
+// step is an operation of the model: a holder begins to hold a lock, holds it, holds it in another
 // grade, or holds it no longer.
 type step struct {
 	name string
@@ -42,12 +42,11 @@ const (
 // share itself is not counted. A hold ends when its context does, at some time between when it was
 // last seen alive and when that was noticed.
 //
-// An acquire whose outcome is not known, because its process was killed, is left out: if it
-// happened nobody came to believe in it, and that it took a token, and room, leaves the next one
-// only less. A model in which it may or may not have happened accepts the same histories. An
-// upgrade, likewise. A downgrade whose outcome is not known happens at some time before the hold
-// ends, if that was seen alive after it: that it did not happen at all would leave others only less
-// room.
+// An acquire with an unknown outcome, because its process was killed, is left out. If it happened,
+// no client believed in it, and the token and the room that it took only restrict the next one. A
+// model in which it may or may not have happened accepts the same histories. The same holds for an
+// upgrade. A downgrade with an unknown outcome happens at some time before the hold ends, if that
+// was seen alive after it: a downgrade that did not happen would only leave others less room.
 var lockModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byName := map[string][]porcupine.Operation{}

@@ -136,7 +136,7 @@ func (b *bank) hire(i int) {
 		delete(config.Schemes, schemeAdvisory)
 		delete(config.Schemes, schemeSession)
 	}
-	if b.db.Kind == dbtest.KindSQLite { // a transaction locks out everybody else, heartbeats as well
+	if b.db.Kind == dbtest.KindSQLite { // a transaction locks out all other processes, and heartbeats as well
 		config.Idle, config.Instant = time.Second, 0
 	}
 	c.process = launch(b, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl, Seed: b.random.Uint64(), Teller: &config})

@@ -31,8 +31,8 @@ func theBooksShowSeededBugs(t *testing.T) {
 				stop := b.watch()
 				b.goesOn()
 				if bug == bugNoGuard || bug == bugSessionOnly {
-					// The session's lock needs more: who is stopped keeps it, and who is cut off
-					// notices.
+					// The session's lock needs more: a stopped process keeps it, and a process that
+					// is cut off notices the loss.
 					b.stopHalf(bug == bugSessionOnly)
 					b.goesOn()
 				}

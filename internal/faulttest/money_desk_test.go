@@ -93,7 +93,7 @@ func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
 		engine = sqlite.New(db)
 	default:
 		engine = dblockmysql.New(db)
-		named, err := openSQL(c.Kind, c.DSN) // whose connections are kept for as long as a lock is held or waited for
+		named, err := openSQL(c.Kind, c.DSN) // it keeps its connections while a lock is held or waited for
 		if err != nil {
 			return nil, err
 		}

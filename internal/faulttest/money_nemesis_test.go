@@ -93,7 +93,7 @@ func (b *bank) shortStop(c *clerk) {
 	c.resume()
 }
 
-// cut kills some connections of anybody's, in the server.
+// cut kills some connections of any process, in the server.
 func (b *bank) cut() {
 	b.Helper()
 	if b.db.Kind == dbtest.KindSQLite {

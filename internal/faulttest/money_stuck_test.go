@@ -60,8 +60,8 @@ func (b *bank) nothingIsStuck(died time.Duration) {
 	}
 }
 
-// freeForTransactions takes all names in one transaction, which waits for nobody but its own
-// client's reaper.
+// freeForTransactions takes all names in one transaction, which waits only for its own client's
+// reaper.
 func (b *bank) freeForTransactions(names []string) {
 	b.Helper()
 	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl})
@@ -81,7 +81,7 @@ func (b *bank) freeForTransactions(names []string) {
 	}
 }
 
-// leftovers are queries for what nobody owns any more.
+// leftovers are queries for rows and locks without an owner.
 func (b *bank) leftovers() map[string]string {
 	switch b.db.Kind {
 	case dbtest.KindPostgres:

@@ -65,7 +65,7 @@ func (w *crew) took(name string, asked time.Duration, err error) bool {
 	return err == nil
 }
 
-// Whoever takes names in one order waits in no circle, however often he looks for one.
+// Waiters that take names in one order wait in no cycle, however often they check.
 func TestOrderedLockingIsNeverTakenForADeadlock(t *testing.T) {
 	length := lengthOf(t, "DBLOCK_TEST_ORDERED", 2*time.Second)
 	eachAlone(t, func(w *world) {

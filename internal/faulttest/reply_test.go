@@ -13,8 +13,8 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// resolved is in what time the outcome of a request must be found out whose reply was dropped:
-// before the lease would have ended.
+// resolved is the limit for finding the outcome of a request after its reply was dropped: before
+// the lease would have ended.
 var resolved = ttl * 9 / 10
 
 // loss is a reply that gets lost. The requests that name the lock come in a fixed order, so that a
@@ -33,7 +33,7 @@ var (
 	lossOfHandOff = loss{"Release", 2, true} // after the release that suffices when nobody waits
 )
 
-// forgetful is an actor who will not hear the reply to one request.
+// forgetful is an actor that loses the reply to one request.
 type forgetful struct {
 	*process
 	w     *world
@@ -47,7 +47,7 @@ func (w *world) forgetful(l loss) *forgetful {
 		return &forgetful{w.actor("forgetful", func(c *actorConfig) { c.Lose = l.call }), w, nil}
 	}
 	proxy := w.proxy()
-	// Without a reaper, whose transactions end in a COMMIT as well.
+	// Without a reaper, because its transactions end in a COMMIT as well.
 	return &forgetful{w.actor("forgetful", w.through(proxy), withoutReaper), w, proxy}
 }
 
@@ -190,7 +190,7 @@ func lostEnqueueCancelled(w *world, name string) {
 	}
 	holder.mustUnlock(first.Op)
 	if w.isHeld(name) {
-		w.Error("granted to a caller who had gone")
+		w.Error("granted to a caller that had gone")
 	}
 	f.exit()
 	holder.exit()

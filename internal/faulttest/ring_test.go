@@ -11,13 +11,13 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// ringInterval is after what the actors of rings look for them.
+// ringInterval is when the actors check for deadlocks.
 const ringInterval = 500 * time.Millisecond
 
-// link is how an owner of a ring has his name, and how the one before him wants it.
+// link is how an owner of a ring holds its name, and how the owner before it requests that name.
 type link struct {
 	has, wants grade
-	together   bool // with LockAll, and a second name; who wants it so gets another first, and has that while he waits
+	together   bool // with LockAll, and a second name: the request gets another name first, and holds it while it waits
 }
 
 var links = []link{
@@ -64,8 +64,8 @@ func TestARingOfProcessesHasOneVictim(t *testing.T) {
 	})
 }
 
-// ring has each of n owners have a name, and want the next one's. The one who begins to wait last
-// is the victim.
+// ring has each of n owners hold a name, and request the next one's. The one that begins to wait
+// last is the victim.
 func (w *world) ring(actors []*process, canary *canary, n int) {
 	w.Helper()
 	owner := func(i int) *process { return actors[i%len(actors)] }

@@ -75,9 +75,9 @@ func grades(phases []*phase) (gs []grade) {
 	return gs
 }
 
-// misplaced are the grants that tokens put in another order than time does: who has a lower token
-// was granted before; so at a grant everybody has the name who has a lower token, and believes in
-// it after that grant was heard of.
+// misplaced returns the grants with tokens in another order than their times. A holder with a lower
+// token was granted the name before. So at a grant every holder with a lower token has the name, if
+// it believes in it after that grant was reported.
 func misplaced(actors ...*process) (found []string) {
 	for name, phases := range phasesByName(actors) {
 		slices.SortStableFunc(phases, func(a, b *phase) int { return cmp.Compare(a.token, b.token) })

@@ -7,13 +7,12 @@ import (
 	"time"
 )
 
-// vacancyInterval is short beside the time for which a lost hand-over is not noticed by those who
-// wait.
+// vacancyInterval is short beside the time for which a lost hand-off is not noticed by its waiter.
 const vacancyInterval = 10 * time.Millisecond
 
-// vacancies are the moments at which the first in a queue lived, and there was room for him:
-// whoever makes room hands it on in the same transaction, to as many as it is enough for. So no
-// snapshot ever shows one.
+// vacancies are the moments at which the first waiter of a queue was alive and would have fitted. A
+// transaction that makes room grants it to as many waiters as fit. So no snapshot ever shows a
+// vacancy.
 type vacancies struct {
 	mu    sync.Mutex // protects what follows
 	looks int

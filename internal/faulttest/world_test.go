@@ -24,7 +24,7 @@ var (
 	patience = dbtest.Scale(30 * time.Second)
 )
 
-// world is a database and those who use it.
+// world is a database and its clients.
 type world struct {
 	*testing.T
 	db  dbtest.Database
