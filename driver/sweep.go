@@ -20,7 +20,7 @@ type Sweep interface {
 	// Orphans lists up to limit locks and places in queues that a dead session has.
 	Orphans(ctx context.Context, session string, limit int) ([]Claim, error)
 
-	// Overdue lists up to limit locks whose fixed lease is over, with their holders.
+	// Overdue lists up to limit locks with a fixed lease that is over, with their holders.
 	Overdue(ctx context.Context, limit int) ([]State, error)
 
 	// Purge deletes up to limit lock rows that were unused for longer than idle. It walks the names

@@ -14,7 +14,7 @@
 // 1972):
 //
 //   - An owner that waits for nothing is assumed to release everything that it holds.
-//   - An owner whose request can then be granted is assumed to do the same.
+//   - An owner with a request that can then be granted is assumed to do the same.
 //   - The owners that are left when nothing changes any more are stuck.
 //
 // Queues are first-come, first-served. So a waiter's request can be granted when there is room for
