@@ -70,6 +70,7 @@ var layers = []layer{
 	{name: "examples", not: [][]string{testsOnly}},
 	{name: "internal/dbtest"},
 	{name: "internal/txtest"},
+	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
 	{name: "internal/enginetest", not: [][]string{engines}},
 	{name: "internal/faulttest"},
 }
