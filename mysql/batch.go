@@ -82,7 +82,7 @@ func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (map[stri
 	return locked, nil
 }
 
-// ReleaseAll leaves to Release what is locked just now.
+// ReleaseAll leaves to Vacate what is locked just now.
 func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) (rest []driver.Held, err error) {
 	if len(held) == 0 {
 		return nil, nil

@@ -132,7 +132,7 @@ func conclude(s *driver.State) {
 		s.Granted[i].Grant.Contended = contended
 	}
 	is := queue.Of(*s)
-	// Where there are waiters but none at the head, the number is wrong, and Reclaim puts that
+	// Where there are waiters but none at the head, the number is wrong, and Vacate puts that
 	// right.
 	s.Ready = contended && !is.Held && !is.Resting && (s.Head.Session == "" || is.Fits(s.Head.Units))
 	if s.Sharing == 0 {
