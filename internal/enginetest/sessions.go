@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -266,7 +267,7 @@ func unseen(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	unlock(t, lock(t, c, "free"))
 	for { // the last are the client's own
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), dbtest.Scale(time.Second))
 		giveBack, err := a.borrow(ctx)
 		cancel()
 		if err != nil {

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"errors"
 	"testing"
 	"time"
@@ -22,7 +21,8 @@ func requests(session string, names ...string) []driver.Request {
 	return rs
 }
 
-// Broken by leaving out LockRows: what another had just taken would be taken again.
+// Broken by judging in TakeRows what it has not locked: what another had just taken would be taken
+// again.
 func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -49,9 +49,8 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s.sound()
 }
 
-// A row may be purged, and made anew, after EnsureRows. Broken by judging in TakeRows what it has
-// not locked.
-func TestTakeAllLocksTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
+// A row may be purged, and made anew, after EnsureRows. Broken by taking a row that was not judged.
+func TestTakeAllLeavesTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
@@ -63,14 +62,8 @@ func TestTakeAllLocksTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
 	for i, name := range names {
 		s.release(driver.Held{Name: name, Session: "a", Token: grants[i].Token})
 	}
-	first, err := s.pool.Begin(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer first.Rollback(context.WithoutCancel(t.Context()))
-	if _, err := first.Exec(t.Context(), "SELECT 1 FROM dblock_locks WHERE name = 'n' FOR UPDATE"); err != nil {
-		t.Fatal(err)
-	}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
 	done := s.blocked(func() {
 		if grants, err := s.TakeAll(t.Context(), requests("a", names...)); len(grants) != 1 || err != nil {
 			t.Errorf("took %+v, %v", grants, err)
@@ -84,16 +77,45 @@ func TestTakeAllLocksTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	s.begin()
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "o", Session: "b", Attempt: "b1", Patience: "10s"}))
-	if err := first.Commit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	again := s.blocked(func() { <-done })
 	s.commit()
-	<-again
-	if n := s.number("SELECT count(*) FROM dblock_holders WHERE name = 'o' AND attempt = 'b1'"); n != 1 {
-		t.Error("what was granted meanwhile is another's")
+	<-done
+	if n := s.number("SELECT count(*) FROM dblock_holders WHERE name = 'o'"); n != 0 {
+		t.Error("a row was taken that was not judged")
+	}
+}
+
+// A transaction of the application's locks names in their order, as LockTx does. Broken by leaving
+// ORDER BY out of TakeRows or LockRows, or by another order there: what waits for the first name
+// would have the second, and the two would wait for each other.
+func TestManyRowsAreLockedInTheOrderOfTheirNames(t *testing.T) {
+	for what, locks := range map[string]func(s *script, held []driver.Held) error{
+		"TakeAll": func(s *script, held []driver.Held) error {
+			_, err := s.TakeAll(t.Context(), requests("a", "l", "m"))
+			return err
+		},
+		"ReleaseAll": func(s *script, held []driver.Held) error {
+			_, err := s.ReleaseAll(t.Context(), held)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			rs := requests("a", "m", "l") // the second name has the higher token
+			held := []driver.Held{s.have(rs[0]), s.have(rs[1])}
+			s.begin()
+			s.do(query(postgresdb.LockRow, "l"))
+			done := s.blocked(func() {
+				if err := locks(s, held); err != nil {
+					t.Error(err)
+				}
+			})
+			if n := s.number("SELECT count(*) FROM (SELECT 1 FROM dblock_locks WHERE name = 'm' FOR UPDATE SKIP LOCKED) free"); n != 1 {
+				t.Error("the second name was locked before the first")
+			}
+			s.commit()
+			<-done
+		})
 	}
 }
 

@@ -1,6 +1,6 @@
 -- Several names at once. Names, requests and locks come as a JSON array, which every driver can send, and names are made
--- an array, which is looked up in the index whatever the planner believes. Who wants several rows makes and locks
--- them in the order of their names, so that nobody waits for each other.
+-- an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
+-- them in the order of their names, so that no two transactions wait for each other.
 
 -- name: EnsureRows :exec
 INSERT INTO dblock_locks (name, token, acquired_at)
@@ -12,8 +12,8 @@ ON CONFLICT (name) DO NOTHING;
 SELECT l.name FROM dblock_locks l
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb))) ORDER BY l.name FOR UPDATE;
 
--- After LockRows: as TakeLock and TakeShare, up to the first that is not free. What was purged before LockRows, and made
--- anew after it, is locked here.
+-- As TakeLock and TakeShare, up to the first that is not free. Each row is judged as it is once it is locked. A row that was
+-- made after the statement began is not seen, and counts as one that is not free.
 -- name: TakeRows :many
 WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth,
