@@ -20,6 +20,7 @@ type (
 	narrow       uint8
 	wide         uint16
 	ownTypes     struct{ code uint16 }
+	entire       uint16
 	number       int
 	fields       struct{ Code, ExtendedCode number }
 	embedded     struct{ *fields }
@@ -32,6 +33,8 @@ func (e *method) Code() int               { return e.code }
 func (e *ownTypes) Error() string         { return "" }
 func (e *ownTypes) Code() narrow          { return narrow(e.code) }
 func (e *ownTypes) ExtendedCode() wide    { return wide(e.code) }
+func (e entire) Error() string            { return "" }
+func (e entire) Code() narrow             { return narrow(e) }
 func (e fields) Error() string            { return "" }
 func (e embedded) Error() string          { return "" }
 func (e unrelated) Error() string         { return "" }
@@ -46,6 +49,7 @@ func TestResultCodesAreFoundInTheErrorsOfAnyDriver(t *testing.T) {
 	}{
 		{&method{517}, 517},
 		{&ownTypes{517}, 517},
+		{entire(517), 517},
 		{fields{Code: 5}, 5},
 		{&fields{Code: 5, ExtendedCode: 517}, 517},
 		{fmt.Errorf("wrapped: %w", &method{5}), 5},
