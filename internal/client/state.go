@@ -68,9 +68,6 @@ func (s State) after(e event) (State, bool) {
 	return next, possible
 }
 
-// held reports whether the lock is one that its holder relies on.
-func (s State) held() bool { return Held <= s && s <= MaybeShared }
-
 // vague reports whether the mode has to be looked up before anything is done that depends on it.
 func (s State) vague() bool { return s == Uncertain || s == MaybeShared }
 
