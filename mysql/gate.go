@@ -13,10 +13,11 @@ import (
 )
 
 // gate is what a listener waits at on MariaDB: a named lock that a second connection holds. SLEEP
-// is no good there. A thread that wakes from it asks, with a mutex in hand that all sleepers of the
-// server share, for another that whoever kills it holds while trying for the first: two KILLs at
-// the same time, or one while somebody else falls asleep, stop both sides and every other sleeper
-// for two seconds (seen on 10.11). A wait for a named lock has a mutex of its own.
+// is no good there. A thread that wakes from SLEEP holds a mutex that all sleepers of the server
+// share, and asks for another one. The thread that kills it holds that other mutex and tries for
+// the first. So two KILLs at the same time, or one while another thread falls asleep, stop both
+// sides and every other sleeper for two seconds (seen on 10.11). A wait for a named lock has a
+// mutex of its own.
 type gate struct {
 	name string
 	conn *sql.Conn

@@ -124,8 +124,8 @@ func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() 
 }
 
 // announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a
-// takeover from a holder that lives needs that: who is dead, or past its fixed lease, begins no
-// guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
+// takeover from a holder that lives needs that: a dead holder, or one past its fixed lease, begins
+// no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
 func (e *engine) announce(ctx context.Context, attempt string, refused error) {
 	if errors.Is(refused, errGuarded) {
 		_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})

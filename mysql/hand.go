@@ -13,7 +13,7 @@ type hand struct {
 	name string
 	self string
 
-	forewarned []string // the session of somebody who has to look, though it got nothing
+	forewarned []string // the session of a waiter that has to look, though it got nothing
 }
 
 // drop takes tickets out of the queue.

@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/queue"
 )
 
-// vacate locks a name's row, has leave take somebody off it, and hands on what that makes room for.
-// Where leave reports false nothing is changed. The sessions that get something are woken, except
-// self, and those that leave names.
+// vacate locks a name's row, has leave take a holder or a waiter off it, and hands on what that
+// makes room for. Where leave reports false nothing is changed. The sessions that get something are
+// woken, except self, and those that leave names.
 func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error)) (next []driver.Handoff, left bool, err error) {
 	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, name, true)
@@ -133,7 +133,7 @@ func (p part) over(ctx context.Context, q *mysqldb.Queries, session string) (boo
 	return err == nil && p.expiresAt.Valid && p.expiresAt.Int64 <= now, err
 }
 
-// leaveQueue gives up a place in a locked name's queue. It counts before it drops: who reads
+// leaveQueue gives up a place in a locked name's queue. It counts before it drops: a reader of
 // uncommitted data must not find more counted than there are.
 func leaveQueue(ctx context.Context, q *mysqldb.Queries, name, session, attempt string, row *mysqldb.LockRowRow) (bool, error) {
 	w, err := q.FindWaiter(ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: name})
@@ -174,9 +174,9 @@ func (e *engine) promote(ctx context.Context, self, name string) (next []driver.
 // batch is how many places in a queue are read at once behind one that got its share.
 const batch = 64
 
-// over gives a locked name, with room as its row says, to those who are first in the queue, live,
-// and fit, and writes the row. The dead before them leave the queue, which gone tells of. It runs
-// after LockRow, and reads new snapshots. self needs no notification.
+// over gives a locked name, with room as its row says, to the first waiters that live and fit, and
+// writes the row. The dead before them leave the queue, which gone tells of. It runs after LockRow,
+// and reads new snapshots. self needs no notification.
 func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.Handoff, gone bool, err error) {
 	if row.SessionID != "" { // a place in the queue was given up behind it
 		return nil, false, nil
@@ -231,8 +231,8 @@ func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.
 	return next, gone, err
 }
 
-// forewarn has the first who still waits look, so that it knows when to look again: at the end of a
-// rest, or of a lease.
+// forewarn has the first waiter that is left look, so that it knows when to look again: at the end
+// of a rest, or of a lease.
 func (h *hand) forewarn(ctx context.Context, after int64) error {
 	for {
 		list, err := h.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: h.name, After: after, Limit: batch})

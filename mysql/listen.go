@@ -51,7 +51,7 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 }
 
 // Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the
-// session's named lock, until whoever grants a lock to the session interrupts it.
+// session's named lock, until the grant of a lock to the session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 4 {
 		return driver.Fail(driver.ErrUnsupported, errors.New("wake-ups need a pool that allows 4 connections"))

@@ -27,8 +27,8 @@ var (
 
 // LockTx looks beside the transaction before it locks anything in it, since a row lock cannot be
 // given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
-// READ and above, to look for a row that is missing locks the gap where it would be, and everybody
-// who makes a row there waits for the transaction.
+// READ and above, to look for a row that is missing locks the gap where it would be, and every
+// insert there waits for the transaction.
 func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)

@@ -7,7 +7,7 @@
 // name's row locked for a TTL, after which the server ends its connection. So is all that is
 // shared: no statement writes the lock's row and a share's.
 //
-// Whoever grants a lock to another session ends the sleep of that session's listener, with KILL
+// A grant to another session ends the sleep of that session's listener, with KILL
 // QUERY on the connection that holds the session's named lock. Processes that wait for each other's
 // locks must therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN);
 // otherwise a waiter notices its grant only when its listener next looks, within seconds.

@@ -53,7 +53,7 @@ func (s *statements) close() {
 }
 
 // prepare prepares each text once: of many goroutines that want it, the others wait for the first.
-// Who waits holds no connection, and nobody closes a statement here: Close waits for the
+// A waiter holds no connection, and no statement is closed here: Close waits for the
 // connections on which it is in use.
 func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) {
 	if stmt := p.ready(text); stmt != nil {

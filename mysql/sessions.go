@@ -86,8 +86,8 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 			return nil, err
 		}
 		if !there {
-			// Not before LockSession, which does not wait: an upsert waits behind whoever ends the
-			// session.
+			// Not before LockSession, which does not wait: an upsert waits behind the transaction
+			// that ends the session.
 			if err := q.BurySession(ctx, session); err != nil {
 				return nil, err
 			}

@@ -91,7 +91,7 @@ func has(s *driver.State, h driver.Holder, session string) {
 	}
 }
 
-// times completes a holder, or somebody who waits, by the database's clock.
+// times completes a holder, or a waiter, by the database's clock.
 func times(h driver.Holder, since int64, expiresAt sql.NullInt64, sessionExpiresAt, now int64) driver.Holder {
 	h.Since, h.Left = time.UnixMicro(since), microseconds(sessionExpiresAt-now)
 	if expiresAt.Valid {

@@ -20,9 +20,9 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 	return mysqldb.New(preparedTx{t.engine.prepared, tx})
 }
 
-// ReleaseTx leaves the queue as it is: who is next could only be read by a locking read of a range,
-// which locks the neighbours' queues as well at the usual isolation level. It looks beside the
-// transaction first, as LockTx does: a row that is held is there.
+// ReleaseTx leaves the queue as it is: the next waiter could only be read by a locking read of a
+// range, which locks the neighbours' queues as well at the usual isolation level. It looks beside
+// the transaction first, as LockTx does: a row that is held is there.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		_, err := lookGuard(ctx, up.(upkeep).q, h)

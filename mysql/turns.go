@@ -8,18 +8,18 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
-// turns lets the goroutines of one engine go to a name's row one after the other. They would else
+// turns lets the goroutines of one engine go to a name's row one after the other. Otherwise they
 // find it locked by each other, and come back to it at random: with eight readers of one name most
-// of the time, and some in vain. It is a courtesy, not a lock: who has waited as long as for a
-// locked row goes on regardless, so that nobody is held up by one whose connection hangs.
+// of the time, and some in vain. It is a courtesy, not a lock: a goroutine that has waited as long
+// as for a locked row goes on regardless, so that a connection that hangs holds up no other.
 type turns struct {
 	mu   sync.Mutex // of list
 	list map[string]*turn
 }
 
 type turn struct {
-	taken chan struct{} // full while somebody has it; goroutines get it in the order in which they came
-	users int           // who have it or wait for it; protected by turns.mu
+	taken chan struct{} // full while a goroutine has it; goroutines get it in the order in which they came
+	users int           // how many have it or wait for it; protected by turns.mu
 }
 
 // await returns when it is the caller's turn, or it has waited for long enough, or ctx has ended.

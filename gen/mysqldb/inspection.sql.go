@@ -65,8 +65,9 @@ type DescribeRow struct {
 	Pid              int64
 }
 
-// All about names, a row for each name (part 0), for who has it as a whole or shares it (1), and for each place in its queue (2).
-// place: of the name its highest token, of a holder its own, of a place in the queue its ticket.
+// All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
+// each place in its queue (2). place: of the name its highest token, of a holder its own, of a
+// place in the queue its ticket.
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	query := describe
 	var queryParams []interface{}
@@ -159,7 +160,8 @@ type NamesParams struct {
 	Limit   int32
 }
 
-// Names that begin with a prefix, of which first is the first and last the first that is above all of them.
+// Names that begin with a prefix, of which first is the first and last the first that is above all
+// of them.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
 		arg.After,
@@ -212,7 +214,7 @@ type NamesHeldParams struct {
 	Limit   int32
 }
 
-// The same of names that somebody has who is on a host (”: any) and has them for at least so long.
+// The same of names with a holder on a host (”: any) that has held them for at least so long.
 func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, namesHeld,
 		arg.After,

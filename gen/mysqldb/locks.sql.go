@@ -15,8 +15,8 @@ const dropLock = `-- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = ?
 `
 
-// After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for every row of it, where the
-// optimizer finds that cheaper, and takes no hint.
+// After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for
+// every row of it, where the optimizer finds that cheaper, and takes no hint.
 func (q *Queries) DropLock(ctx context.Context, name string) error {
 	_, err := q.db.ExecContext(ctx, dropLock, name)
 	return err
@@ -97,7 +97,7 @@ type GiveLockParams struct {
 	Name     string
 }
 
-// After LockRow: gives the lock to somebody, whoever has it.
+// After LockRow: gives the lock to a waiter, whether it is held or not.
 func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, giveLock,
 		arg.Session,
@@ -132,7 +132,8 @@ type LockIdleParams struct {
 	Idle  int64
 }
 
-// The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
+// The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the
+// next one is higher.
 func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, error) {
 	query := lockIdle
 	var queryParams []interface{}
@@ -185,9 +186,10 @@ type LockRowRow struct {
 	RestsUntil  int64
 }
 
-// Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
-// transaction has locked is not returned: it may be the application's, and locked for long, and a wait for a row has no
-// limit that could be set with the statement.
+// Every change of holder begins with this, and decides in a later statement of the same
+// transaction. A row that another transaction has locked is not returned: it may be the
+// application's, and locked for long, and a wait for a row has no limit that could be set with the
+// statement.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRow, name)
 	var i LockRowRow
@@ -278,9 +280,10 @@ SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, N
 ON DUPLICATE KEY UPDATE name = dblock_locks.name
 `
 
-// For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
-// stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
-// Where the connection converts what it is sent, the name is another by now: it fails (see settings.go).
+// For a name without a row. It grants nothing: what an insert brings along is older than the row,
+// by however long the statement stood in between, and meanwhile another row of the name may have
+// come, been granted, and been purged. Where the connection converts what it is sent, the name is
+// another by now: it fails (see settings.go).
 func (q *Queries) MakeRow(ctx context.Context, name interface{}) error {
 	_, err := q.db.ExecContext(ctx, makeRow, name)
 	return err
@@ -462,7 +465,8 @@ type SetHoldsParams struct {
 	Token   int64
 }
 
-// After LockRow. Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
+// After LockRow. Rows that do not change are not counted: the insert id says that there was one.
+// holds is never 0.
 func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, setHolds,
 		arg.Holds,
@@ -499,10 +503,11 @@ type TakeLockParams struct {
 	Name     string
 }
 
-// The acquire of a free name: also alone, in one statement and one commit. It decides by the lock row alone, which it sees anew
-// after a wait. The token is computed from the row as it is, and under its lock, and travels back as the insert id; 0: not
-// taken. No lease: null, and so is the sum. The index is forced, here and below, wherever another one could serve: what a
-// statement scans, it locks.
+// The acquire of a free name: also alone, in one statement and one commit. It decides by the lock
+// row alone, which it sees anew after a wait. The token is computed from the row as it is, and
+// under its lock, and travels back as the insert id; 0: not taken. No lease: null, and so is the
+// sum. The index is forced, here and below, wherever another one could serve: what a statement
+// scans, it locks.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeLock,
 		arg.Session,

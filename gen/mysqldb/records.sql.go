@@ -91,7 +91,8 @@ SELECT 1, LAST_INSERT_ID(c.now_us), ? FROM dblock_clock c
 ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0)
 `
 
-// The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
+// The insert id says that there was none before. The SELECT's own runs first and answers for the
+// insert.
 func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (int64, error) {
 	result, err := q.db.ExecContext(ctx, beginIncarnation, floor)
 	if err != nil {
@@ -372,8 +373,8 @@ type FindRunWithinParams struct {
 	Retry  int64
 }
 
-// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
-// the slot before; the index of slot_ends finds it.
+// The run of another interval that began in a slot that has no run. A run whose slot ends after
+// this one began is none of the slot before; the index of slot_ends finds it.
 func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, findRunWithin,
 		arg.Name,
@@ -445,7 +446,8 @@ type OldEventsParams struct {
 	Limit int32
 }
 
-// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+// What the present holder of the name has written is kept: observers of an election find its leader
+// by it, however long the term.
 func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, error) {
 	rows, err := q.db.QueryContext(ctx, oldEvents, arg.Keep, arg.Limit)
 	if err != nil {

@@ -60,8 +60,8 @@ type EnsureRowParams struct {
 	Keep int64
 }
 
-// Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more, in the same statement,
-// since it waits where somebody has made the row and locked it.
+// Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more,
+// in the same statement, since it waits where somebody has made the row and locked it.
 func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) error {
 	_, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
 	return err
@@ -88,8 +88,8 @@ type FindRowRow struct {
 	Kept        int64
 }
 
-// Whether LockTx can lock a name's row: who has the name, and whether a purge leaves the row alone for as long as LockTx
-// needs.
+// Whether LockTx can lock a name's row: its holder, and whether a purge leaves the row alone for as
+// long as LockTx needs.
 func (q *Queries) FindRow(ctx context.Context, arg FindRowParams) (FindRowRow, error) {
 	row := q.db.QueryRowContext(ctx, findRow, arg.Enough, arg.Name)
 	var i FindRowRow
@@ -117,8 +117,8 @@ type KeepRowParams struct {
 	Keep int64
 }
 
-// Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done. LIMIT keeps MySQL from
-// merging the derived table, and waiting.
+// Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done.
+// LIMIT keeps MySQL from merging the derived table, and waiting.
 func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, keepRow, arg.Name, arg.Keep)
 	if err != nil {
@@ -145,8 +145,8 @@ type LockRowNowRow struct {
 	RestsUntil  int64
 }
 
-// LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would keep the gap after the row,
-// and a row that is missing leaves the gap where it was.
+// LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
+// keep the gap after the row, and a row that is missing leaves the gap where it was.
 func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRowNow, name)
 	var i LockRowNowRow
@@ -179,9 +179,10 @@ type ReleaseTxParams struct {
 	Token   int64
 }
 
-// Inside transactions of the caller's, and beside them. On the caller's connection, of which nothing is known, a name is a
-// parameter in hexadecimal digits: see transaction.Hex.
-// The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
+// Inside transactions of the caller's, and beside them. On the caller's connection, of which
+// nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
+// The release inside a transaction: the queue stays as it is, and the first client that notices the
+// commit hands the name on.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
 	if err != nil {

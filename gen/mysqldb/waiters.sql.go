@@ -70,8 +70,9 @@ type DropWaiterParams struct {
 	Ticket int64
 }
 
-// After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so would a list of keys, for which
-// MySQL reads a small table from end to end, also where a DELETE of several tables forces the index (seen on 9.7).
+// After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so
+// would a list of keys, for which MySQL reads a small table from end to end, also where a DELETE of
+// several tables forces the index (seen on 9.7).
 func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Ticket)
 	return err
@@ -127,8 +128,8 @@ type NextWaitersRow struct {
 	Alive     int64
 }
 
-// After LockRow: who comes next after a ticket, and whose session lives. It reads a new snapshot: at READ COMMITTED every
-// statement has its own.
+// After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
+// reads a new snapshot: at READ COMMITTED every statement has its own.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
 	if err != nil {
@@ -173,7 +174,8 @@ type TakeTicketParams struct {
 	Name     string
 }
 
-// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
+// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no
+// row.
 func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeTicket, arg.Capacity, arg.Name)
 	if err != nil {

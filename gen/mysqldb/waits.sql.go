@@ -78,12 +78,14 @@ type WaitsRow struct {
 	Need      int64
 }
 
-// Who waits for whom, in one snapshot. What is found: places in queues (part 0, by ticket), which lead to the names that are
-// waited for (3), which lead to who has them as a whole (1) or shares them (2, by token), who lead to the places in queues of
-// the same owners. Names are found once, however many wait for them: otherwise as many would each lead to all who share one.
-// The order of the joins is fixed, from what is found on: MySQL would read the queue from end to end for each step (200 ms
-// against 12 with 10,000 places). The collation of owners takes no notice of spaces at the end: hence the lengths.
-// need: a place waits for as much room as the largest request before its own needs, and the dead need none.
+// The wait-for graph, in one snapshot. What is found: places in queues (part 0, by ticket), which
+// lead to the names that are waited for (3), which lead to the holders of the whole name (1) or of
+// shares (2, by token), which lead to the places in queues of the same owners. Names are found
+// once, however many wait for them: otherwise as many would each lead to all who share one. The
+// order of the joins is fixed, from what is found on: MySQL would read the queue from end to end
+// for each step (200 ms against 12 with 10,000 places). The collation of owners takes no notice of
+// spaces at the end: hence the lengths. need: a place waits for as much room as the largest request
+// before its own needs, and the dead need none.
 func (q *Queries) Waits(ctx context.Context, attempts []string) ([]WaitsRow, error) {
 	query := waits
 	var queryParams []interface{}

@@ -1,5 +1,6 @@
--- All about names, a row for each name (part 0), for who has it as a whole or shares it (1), and for each place in its queue (2).
--- place: of the name its highest token, of a holder its own, of a place in the queue its ticket.
+-- All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
+-- each place in its queue (2). place: of the name its highest token, of a holder its own, of a
+-- place in the queue its ticket.
 -- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
@@ -28,14 +29,15 @@ SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE w.name IN (sqlc.slice(names));
 
--- Names that begin with a prefix, of which first is the first and last the first that is above all of them.
+-- Names that begin with a prefix, of which first is the first and last the first that is above all
+-- of them.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
    AND (CAST(sqlc.arg(idle) AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
  ORDER BY l.name LIMIT ?;
 
--- The same of names that somebody has who is on a host ('': any) and has them for at least so long.
+-- The same of names with a holder on a host ('': any) that has held them for at least so long.
 -- name: NamesHeld :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))

@@ -1,15 +1,17 @@
--- For a name without a row. It grants nothing: what an insert brings along is older than the row, by however long the statement
--- stood in between, and meanwhile another row of the name may have come, been granted, and been purged.
--- Where the connection converts what it is sent, the name is another by now: it fails (see settings.go).
+-- For a name without a row. It grants nothing: what an insert brings along is older than the row,
+-- by however long the statement stood in between, and meanwhile another row of the name may have
+-- come, been granted, and been purged. Where the connection converts what it is sent, the name is
+-- another by now: it fails (see settings.go).
 -- name: MakeRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us, ''
   FROM dblock_clock c
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
--- Every change of holder begins with this, and decides in a later statement of the same transaction. A row that another
--- transaction has locked is not returned: it may be the application's, and locked for long, and a wait for a row has no
--- limit that could be set with the statement.
+-- Every change of holder begins with this, and decides in a later statement of the same
+-- transaction. A row that another transaction has locked is not returned: it may be the
+-- application's, and locked for long, and a wait for a row has no limit that could be set with the
+-- statement.
 -- name: LockRow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
@@ -19,10 +21,11 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, exp
 SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
--- The acquire of a free name: also alone, in one statement and one commit. It decides by the lock row alone, which it sees anew
--- after a wait. The token is computed from the row as it is, and under its lock, and travels back as the insert id; 0: not
--- taken. No lease: null, and so is the sum. The index is forced, here and below, wherever another one could serve: what a
--- statement scans, it locks.
+-- The acquire of a free name: also alone, in one statement and one commit. It decides by the lock
+-- row alone, which it sees anew after a wait. The token is computed from the row as it is, and
+-- under its lock, and travels back as the insert id; 0: not taken. No lease: null, and so is the
+-- sum. The index is forced, here and below, wherever another one could serve: what a statement
+-- scans, it locks.
 -- name: TakeLock :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
@@ -34,7 +37,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0 AND shared_units = 0
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c);
 
--- After LockRow: gives the lock to somebody, whoever has it.
+-- After LockRow: gives the lock to a waiter, whether it is held or not.
 -- name: GiveLock :execlastid
 UPDATE dblock_locks SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
@@ -61,7 +64,8 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token) AND waiters = 0;
 
--- After LockRow. Rows that do not change are not counted: the insert id says that there was one. holds is never 0.
+-- After LockRow. Rows that do not change are not counted: the insert id says that there was one.
+-- holds is never 0.
 -- name: SetHolds :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
@@ -80,7 +84,8 @@ SELECT name, CAST(session_id IS NULL AND waiters = 0 AND shared_units = 0
        AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS SIGNED) AS SIGNED) AS idle
   FROM dblock_locks WHERE name > sqlc.arg(after) ORDER BY name LIMIT ?;
 
--- The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the next one is higher.
+-- The idle rows among some that nobody is touching. A token ahead of the clock stays, so that the
+-- next one is higher.
 -- name: LockIdle :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name IN (sqlc.slice(names))
@@ -90,8 +95,8 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
    AND token < (SELECT c.now_us FROM dblock_clock c)
    FOR UPDATE SKIP LOCKED;
 
--- After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for every row of it, where the
--- optimizer finds that cheaper, and takes no hint.
+-- After LockIdle. One row by its key: a DELETE of several reads the whole table, and waits for
+-- every row of it, where the optimizer finds that cheaper, and takes no hint.
 -- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 

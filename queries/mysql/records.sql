@@ -14,7 +14,8 @@ SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FRO
  WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
  ORDER BY id LIMIT ?;
 
--- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+-- What the present holder of the name has written is kept: observers of an election find its leader
+-- by it, however long the term.
 -- name: OldEvents :many
 SELECT e.id FROM dblock_events e
  WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
@@ -51,8 +52,8 @@ SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name = sqlc.arg(name) AND r.slot = sqlc.arg(slot);
 
--- The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
--- the slot before; the index of slot_ends finds it.
+-- The run of another interval that began in a slot that has no run. A run whose slot ends after
+-- this one began is none of the slot before; the index of slot_ends finds it.
 -- name: FindRunWithin :one
 SELECT r.slot FROM dblock_runs r
  WHERE r.name = sqlc.arg(name) AND r.slot_ends > sqlc.arg(begins) AND r.began_at >= sqlc.arg(begins) AND r.began_at < sqlc.arg(ends)
@@ -100,7 +101,8 @@ SELECT r.name, r.slot FROM dblock_runs r
 -- name: DropRun :execrows
 DELETE FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
 
--- The insert id says that there was none before. The SELECT's own runs first and answers for the insert.
+-- The insert id says that there was none before. The SELECT's own runs first and answers for the
+-- insert.
 -- name: BeginIncarnation :execlastid
 INSERT INTO dblock_incarnation (one, since, token_floor)
 SELECT 1, LAST_INSERT_ID(c.now_us), sqlc.arg(floor) FROM dblock_clock c

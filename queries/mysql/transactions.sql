@@ -1,7 +1,8 @@
--- Inside transactions of the caller's, and beside them. On the caller's connection, of which nothing is known, a name is a
--- parameter in hexadecimal digits: see transaction.Hex.
+-- Inside transactions of the caller's, and beside them. On the caller's connection, of which
+-- nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
 
--- The release inside a transaction: the queue stays as it is, and whoever notices the commit hands the name on.
+-- The release inside a transaction: the queue stays as it is, and the first client that notices the
+-- commit hands the name on.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
@@ -15,16 +16,16 @@ UPDATE dblock_locks SET
        shared_units = GREATEST(shared_units - CAST(sqlc.arg(units) AS SIGNED), 0)
  WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1));
 
--- Whether LockTx can lock a name's row: who has the name, and whether a purge leaves the row alone for as long as LockTx
--- needs.
+-- Whether LockTx can lock a name's row: its holder, and whether a purge leaves the row alone for as
+-- long as LockTx needs.
 -- name: FindRow :one
 SELECT COALESCE(l.session_id, '') AS session_id, l.attempt, l.waiters, l.shared_units,
        CAST(l.rests_until > c.now_us AS SIGNED) AS rests, CAST(l.acquired_at > c.now_us + CAST(sqlc.arg(enough) AS SIGNED) AS SIGNED) AS kept
   FROM dblock_locks l JOIN dblock_clock c
  WHERE l.name = sqlc.arg(name);
 
--- Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more, in the same statement,
--- since it waits where somebody has made the row and locked it.
+-- Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more,
+-- in the same statement, since it waits where somebody has made the row and locked it.
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us + CAST(sqlc.arg(keep) AS SIGNED), ''
@@ -32,8 +33,8 @@ SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc
  WHERE NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name))
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
--- Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done. LIMIT keeps MySQL from
--- merging the derived table, and waiting.
+-- Keeps the row of a name that nobody has from a purge, unless it is locked: then nothing is done.
+-- LIMIT keeps MySQL from merging the derived table, and waiting.
 -- name: KeepRow :execrows
 UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = sqlc.arg(name) AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
@@ -41,8 +42,8 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
    SET l.acquired_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(keep) AS SIGNED);
 
--- LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would keep the gap after the row,
--- and a row that is missing leaves the gap where it was.
+-- LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
+-- keep the gap after the row, and a row that is missing leaves the gap where it was.
 -- name: LockRowNow :one
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;

@@ -1,4 +1,5 @@
--- After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no row.
+-- After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no
+-- row.
 -- name: TakeTicket :execlastid
 UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = sqlc.arg(capacity)
  WHERE name = sqlc.arg(name);
@@ -10,8 +11,8 @@ SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc
        sqlc.arg(units), sqlc.arg(min_hold)
   FROM dblock_clock c;
 
--- After LockRow: who comes next after a ticket, and whose session lives. It reads a new snapshot: at READ COMMITTED every
--- statement has its own.
+-- After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
+-- reads a new snapshot: at READ COMMITTED every statement has its own.
 -- name: NextWaiters :many
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
@@ -20,8 +21,9 @@ SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata,
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?;
 
--- After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so would a list of keys, for which
--- MySQL reads a small table from end to end, also where a DELETE of several tables forces the index (seen on 9.7).
+-- After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so
+-- would a list of keys, for which MySQL reads a small table from end to end, also where a DELETE of
+-- several tables forces the index (seen on 9.7).
 -- name: DropWaiter :exec
 DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket = sqlc.arg(ticket);
 
