@@ -38,8 +38,7 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside dr
 }
 
 // Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold
-// stands: whoever takes it over writes the guard's row, and whoever queues up writes only the
-// lock's.
+// stands: a takeover writes the guard's row, and a waiter that queues up writes only the lock's.
 func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
 	var attempt string
 	var shared, answered bool
@@ -106,8 +105,9 @@ func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement
 }
 
 // announce keeps new guards of the hold from beginning where the takeover was refused by one. Only
-// a takeover from a holder that lives needs that: who is dead, or past its fixed lease, begins no
-// guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
+// a takeover from a holder that lives needs that: a dead holder, or one past its fixed lease,
+// begins no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats
+// it.
 func (e *engine) announce(ctx context.Context, q quarry, refused error) {
 	if errors.Is(refused, errGuarded) {
 		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{

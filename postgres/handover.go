@@ -104,7 +104,7 @@ func (d *handed) release(self string, h driver.Held, lazily bool) []statement {
 	return []statement{d.share(p, lazily), d.over(postgresdb.HandOverParams{Self: self, Name: h.Name})}
 }
 
-// either is release for who does not know whether it is the whole name or a share.
+// either is release where it is not known whether it is the whole name or a share.
 func (d *handed) either(p postgresdb.HandOverParams) []statement {
 	return []statement{d.share(p, true), d.over(p)}
 }

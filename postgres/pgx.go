@@ -148,7 +148,7 @@ func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake fu
 }
 
 // hint reads what HandOver and Reenter send: an attempt, and behind it, where there is no fixed
-// lease, the token and the number of those who still wait.
+// lease, the token and the number of waiters.
 func hint(payload string) driver.Hint {
 	var h driver.Hint
 	var waiters int

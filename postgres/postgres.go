@@ -50,7 +50,7 @@ const (
 	// patiently is time enough for any transaction of dblock's own to pass. What takes longer is a
 	// transaction of the application's, and nobody keeps a connection to wait for that.
 	patiently = "100ms"
-	// briefly is for whoever must not wait.
+	// briefly is for a request that must not wait.
 	briefly = "20ms"
 )
 

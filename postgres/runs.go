@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// BeginRun claims the slot in one statement. Where somebody else has it, a second transaction sees
-// to whom it belongs, or passes it on: by then the slot may be over, and it is still that slot.
+// BeginRun claims the slot in one statement. Where another call has it, a second transaction reads
+// whose run it is, or passes it on: by then the slot may be over, and it is still that slot.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
 	var claim postgresdb.ClaimRunRow
 	var there bool

@@ -85,7 +85,7 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may dr
 	}
 }
 
-// inTheWay reads who has a name, or rests it, whose row the transaction has locked.
+// inTheWay reads the holder, or the cool-down, of a name whose row the transaction has locked.
 func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
@@ -134,7 +134,7 @@ func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []st
 // At first they wait only briefly, whatever ctx does. A request to cancel hits whatever runs: it
 // must not be sent before the savepoint is known to be there, and even if that is the first
 // statement of a batch, pgx has the others prepared before. To send it alone each time would be one
-// more round trip for whoever need not wait.
+// more round trip for the calls that need not wait.
 func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, statements ...statement) error {
 	if err := ctx.Err(); err != nil {
 		return err

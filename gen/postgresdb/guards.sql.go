@@ -109,9 +109,9 @@ type IsHeldRow struct {
 	Unseen bool
 }
 
-// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that
-// nobody who queues up waits for the caller's transaction. unseen: the grant may be newer than the
-// snapshot, which shows none of its tokens.
+// The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
+// request that queues up waits for the caller's transaction. unseen: the grant may be newer than
+// the snapshot, which shows none of its tokens.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow
@@ -191,7 +191,7 @@ type ShareGuardParams struct {
 }
 
 // The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
-// for as long as that lasts. Who takes the hold over writes this row: at REPEATABLE READ and above
+// for as long as that lasts. A takeover of the hold writes this row: at REPEATABLE READ and above
 // a snapshot from before a takeover fails here.
 func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string, error) {
 	row := q.db.QueryRow(ctx, ShareGuard, arg.Name, arg.Session, arg.Token)

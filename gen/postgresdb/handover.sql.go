@@ -39,11 +39,13 @@ type GiveUpShareRow struct {
 	Commits string
 }
 
-// What happens between LockRow and COMMIT when a name changes hands: something is given up, and what that makes room for
-// is handed on. Each statement has a snapshot of its own, from after the row was locked.
-// Gives up a share, which its holder has by session and token, or by session and attempt; with reclaim it must also be
-// dead, or over its fixed lease. The row that is deleted says how much there is to subtract, so that nobody subtracts it
-// twice. lazily: where nobody waits the commit need not reach the disk, as in ReleaseIdle.
+// What happens between LockRow and COMMIT when a name changes hands: something is given up, and
+// what that makes room for is handed on. Each statement has a snapshot of its own, from after the
+// row was locked.
+// Gives up a share, which its holder has by session and token, or by session and attempt; with
+// reclaim it must also be dead, or over its fixed lease. The row that is deleted says how much
+// there is to subtract, so that nobody subtracts it twice. lazily: where nobody waits the commit
+// need not reach the disk, as in ReleaseIdle.
 func (q *Queries) GiveUpShare(ctx context.Context, arg GiveUpShareParams) (GiveUpShareRow, error) {
 	row := q.db.QueryRow(ctx, GiveUpShare,
 		arg.Lazily,
@@ -109,7 +111,7 @@ WITH RECURSIVE l AS MATERIALIZED (
       FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN granted whole ON whole.units = 0
      WHERE c.name = l.name AND (l.given OR l.wanted AND (stop.ticket = 9223372036854775807 OR EXISTS (SELECT 1 FROM gone)))
     RETURNING c.waiters, l.given
-), behind AS MATERIALIZED ( -- the first who still waits, where something can be had at a time that it does not know of
+), behind AS MATERIALIZED ( -- the first waiter that is left, where something can be had at a time that it does not know of
     SELECT q.session_id, q.attempt
       FROM l CROSS JOIN stop CROSS JOIN LATERAL (
            SELECT w.session_id, w.attempt FROM dblock_waiters w
@@ -148,13 +150,16 @@ type HandOverRow struct {
 	Forewarned string
 }
 
-// Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it to those who wait, in
-// the order of their tickets, until the first who lives (the dead have no heartbeat row) and does not fit. The dead before
-// that one leave the queue. While the name rests it goes to nobody. Who is to look for himself later, for the end of that or of a
-// lease, is told. One row for each who gets it, or else one without a session; no row: the name is another's.
+// Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it
+// to the waiters, in the order of their tickets, until the first that lives (the dead have no
+// heartbeat row) and does not fit. The dead before that one leave the queue. While the name cools
+// down it goes to nobody. A waiter that has to look later, for the end of that or of a lease, is
+// told. One row for each waiter that gets it, or else one without a session; no row: the name is
+// another's.
 //
-// A row that LockRow did not find may have come since, and change while it is locked here: the queue would be that of an
-// older snapshot. Then (it is not where it was seen) nothing is handed on: whoever changed it did that.
+// A row that LockRow did not find may have come since, and change while it is locked here: the
+// queue would be that of an older snapshot. Then (it is not where it was seen) nothing is handed
+// on: the transaction that changed it did that.
 func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) ([]HandOverRow, error) {
 	rows, err := q.db.Query(ctx, HandOver,
 		arg.Self,
@@ -214,7 +219,8 @@ type RecordBrokenParams struct {
 	Attempt      string
 }
 
-// After LockGuard, before it is given up: what is taken from the living is written down, and they are told.
+// After LockGuard, before it is given up: what is taken from the living is written down, and they
+// are told.
 func (q *Queries) RecordBroken(ctx context.Context, arg RecordBrokenParams) error {
 	_, err := q.db.Exec(ctx, RecordBroken,
 		arg.Kind,

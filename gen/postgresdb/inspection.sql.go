@@ -55,7 +55,8 @@ type DescribeRow struct {
 	Waiters          int32
 }
 
-// One row for each party to each name: those who hold it, those who wait in their order; or one with neither.
+// One row for each party to each name: its holders, its waiters in their order; or one with
+// neither.
 func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, error) {
 	rows, err := q.db.Query(ctx, Describe, names)
 	if err != nil {
@@ -119,7 +120,8 @@ type NamesParams struct {
 	Most   int32
 }
 
-// below: the first name behind all that have the prefix, ” where there is none to be told. It ends the walk.
+// below: the first name behind all that have the prefix, ” where there is none to be told. It ends
+// the walk.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Names,
 		arg.After,

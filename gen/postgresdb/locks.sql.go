@@ -13,7 +13,8 @@ const LockRow = `-- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
 `
 
-// Every other change of holder begins with this, and decides in a later statement of the same transaction.
+// Every other change of holder begins with this, and decides in a later statement of the same
+// transaction.
 func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 	row := q.db.QueryRow(ctx, LockRow, name)
 	var name_2 string
@@ -31,7 +32,8 @@ type LockRowWithinParams struct {
 	Patience string
 }
 
-// The same, for who waits no longer than patience: evaluated before the row is locked, since it is read to find it.
+// The same, with a wait no longer than patience: evaluated before the row is locked, since it is
+// read to find it.
 func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
 	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.Patience)
 	var name string
@@ -107,8 +109,8 @@ type PurgeRow struct {
 	Walked  int32
 }
 
-// A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token ahead of the clock
-// stays, so that the next one is higher still.
+// A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token
+// ahead of the clock stays, so that the next one is higher still.
 func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) {
 	row := q.db.QueryRow(ctx, Purge, arg.After, arg.Most, arg.Idle)
 	var i PurgeRow
@@ -190,8 +192,8 @@ type ReleaseIdleRow struct {
 	Commits string
 }
 
-// The release when nobody waits. Its commit need not reach the disk: a release that a crash takes back is a lock
-// that no handle claims, and its client gives it back again.
+// The release when nobody waits. Its commit need not reach the disk: a release that a crash takes
+// back is a lock that no handle claims, and its client gives it back again.
 func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (ReleaseIdleRow, error) {
 	row := q.db.QueryRow(ctx, ReleaseIdle,
 		arg.Name,
@@ -264,11 +266,12 @@ type TakeLockRow struct {
 	Durable bool
 }
 
-// The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
-// waited for it sees anew, but only in that row. Tokens are computed from the row as it is, and under its lock: an insert
-// only makes the row, to be asked for again. Its values are older than the row, by however long the statement stood in
-// between, and meanwhile another row of the name may have come, been granted, and been purged. The patience counts from
-// before the row is met, since what is inserted is read from it.
+// The acquire of a free name, in one statement and one commit. It decides by the lock row alone:
+// what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
+// it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
+// older than the row, by however long the statement stood in between, and meanwhile another row of
+// the name may have come, been granted, and been purged. The patience counts from before the row is
+// met, since what is inserted is read from it.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,

@@ -52,7 +52,8 @@ type AnnounceRow struct {
 	Notified string
 }
 
-// After LockRow: under it, so that the ids of a name's announcements rise in the order of their commits.
+// After LockRow: under it, so that the ids of a name's announcements rise in the order of their
+// commits.
 func (q *Queries) Announce(ctx context.Context, arg AnnounceParams) ([]AnnounceRow, error) {
 	rows, err := q.db.Query(ctx, Announce,
 		arg.Kind,
@@ -205,10 +206,11 @@ type ClaimRunRow struct {
 	Same    bool
 }
 
-// The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
-// It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
-// has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
-// slot before; the index of slot_ends finds it.
+// The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets
+// would be run again. It is not where it has its run, or a run of another interval began in it:
+// that is run_slot. A run of another interval that has the slot's number, and did not begin in it,
+// gives its row. A run whose slot ends after this one began is none of the slot before; the index
+// of slot_ends finds it.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) (ClaimRunRow, error) {
 	row := q.db.QueryRow(ctx, ClaimRun,
 		arg.SlotLength,
@@ -407,7 +409,8 @@ type PurgeEventsParams struct {
 	Most int32
 }
 
-// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+// What the present holder of the name has written is kept: observers of an election find its leader
+// by it, however long the term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, PurgeEvents, arg.Keep, arg.Most)
 	if err != nil {
@@ -552,7 +555,8 @@ type RunsRow struct {
 	SlotEnds  int64
 }
 
-// A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs, since intervals change.
+// A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs,
+// since intervals change.
 func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
 	rows, err := q.db.Query(ctx, Runs,
 		arg.Name,

@@ -31,7 +31,8 @@ type DowngradeParams struct {
 	Token   int64
 }
 
-// After LockRow: the exclusive holder becomes a reader, unless those who wait want units of another number of them.
+// After LockRow: the exclusive holder becomes a reader, unless waiters want units of another
+// capacity.
 func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 	_, err := q.db.Exec(ctx, Downgrade,
 		arg.Readers,
@@ -62,8 +63,8 @@ type RaiseTokenRow struct {
 	Durable bool
 }
 
-// Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
-// by a call whose answer was lost.
+// Durable like a grant: a token that was shown must not be granted again. Also with the token to
+// which it was raised before, by a call whose answer was lost.
 func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (RaiseTokenRow, error) {
 	row := q.db.QueryRow(ctx, RaiseToken,
 		arg.LeastToken,
@@ -189,8 +190,8 @@ type TakeShareRow struct {
 	Durable bool
 }
 
-// TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it is taken: the share is
-// written after it.
+// TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it
+// is taken: the share is written after it.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
 		arg.Patience,
@@ -235,7 +236,7 @@ type UpgradeRow struct {
 	Durable bool
 }
 
-// After LockRow: the only share of a name becomes the whole of it, whoever waits.
+// After LockRow: the only share of a name becomes the whole of it, before all waiters.
 func (q *Queries) Upgrade(ctx context.Context, arg UpgradeParams) (UpgradeRow, error) {
 	row := q.db.QueryRow(ctx, Upgrade, arg.Name, arg.Session, arg.Attempt)
 	var i UpgradeRow

@@ -38,8 +38,8 @@ type BorrowTurnRow struct {
 	Patience string
 }
 
-// The same for who cannot be cancelled, and so waits in turns: for as long as there is time (0: no end), but always long
-// enough for a deadlock to be found.
+// The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
+// is time (0: no end), but always long enough for a deadlock to be found.
 func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
 	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
 	var i BorrowTurnRow
@@ -51,7 +51,8 @@ const EnsureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
 `
 
-// Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is waited for.
+// Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
+// waited for.
 func (q *Queries) EnsureRow(ctx context.Context, name string) error {
 	_, err := q.db.Exec(ctx, EnsureRow, name)
 	return err
@@ -70,9 +71,10 @@ type LockRowTxRow struct {
 	Free        bool
 }
 
-// An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
-// is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
-// wait, and see nothing of what was done under the lock. The transaction's id is the same in all its savepoints.
+// An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It
+// changes nothing, but it is a write: FOR UPDATE leaves no trace, and a transaction that waited at
+// REPEATABLE READ would go on with a snapshot from before the wait, and see nothing of what was
+// done under the lock. The transaction's id is the same in all its savepoints.
 func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, error) {
 	row := q.db.QueryRow(ctx, LockRowTx, name)
 	var i LockRowTxRow
@@ -90,8 +92,10 @@ const Patience = `-- name: Patience :one
 SELECT set_config('lock_timeout', $1::text, true)::text AS patience
 `
 
-// Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they were.
-// How long a statement waits for a row that another transaction has locked, until the end of the transaction.
+// Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they
+// were.
+// How long a statement waits for a row that another transaction has locked, until the end of the
+// transaction.
 func (q *Queries) Patience(ctx context.Context, patience string) (string, error) {
 	row := q.db.QueryRow(ctx, Patience, patience)
 	var patience_2 string

@@ -44,10 +44,11 @@ type JoinQueueRow struct {
 	Commits string
 }
 
-// Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock row alone, and the
-// ticket comes from that row, locked. What is free is not queued for, since nobody would hand it on. Its commit need not
-// reach the disk: a place that a crash takes away is put back by its owner. Who waits alone behind an exclusive holder
-// says how many units there are, or that nobody has said.
+// Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock
+// row alone, and the ticket comes from that row, locked. What is free is not queued for, since
+// nobody would hand it on. Its commit need not reach the disk: a place that a crash takes away is
+// put back by its owner. A waiter alone behind an exclusive holder says how many units there are,
+// or that nobody has said.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
 		arg.Session,

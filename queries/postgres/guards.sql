@@ -16,7 +16,7 @@ SELECT g.attempt FROM dblock_guards g
                      WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint);
 
 -- The first half of Guard, in the caller's transaction. What is refused is not locked: it would be
--- for as long as that lasts. Who takes the hold over writes this row: at REPEATABLE READ and above
+-- for as long as that lasts. A takeover of the hold writes this row: at REPEATABLE READ and above
 -- a snapshot from before a takeover fails here.
 -- name: ShareGuard :one
 SELECT g.attempt FROM dblock_guards g
@@ -27,9 +27,9 @@ SELECT g.attempt FROM dblock_guards g
                        AND NOT EXISTS (SELECT 1 FROM dblock_wanted w WHERE w.attempt = h.attempt AND w.wanted_until > dblock_now()))
    FOR SHARE;
 
--- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that
--- nobody who queues up waits for the caller's transaction. unseen: the grant may be newer than the
--- snapshot, which shows none of its tokens.
+-- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
+-- request that queues up waits for the caller's transaction. unseen: the grant may be newer than
+-- the snapshot, which shows none of its tokens.
 -- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')

@@ -1,4 +1,5 @@
--- One row for each party to each name: those who hold it, those who wait in their order; or one with neither.
+-- One row for each party to each name: its holders, its waiters in their order; or one with
+-- neither.
 -- name: Describe :many
 SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
        l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
@@ -20,7 +21,8 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)))
  ORDER BY l.name, p.waits, p.nth;
 
--- below: the first name behind all that have the prefix, '' where there is none to be told. It ends the walk.
+-- below: the first name behind all that have the prefix, '' where there is none to be told. It ends
+-- the walk.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l
  WHERE l.name > sqlc.arg(after)::text AND l.name >= sqlc.arg(prefix)::text AND starts_with(l.name, sqlc.arg(prefix)::text)

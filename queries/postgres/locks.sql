@@ -1,8 +1,9 @@
--- The acquire of a free name, in one statement and one commit. It decides by the lock row alone: what an upsert
--- waited for it sees anew, but only in that row. Tokens are computed from the row as it is, and under its lock: an insert
--- only makes the row, to be asked for again. Its values are older than the row, by however long the statement stood in
--- between, and meanwhile another row of the name may have come, been granted, and been purged. The patience counts from
--- before the row is met, since what is inserted is read from it.
+-- The acquire of a free name, in one statement and one commit. It decides by the lock row alone:
+-- what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
+-- it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
+-- older than the row, by however long the statement stood in between, and meanwhile another row of
+-- the name may have come, been granted, and been purged. The patience counts from before the row is
+-- met, since what is inserted is read from it.
 -- name: TakeLock :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 INSERT INTO dblock_locks AS l (name, token, acquired_at)
@@ -16,17 +17,19 @@ ON CONFLICT (name) DO UPDATE SET
 RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
        (CASE WHEN l.session_id IS NULL THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS durable;
 
--- Every other change of holder begins with this, and decides in a later statement of the same transaction.
+-- Every other change of holder begins with this, and decides in a later statement of the same
+-- transaction.
 -- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = @name FOR UPDATE;
 
--- The same, for who waits no longer than patience: evaluated before the row is locked, since it is read to find it.
+-- The same, with a wait no longer than patience: evaluated before the row is locked, since it is
+-- read to find it.
 -- name: LockRowWithin :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true) AS set)
 SELECT l.name FROM dblock_locks l, patience WHERE l.name = @name FOR UPDATE OF l;
 
--- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes back is a lock
--- that no handle claims, and its client gives it back again.
+-- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes
+-- back is a lock that no handle claims, and its client gives it back again.
 -- name: ReleaseIdle :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 UPDATE dblock_locks l SET
@@ -58,8 +61,8 @@ RETURNING l.name;
 SELECT h.name, h.session_id::text AS session, h.token, h.units FROM dblock_holders h
  WHERE h.expires_at <= dblock_now() ORDER BY h.expires_at LIMIT @most;
 
--- A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token ahead of the clock
--- stays, so that the next one is higher still.
+-- A page of names, upwards from after; of these, the idle rows that nobody is touching go. A token
+-- ahead of the clock stays, so that the next one is higher still.
 -- name: Purge :one
 WITH page AS (
     SELECT p.name FROM dblock_locks p WHERE p.name > @after ORDER BY p.name LIMIT @most

@@ -4,7 +4,8 @@ SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, 
        j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM (SELECT jsonb_array_elements(sqlc.arg(events)::text::jsonb) AS r) j;
 
--- After LockRow: under it, so that the ids of a name's announcements rise in the order of their commits.
+-- After LockRow: under it, so that the ids of a name's announcements rise in the order of their
+-- commits.
 -- name: Announce :many
 WITH event AS (
     INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
@@ -51,10 +52,11 @@ SELECT dblock_now(), rest.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(e
   FROM rest
 RETURNING id;
 
--- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets would be run again.
--- It is not where it has its run, or a run of another interval began in it: that is run_slot. A run of another interval that
--- has the slot's number, and did not begin in it, gives its row. A run whose slot ends after this one began is none of the
--- slot before; the index of slot_ends finds it.
+-- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets
+-- would be run again. It is not where it has its run, or a run of another interval began in it:
+-- that is run_slot. A run of another interval that has the slot's number, and did not begin in it,
+-- gives its row. A run whose slot ends after this one began is none of the slot before; the index
+-- of slot_ends finds it.
 -- name: ClaimRun :one
 WITH clock AS MATERIALIZED (
     SELECT n.now, n.now / sqlc.arg(slot_length)::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
@@ -94,7 +96,8 @@ UPDATE dblock_runs r SET
            SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
 RETURNING r.tries, dblock_durable() AS durable;
 
--- A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs, since intervals change.
+-- A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs,
+-- since intervals change.
 -- name: Runs :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
        (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
@@ -109,7 +112,8 @@ UPDATE dblock_runs SET ended_at = dblock_now(), failed = @failed, detail = @deta
  WHERE name = @name AND slot = @slot AND token = @token
 RETURNING slot, dblock_durable() AS durable;
 
--- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+-- What the present holder of the name has written is kept: observers of an election find its leader
+-- by it, however long the term.
 -- name: PurgeEvents :many
 DELETE FROM dblock_events WHERE id IN (
     SELECT e.id FROM dblock_events e

@@ -1,5 +1,5 @@
--- TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it is taken: the share is
--- written after it.
+-- TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it
+-- is taken: the share is written after it.
 -- name: TakeShare :one
 WITH patience AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)
@@ -28,7 +28,8 @@ UPDATE dblock_shares s SET holds = @holds FROM patience
  WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token
 RETURNING s.name;
 
--- After LockRow: the exclusive holder becomes a reader, unless those who wait want units of another number of them.
+-- After LockRow: the exclusive holder becomes a reader, unless waiters want units of another
+-- capacity.
 -- name: Downgrade :exec
 WITH share AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
@@ -43,7 +44,7 @@ UPDATE dblock_locks l SET
        shared_units = 1, capacity = sqlc.arg(readers)::integer
   FROM share WHERE l.name = share.name;
 
--- After LockRow: the only share of a name becomes the whole of it, whoever waits.
+-- After LockRow: the only share of a name becomes the whole of it, before all waiters.
 -- name: Upgrade :one
 WITH share AS (
     DELETE FROM dblock_shares s USING dblock_locks l
@@ -64,8 +65,8 @@ SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigin
   FROM dblock_holders h JOIN dblock_locks l ON l.name = h.name
  WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND (h.token = @token OR h.attempt = @attempt);
 
--- Durable like a grant: a token that was shown must not be granted again. Also with the token to which it was raised before,
--- by a call whose answer was lost.
+-- Durable like a grant: a token that was shown must not be granted again. Also with the token to
+-- which it was raised before, by a call whose answer was lost.
 -- name: RaiseToken :one
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
 UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM patience

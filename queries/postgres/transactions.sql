@@ -1,6 +1,8 @@
--- Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they were.
+-- Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they
+-- were.
 
--- How long a statement waits for a row that another transaction has locked, until the end of the transaction.
+-- How long a statement waits for a row that another transaction has locked, until the end of the
+-- transaction.
 -- name: Patience :one
 SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
 
@@ -9,8 +11,8 @@ SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patie
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
 
--- The same for who cannot be cancelled, and so waits in turns: for as long as there is time (0: no end), but always long
--- enough for a deadlock to be found.
+-- The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
+-- is time (0: no end), but always long enough for a deadlock to be found.
 -- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
@@ -19,13 +21,15 @@ SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true):
 -- name: RestorePatience :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience;
 
--- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is waited for.
+-- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
+-- waited for.
 -- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING;
 
--- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It changes nothing, but it
--- is a write: FOR UPDATE leaves no trace, and who waited at REPEATABLE READ would go on with a snapshot from before the
--- wait, and see nothing of what was done under the lock. The transaction's id is the same in all its savepoints.
+-- An exclusive lock until the transaction ends: on the name's own row, where leases meet it. It
+-- changes nothing, but it is a write: FOR UPDATE leaves no trace, and a transaction that waited at
+-- REPEATABLE READ would go on with a snapshot from before the wait, and see nothing of what was
+-- done under the lock. The transaction's id is the same in all its savepoints.
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = @name

@@ -1,7 +1,8 @@
--- Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock row alone, and the
--- ticket comes from that row, locked. What is free is not queued for, since nobody would hand it on. Its commit need not
--- reach the disk: a place that a crash takes away is put back by its owner. Who waits alone behind an exclusive holder
--- says how many units there are, or that nobody has said.
+-- Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock
+-- row alone, and the ticket comes from that row, locked. What is free is not queued for, since
+-- nobody would hand it on. Its commit need not reach the disk: a place that a crash takes away is
+-- put back by its owner. A waiter alone behind an exclusive holder says how many units there are,
+-- or that nobody has said.
 -- name: JoinQueue :one
 WITH l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
