@@ -22,11 +22,11 @@ const (
 
 	// commitPatience is how long a commit in rollback-journal mode waits for readers to finish. New
 	// readers are kept out meanwhile, so that it ends soon, unless a reader waits for us: then we
-	// must be the one who gives up.
+	// must give up.
 	commitPatience = time.Second
 
-	// briefly is for how long somebody is patient who wants an answer at once: longer than a
-	// transaction of ours, or of anybody who does nothing else meanwhile.
+	// briefly is the wait of a caller that wants an answer at once: longer than a transaction of
+	// ours, or of any other client that does nothing else meanwhile.
 	briefly = 50 * time.Millisecond
 )
 

@@ -64,8 +64,8 @@ func databases(ctx context.Context, conn interface {
 // file is the database's file as it was when the engine first used it. The zero value is one that
 // cannot be looked at: the database is in memory, or in a file system of the driver's own.
 //
-// In WAL mode SQLite does not notice that its file was deleted or replaced: whoever has it open
-// goes on in what no name leads to any more, and everybody else locks in the new file.
+// In WAL mode SQLite does not notice that its file was deleted or replaced: a process that has it
+// open goes on in a file without a name, and every other process locks in the new file.
 type file struct {
 	path string
 	info os.FileInfo

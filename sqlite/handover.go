@@ -26,8 +26,8 @@ type notice struct {
 	nth              int64
 }
 
-// change runs fn as one transaction, maybe more than once, and rings whom it concerns after the
-// commit.
+// change runs fn as one transaction, maybe more than once, and rings the sessions concerned after
+// the commit.
 func (e *engine) change(ctx context.Context, patience time.Duration, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
 	var t *transition
 	err := e.db.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
@@ -56,7 +56,7 @@ func (t *transition) tell(ctx context.Context, session, attempt string) error {
 // room is what others find of a name.
 type room = sqlitedb.RoomOfRow
 
-// standing is what decides about a name. Whether it rests is for those who have asked for the time.
+// standing is what decides about a name. The cool-down is not in it: it needs the time.
 func standing(r room) queue.State {
 	return queue.State{Held: r.SessionID.Valid, Used: int(r.SharedUnits), Capacity: int(r.Capacity), Waiters: int(r.Waiters)}
 }
@@ -147,8 +147,8 @@ func (t *transition) breach(ctx context.Context, v driver.Vacancy, from claim) (
 	return true, addEvent(ctx, t.q, v.Event)
 }
 
-// takeAway takes a name, or a share of it, from one who holds it as told, and hands it on. It
-// reports false where nobody holds it so.
+// takeAway takes a name, or a share of it, from the holder that is meant, and hands it on. It
+// reports false where it is not held so.
 func (t *transition) takeAway(ctx context.Context, from claim) (bool, error) {
 	r, held, err := t.vacate(ctx, from)
 	if err == nil && !held {
@@ -192,8 +192,8 @@ func (t *transition) leave(ctx context.Context, session, name, attempt string) (
 }
 
 // handOn gives what is free of a name to the first in the queue, as far as they fit, and reports
-// whether that changed anything. The dead among them, and before the first who does not fit, lose
-// their places. Nobody is passed over.
+// whether that changed anything. The dead among them, and before the first that does not fit, lose
+// their places. No live waiter is passed over.
 func (t *transition) handOn(ctx context.Context, name string, r room) (changed bool, err error) {
 	if r.SessionID.Valid || r.Waiters == 0 {
 		return false, nil
@@ -251,8 +251,8 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 	return changed, err
 }
 
-// forewarn has the first who still waits look, so that it knows when to look again: at the end of a
-// rest, or of a lease.
+// forewarn has the first waiter that is left look, so that it knows when to look again: at the end
+// of a rest, or of a lease.
 func (t *transition) forewarn(ctx context.Context, name string) error {
 	w, there, err := found(t.q.FirstWaiter(ctx, name))
 	if err != nil || !there {
@@ -261,7 +261,7 @@ func (t *transition) forewarn(ctx context.Context, name string) error {
 	return t.tell(ctx, w.SessionID, w.Attempt)
 }
 
-// grant gives a name, or units of it, to a waiter who fits, and returns how many wait now.
+// grant gives a name, or units of it, to a waiter that fits, and returns how many wait now.
 func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int, error) {
 	var row sqlitedb.GiveLockRow
 	var err error

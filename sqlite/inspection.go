@@ -119,7 +119,7 @@ func (e *engine) Stir(ctx context.Context, name string) error {
 	return err
 }
 
-// stir tells those who watch a name.
+// stir tells the sessions that watch a name.
 func (t *transition) stir(ctx context.Context, name string) error {
 	watchers, err := t.q.Watchers(ctx, name)
 	for _, w := range watchers {

@@ -11,10 +11,10 @@ import (
 )
 
 // A listener looks for grants from other processes every lookInterval while its session waits for
-// anything, and sooner when it has just found one: whoever hands a lock to and fro does so at a
-// higher rate. With no place in any queue there is nothing to be granted, only something to be lost
-// to an owner that re-enters, or to be asked for: it rests, and for less long where it holds
-// something. A name that it watches counts as one that it waits for.
+// anything, and sooner when it has just found one: a lock that goes to and fro does so at a higher
+// rate. A session with no place in any queue can be granted nothing: its locks can only be lost to
+// an owner that re-enters, or be asked for. Then the listener pauses longer, and less long where
+// the session holds something. A name that it watches counts as one that it waits for.
 const (
 	lookInterval = 10 * time.Millisecond
 	lookAgain    = time.Millisecond

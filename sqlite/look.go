@@ -140,7 +140,7 @@ func conclude(s *driver.State) {
 	}
 }
 
-// holder is also one who waits: with no token.
+// holder is also a waiter: with no token.
 func holder(row sqlitedb.LookSharedRow) driver.Holder {
 	h := driver.Holder{
 		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),

@@ -33,7 +33,7 @@ func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.Fir
 	})
 }
 
-// Downgrade keeps the token: whoever was fenced by it stays so, and there was no moment without a
+// Downgrade keeps the token: what was fenced by it stays so, and there was no moment without a
 // holder.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	return e.change(ctx, 0, h.Session, func(ctx context.Context, t *transition) error {
@@ -60,8 +60,7 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 	})
 }
 
-// Upgrade goes before those who wait: they could not have had the name before this share is given
-// back.
+// Upgrade goes before the waiters: they could not have had the name before this share is released.
 func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
 	var grant driver.Grant
 	var whole bool

@@ -11,12 +11,12 @@
 //
 // A transition that changes the holder will therefore not meet a guarded transaction: Guard writes
 // in the caller's transaction, and so holds the database's write lock until that ends. Ours waits
-// for it like for any other writer, but holds no connection meanwhile. ErrBusy is for those who do
-// not want to wait: TryLock, after 50 ms, also where it has to write the client's first session.
+// for it like for any other writer, but holds no connection meanwhile. ErrBusy is for callers that
+// do not want to wait: TryLock, after 50 ms, also where it has to write the client's first session.
 //
-// So a hand-over is a walk in small steps: take away what was held, look at the first in the queue
-// who lives, grant it if it fits, and look at the next. One large statement would not be faster: a
-// statement's price is mostly that of parsing it, and it is parsed each time.
+// So a hand-over is a walk in small steps: take away what was held, look at the first live waiter,
+// grant it if it fits, and look at the next. One large statement would not be faster: a statement's
+// price is mostly that of parsing it, and it is parsed each time.
 //
 // # Inside the application's transactions
 //
@@ -86,9 +86,9 @@
 //
 // # Durability
 //
-// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down.
-// Whoever held these locks went down with it, and tokens follow the clock, so that they rise all
-// the same.
+// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down. The
+// holders of these locks went down with it, and tokens follow the clock, so that they rise all the
+// same.
 package sqlite
 
 import (

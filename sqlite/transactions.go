@@ -76,7 +76,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 }
 
 // LockTx locks the database, and then looks whether that was right: under the lock nothing changes.
-// But a lease that is held can be given back only by somebody who can write. So it looks before it
+// But a lease that is held can be released only by a client that can write. So it looks before it
 // locks too, each time, on another connection.
 //
 // It is tempting to look inside the transaction where there is no second connection. But what a

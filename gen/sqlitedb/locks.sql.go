@@ -108,7 +108,7 @@ type FreeLockRow struct {
 	RestsUntil  int64
 }
 
-// Takes the lock from one who holds it so: by session and token, or by session and attempt.
+// Takes the lock from the holder that is meant: by session and token, or by session and attempt.
 func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) (FreeLockRow, error) {
 	row := q.db.QueryRowContext(ctx, freeLock,
 		arg.Name,
@@ -215,7 +215,7 @@ type IsDueParams struct {
 	Token   int64
 }
 
-// Whether somebody who has a name, or a share of it, is dead or over a fixed lease.
+// Whether a holder of a name, or of a share, is dead or past a fixed lease.
 func (q *Queries) IsDue(ctx context.Context, arg IsDueParams) (string, error) {
 	row := q.db.QueryRowContext(ctx, isDue, arg.Name, arg.Session, arg.Token)
 	var attempt string
@@ -283,8 +283,8 @@ type PurgeIdleParams struct {
 	Idle  int64
 }
 
-// Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row could not rise
-// above it.
+// Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row
+// could not rise above it.
 func (q *Queries) PurgeIdle(ctx context.Context, arg PurgeIdleParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeIdle, arg.After, arg.Final, arg.Idle)
 	if err != nil {
@@ -508,8 +508,9 @@ type TakeLockParams struct {
 	Metadata string
 }
 
-// The acquire of a free name. The token comes from the row as it is: excluded only brings the time. What
-// few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that is most of its price.
+// The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
+// What few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that
+// is most of its price.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, takeLock,
 		arg.Name,

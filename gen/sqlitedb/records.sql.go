@@ -122,7 +122,8 @@ type ClaimRunParams struct {
 	SlotEnds int64
 }
 
-// After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
+// After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval,
+// and gives its row.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	_, err := q.db.ExecContext(ctx, claimRun,
 		arg.Name,
@@ -360,8 +361,8 @@ type FindRunWithinRow struct {
 	SlotEnds  int64
 }
 
-// The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
-// the slot before; the + has the index of slot_ends find it.
+// The run of another interval that began in a slot that has no run. A run whose slot ends after
+// this one began is none of the slot before; the + has the index of slot_ends find it.
 func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (FindRunWithinRow, error) {
 	row := q.db.QueryRowContext(ctx, findRunWithin,
 		arg.Name,
@@ -438,7 +439,8 @@ type PurgeEventsParams struct {
 	Most int64
 }
 
-// What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+// What the present holder of the name has written is kept: observers of an election find its leader
+// by it, however long the term.
 func (q *Queries) PurgeEvents(ctx context.Context, arg PurgeEventsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeEvents, arg.Keep, arg.Most)
 	if err != nil {

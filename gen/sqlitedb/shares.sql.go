@@ -79,7 +79,8 @@ type DropShareParams struct {
 	Attempt string
 }
 
-// Takes a share from one who holds it so, as FreeLock does the whole name. ReturnUnits is the other half.
+// Takes a share from the holder that is meant, as FreeLock does the whole name. ReturnUnits is the
+// other half.
 func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, dropShare,
 		arg.Name,
@@ -142,7 +143,8 @@ type GiveUnitsRow struct {
 	Waiters int64
 }
 
-// After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
+// After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since
+// it was locked.
 func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (GiveUnitsRow, error) {
 	row := q.db.QueryRowContext(ctx, giveUnits,
 		arg.Now,
@@ -263,7 +265,8 @@ type TakeUnitsParams struct {
 	Capacity int64
 }
 
-// The acquire of units of a name that has room for them: of its row the units and a token. AddShare is the other half.
+// The acquire of units of a name that has room for them: of its row the units and a token. AddShare
+// is the other half.
 func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, takeUnits, arg.Name, arg.Units, arg.Capacity)
 	var token int64
@@ -291,7 +294,8 @@ type ToLockParams struct {
 	Units     int64
 }
 
-// After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
+// After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other
+// half. (sqlc cannot parse UPDATE FROM.)
 func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, toLock,
 		arg.Session,

@@ -1,5 +1,6 @@
--- The acquire of a free name. The token comes from the row as it is: excluded only brings the time. What
--- few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that is most of its price.
+-- The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
+-- What few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that
+-- is most of its price.
 -- name: TakeLock :one
 INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
 SELECT CAST(@name AS TEXT), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT), 1, CAST(@attempt AS TEXT),
@@ -32,7 +33,7 @@ UPDATE dblock_locks SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token AND waiters = 0;
 
--- Takes the lock from one who holds it so: by session and token, or by session and attempt.
+-- Takes the lock from the holder that is meant: by session and token, or by session and attempt.
 -- name: FreeLock :one
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
@@ -40,7 +41,7 @@ UPDATE dblock_locks SET
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
 RETURNING session_id, shared_units, capacity, waiters, rests_until;
 
--- Whether somebody who has a name, or a share of it, is dead or over a fixed lease.
+-- Whether a holder of a name, or of a share, is dead or past a fixed lease.
 -- name: IsDue :one
 SELECT due.attempt FROM (
     SELECT l.session_id AS id, l.attempt, l.expires_at FROM dblock_locks l
@@ -120,8 +121,8 @@ SELECT p.name, CAST(p.session_id IS NULL AND p.waiters = 0 AND p.shared_units = 
             AND p.acquired_at < c.now_us - CAST(sqlc.arg(idle) AS INTEGER) AS BOOLEAN) AS idle
   FROM dblock_locks p CROSS JOIN dblock_clock c WHERE p.name > @after ORDER BY p.name LIMIT @most;
 
--- Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row could not rise
--- above it.
+-- Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row
+-- could not rise above it.
 -- name: PurgeIdle :execrows
 DELETE FROM dblock_locks
  WHERE name > @after AND name <= @final AND session_id IS NULL AND waiters = 0 AND shared_units = 0

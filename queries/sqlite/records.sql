@@ -36,8 +36,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
        r.detail, r.tries, r.slot_ends
   FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot;
 
--- The run of another interval that began in a slot that has no run. A run whose slot ends after this one began is none of
--- the slot before; the + has the index of slot_ends find it.
+-- The run of another interval that began in a slot that has no run. A run whose slot ends after
+-- this one began is none of the slot before; the + has the index of slot_ends find it.
 -- name: FindRunWithin :one
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
        CAST(r.failed OR r.ended_at IS NULL
@@ -49,7 +49,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
  LIMIT 1;
 
--- After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval, and gives its row.
+-- After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval,
+-- and gives its row.
 -- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
 VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @slot_ends)
@@ -70,7 +71,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
   FROM dblock_runs r WHERE r.name = @name AND r.began_at < @before
  ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
--- What who holds the name now has written is kept: observers of an election find its leader by it, however long the term.
+-- What the present holder of the name has written is kept: observers of an election find its leader
+-- by it, however long the term.
 -- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS INTEGER)

@@ -1,4 +1,5 @@
--- The acquire of units of a name that has room for them: of its row the units and a token. AddShare is the other half.
+-- The acquire of units of a name that has room for them: of its row the units and a token. AddShare
+-- is the other half.
 -- name: TakeUnits :one
 INSERT INTO dblock_locks (name, token, acquired_at, shared_units, capacity)
 SELECT CAST(@name AS TEXT), c.now_us, c.now_us, CAST(@units AS INTEGER), CAST(sqlc.arg(capacity) AS INTEGER)
@@ -11,7 +12,8 @@ ON CONFLICT (name) DO UPDATE SET
         AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
 RETURNING token;
 
--- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since it was locked.
+-- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since
+-- it was locked.
 -- name: GiveUnits :one
 UPDATE dblock_locks SET
        token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER),
@@ -26,7 +28,8 @@ SELECT CAST(@name AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT), CAS
        CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END, CAST(@metadata AS TEXT)
   FROM dblock_clock c;
 
--- Takes a share from one who holds it so, as FreeLock does the whole name. ReturnUnits is the other half.
+-- Takes a share from the holder that is meant, as FreeLock does the whole name. ReturnUnits is the
+-- other half.
 -- name: DropShare :one
 DELETE FROM dblock_shares
  WHERE name = @name AND session_id = CAST(@session AS TEXT) AND (token = @token OR attempt = @attempt)
@@ -66,7 +69,8 @@ RETURNING session_id, shared_units, capacity, waiters, rests_until;
 -- name: FindShareOfAttempt :one
 SELECT p.* FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = CAST(@session AS TEXT);
 
--- After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other half. (sqlc cannot parse UPDATE FROM.)
+-- After FindShareOfAttempt: makes the only share of a name the whole of it. DropShare is the other
+-- half. (sqlc cannot parse UPDATE FROM.)
 -- name: ToLock :execrows
 UPDATE dblock_locks SET
        session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = @holds, attempt = @attempt,
