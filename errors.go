@@ -156,7 +156,7 @@ type DeadlockLink struct {
 	HeldHost, HeldThread string // of the holder, which waits for the next
 }
 
-// Error names the whole circle.
+// Error names the whole cycle.
 func (e *DeadlockError) Error() string {
 	text := ErrDeadlock.Error()
 	for i, l := range e.Cycle {

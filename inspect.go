@@ -16,7 +16,7 @@ type Info struct {
 	Capacity int           // the units of a semaphore; 0: it is none, or idle
 	Holders  []Party       // one that has it alone, or those that share it, in the order of their tokens
 	Waiters  []Party       // in the order in which they are served
-	Rests    time.Duration // how long nobody gets it for the sake of MinHold
+	Rests    time.Duration // how long the name still cools down (MinHold)
 }
 
 // Party is a holder of a name, or a waiter.
@@ -31,19 +31,19 @@ type Party struct {
 	Since        time.Time // when it was granted, or joined the queue, by the database's clock
 	Until        time.Time // when it ends if its client gives no sign of life any more, by this machine's clock
 	Metadata     map[string]string
-	Asked        string // why somebody asked it to let go
+	Asked        string // why it was asked to release the lock
 }
 
-// Filter chooses names. The zero value: all that somebody holds or waits for.
+// Filter chooses names. The zero value: all names that have a holder or a waiter.
 type Filter struct {
 	Prefix string        // of the name, byte for byte
 	Host   string        // of a holder
-	Older  time.Duration // somebody has held it for at least so long
-	Idle   bool          // also names that nobody holds or waits for, as long as the reaper has left them
+	Older  time.Duration // a holder has held it for at least this long
+	Idle   bool          // also names without holders and waiters, for as long as the reaper leaves them
 }
 
-// Inspect returns the holders of a name and its waiters. A name that nobody ever used is a name
-// that nobody holds. ErrUnsupported on an engine without tables.
+// Inspect returns the holders of a name and its waiters. A name that was never used is a name
+// without holders. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 	if err := checkText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
@@ -161,7 +161,7 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 // which must know that a database has lost none.
 type Incarnation struct {
 	Age   time.Duration // since it was first asked, or last renewed
-	Floor int64         // a token that none before was above; 0: nobody has said one
+	Floor int64         // a token that none before was above; 0: none was given
 	Fresh bool          // this was the first time
 }
 

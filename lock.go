@@ -51,15 +51,15 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error { return l.fail("unlock", l
 // transaction that the lock guards.
 //
 // ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was
-// entered several times. ErrCapacity where somebody waits for permits of the name. After any other
+// entered several times. ErrCapacity where a waiter wants permits of the name. After any other
 // error the lock is one of the two; whatever is called next finds out which, and a lock that turns
 // out to be a writer still has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	return l.fail("downgrade", l.core.Downgrade(ctx))
 }
 
-// TryUpgrade makes a writer of a reader, at once and before all waiters, if nobody else has a
-// share of the name. If somebody has, it returns ErrNotAcquired at once, and the lock is what it
+// TryUpgrade makes a writer of a reader, at once and before all waiters, if no other holder
+// has a share of the name. If one has, it returns ErrNotAcquired at once, and the lock is what it
 // was: so that of two readers that both want to write neither waits for the other. To wait, unlock,
 // and Lock: then others may write in between, and what was read has to be read again. A writer has
 // a new token, higher than those of all readers before it; Token returns it.
@@ -85,7 +85,7 @@ func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err er
 func (l *Lock[TX]) Until() time.Time { return l.core.Until() }
 
 // Shared reports whether others may have the name as well: the lock is a reader's, or permits, or
-// after an error nobody knows.
+// after an error that is not known.
 func (l *Lock[TX]) Shared() bool { return l.core.Shared() }
 
 // fail names the lock and what was being done to it; nil stays nil.

@@ -20,7 +20,7 @@ type Locks[TX any] struct {
 // in which they are given, they are taken in the order of their bytes, so that no two LockAlls wait
 // for each other; names that are given twice are one. Names that are free are taken together, in
 // one transaction (on PostgreSQL in one round trip, for up to 1,000 names). For one that is not, it
-// stands in the queue as anybody else, and holds those before it meanwhile.
+// stands in the queue like any waiter, and holds those before it meanwhile.
 //
 // Options are those of Lock, for all names; For gives one of them others. All are held by the same
 // owner.

@@ -37,12 +37,12 @@ type runConfig struct{ retry bool }
 // is run once, come what may.
 func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 
-// OncePer runs fn if nobody has done so in this slot, over all processes: a slot is as long as
+// OncePer runs fn if no process has done so in this slot, over all processes: a slot is as long as
 // interval, on the database's clock, and begins where that, in microseconds since 1970, is a
 // multiple of it. Call it from every process as often as you like (a ticker, cron): ran tells
 // whether it was this call. At most one call runs a slot, however short fn is and however far the
 // processes' clocks are apart. Runs of a name do not overlap either: while one goes on, in whatever
-// slot, others are not begun. The first slot after that is run when somebody calls next; those that
+// slot, others are not begun. The first slot after that is run by the next call; those that
 // have gone by are not made up for.
 //
 // When the interval changes, with a deployment say, the slots change with it. A slot of the new
@@ -57,7 +57,7 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // reaper's History says. If the process dies, the slot counts as run, unless RetryFailed is given.
 //
 // The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did
-// not run, it is nil if somebody else has run the slot or is running, or is about to find out; and
+// not run, it is nil if another call has run the slot or is running, or is about to find out; and
 // otherwise as of TryLock. name: 1 to 250 bytes. interval: at least 100 ms. ErrUnsupported without
 // tables.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// Asked receives the reason whenever somebody calls Ask for the name while the lock is held: unlock
+// Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
 // when it suits. A reason that was not received gives way to a later one, and the same reason again
 // is no news.
 //
@@ -15,7 +15,7 @@ import (
 // and MariaDB where the wake-up falls together with that of a grant.
 func (l *Lock[TX]) Asked() <-chan string { return l.core.Asked() }
 
-// Ask tells all holders of the name that somebody wants it, and why: they receive the reason
+// Ask tells all holders of the name that it is wanted, and why: they receive the reason
 // from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
 // history. reason: 1 to 1,024 bytes of UTF-8.
 //

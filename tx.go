@@ -71,7 +71,7 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) er
 // within a third of its TTL.
 //
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
-// lock was entered several times: only the last entry can be given back so.
+// lock was entered several times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	in, err := l.client.in(ctx, tx)
 	if err == nil {
@@ -106,7 +106,7 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // Shared, with postgres.Advisory. Names that were locked before the one that failed stay locked
 // with the transaction. Errors of the database for a serialization failure or a deadlock mean that
 // the transaction has to be run again. On PostgreSQL at REPEATABLE READ and above that is so
-// whenever somebody had the lock as a lease, or made its row, after the transaction's snapshot:
+// whenever a client had the lock as a lease, or made its row, after the transaction's snapshot:
 // there, call LockTx first and be ready to run the transaction again.
 //
 // A transaction that comes after a queued lease does not pass it: it queues behind. Transactions
@@ -122,8 +122,8 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // transaction_timeout, idle_in_transaction_session_timeout). Name all locks in one call, and give
 // ctx a deadline.
 //
-// On MySQL and MariaDB a row lock cannot be given back before the transaction ends: where somebody
-// takes the lease in the very moment between LockTx looking and locking, it says so, and the
+// On MySQL and MariaDB a row lock cannot be released before the transaction ends: where another
+// client takes the lease in the very moment between LockTx looking and locking, it says so, and the
 // transaction must be rolled back. On SQLite the transaction locks the whole database from LockTx
 // on: call it first, in a transaction that has neither read nor written, and it waits its turn like
 // anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first name) nobody
