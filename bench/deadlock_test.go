@@ -51,7 +51,7 @@ func BenchmarkDeadlock(b *testing.B) {
 		var times []time.Duration
 		for i := 0; b.Loop(); i++ {
 			times = append(times, timed(b, func(i int) error {
-				rows, err := engine.Waits(context.WithoutCancel(ctx), []string{fmt.Sprintf("w%d.%d", i*7%benchQueues, benchLine-1)})
+				rows, err := engine.WaitGraph(context.WithoutCancel(ctx), []string{fmt.Sprintf("w%d.%d", i*7%benchQueues, benchLine-1)})
 				if err == nil && len(rows) < 2*benchRing {
 					err = fmt.Errorf("%d rows: want a ring of %d", len(rows), benchRing)
 				}

@@ -20,9 +20,9 @@ type Queue interface {
 	// was granted or taken away. ErrUnsupported where the engine can only be polled.
 	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
 
-	// Waits lists the part of the wait-for graph that the attempts can reach: their own places in
-	// queues; the holders of each name that has a place in the list; the places in queues of each
-	// owner (session, host and thread) that holds such a name. Dead sessions are left out. It is
-	// one statement, and so one snapshot.
-	Waits(ctx context.Context, attempts []string) ([]Wait, error)
+	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places
+	// in queues; the holders of each name that has a place in the list; the places in queues of
+	// each owner (session, host and thread) that holds such a name. Dead sessions are left out. It
+	// is one statement, and so one snapshot.
+	WaitGraph(ctx context.Context, attempts []string) ([]Wait, error)
 }

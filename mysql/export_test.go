@@ -12,7 +12,7 @@ import (
 // each time.
 func Patient(b driver.Backend, obstructed func()) {
 	e := b.(*engine)
-	e.patience, e.obstructed = time.Minute, obstructed
+	e.rowTimeout, e.obstructed = time.Minute, obstructed
 }
 
 // OnSeveralWriters has an engine believe that its server is one of several nodes that write, or is

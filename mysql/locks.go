@@ -188,9 +188,9 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (raised 
 // it asks for again and again, for as long as a transaction of dblock's own may take: ErrBusy.
 // Without wait it does so just long enough for most of them.
 func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, wait bool) (mysqldb.LockRowRow, bool, error) {
-	patience := e.patience
+	timeout := e.rowTimeout
 	if !wait {
-		patience /= 5
+		timeout /= 5
 	}
 	began := time.Now()
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -205,7 +205,7 @@ func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, w
 		if e.obstructed != nil {
 			e.obstructed()
 		}
-		if time.Since(began) > patience {
+		if time.Since(began) > timeout {
 			return row, false, driver.Fail(driver.ErrBusy, fmt.Errorf("the row of %q is locked", name))
 		}
 		if err := sleep(ctx, pause); err != nil {

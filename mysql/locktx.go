@@ -101,7 +101,7 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 			return driver.State{}, true, nil
 		}
 		kept, err := up.q.KeepRow(ctx, mysqldb.KeepRowParams{Name: name, Keep: keepRow.Microseconds()})
-		if err != nil || kept > 0 || time.Since(began) > e.patience {
+		if err != nil || kept > 0 || time.Since(began) > e.rowTimeout {
 			return driver.State{}, err == nil, err
 		}
 		if e.obstructed != nil {
@@ -143,7 +143,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	within := ctx
 	if !wait {
 		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, t.engine.patience)
+		within, cancel = context.WithTimeout(ctx, t.engine.rowTimeout)
 		defer cancel()
 	}
 	var row mysqldb.AwaitRowRow

@@ -46,7 +46,7 @@ import (
 // In a Galera cluster and in a group with several primaries leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := &engine{db: db, prepared: preparedOn(db), patience: patience}
+	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout}
 	for _, option := range options {
 		option(e)
 	}
@@ -68,10 +68,10 @@ type Option func(*engine)
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 const (
-	// patience is how long a statement of ours comes back to a row that is locked: time enough for
-	// any transaction of dblock's own to pass. What takes longer is the application's, and nobody
-	// keeps a connection to wait for that.
-	patience = 100 * time.Millisecond
+	// rowTimeout is how long a statement of ours comes back to a row that is locked: time enough
+	// for any transaction of dblock's own to pass. What takes longer is the application's, and
+	// nobody keeps a connection to wait for that.
+	rowTimeout = 100 * time.Millisecond
 	// firstPause and longestPause bound the wait between two tries to lock a row.
 	firstPause   = 500 * time.Microsecond
 	longestPause = 8 * time.Millisecond
@@ -83,9 +83,9 @@ type engine struct {
 	crew         *crew.Crew[upkeep]
 	reads        atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
 	facts        atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
-	patience     time.Duration
+	rowTimeout   time.Duration
 	singleWriter bool
-	turns        turns
+	rowQueues    rowQueues
 	obstructed   func() // tells a test that a row was found locked; else nil
 }
 

@@ -16,7 +16,8 @@ type want struct {
 	Units, Of                                      int
 }
 
-// TakeAll is one round trip: it makes the rows that are missing, and then locks all and judges them.
+// TakeAll is one round trip: it makes the rows that are missing, and then locks all and judges
+// them.
 func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Grant, error) {
 	if len(rs) == 0 {
 		return nil, nil
@@ -33,7 +34,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 	var row postgresdb.TakeRowsRow
 	var grants []driver.Grant
 	err := e.db.transact(ctx,
-		query(postgresdb.Patience, e.patience(wait)),
+		query(postgresdb.SetLockTimeout, e.lockTimeoutFor(wait)),
 		query(postgresdb.EnsureRows, list(names)),
 		query(postgresdb.TakeRows, list(wants)).into(&row, func() {
 			grants = append(grants, driver.Grant{Token: row.Token, Lease: rs[len(grants)].Lease})

@@ -29,7 +29,7 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s.session("b", time.Minute)
 	s.begin()
 	s.do(query(postgresdb.EnsureRow, "m"))
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", Patience: "10s"}))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", LockTimeout: "10s"}))
 	done := s.blocked(func() {
 		rs := requests("a", "l", "m", "n")
 		rs[0] = units(rs[0], 2, 3)

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// guardPatience is how long Guard waits for a takeover of the same hold, which is one short
+	// guardLockTimeout is how long Guard waits for a takeover of the same hold, which is one short
 	// transaction.
-	guardPatience = "1s"
+	guardLockTimeout = "1s"
 	// announced is for how long a takeover that was refused keeps new guards of the hold from
 	// beginning.
 	announced = 2 * time.Second
@@ -26,7 +26,7 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside dr
 	var made bool
 	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		return pgserver.Interpret(up.(upkeep).conn.transact(ctx,
-			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: patiently, Name: h.Name}),
+			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: usualLockTimeout, Name: h.Name}),
 			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
 			query(postgresdb.FindGuard, postgresdb.FindGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &made),
 		))
@@ -44,10 +44,10 @@ func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ dri
 	var shared, answered bool
 	var row postgresdb.IsHeldRow
 	err := t.behind(ctx, t.of(tx),
-		borrowPatience(guardPatience),
+		borrowLockTimeout(guardLockTimeout),
 		query(postgresdb.ShareGuard, postgresdb.ShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}).found(&attempt, &shared),
 		isHeld(h).found(&row, &answered),
-		restorePatience,
+		restoreLockTimeout,
 		release,
 	)
 	switch {
@@ -94,7 +94,7 @@ func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement
 	var guards int64
 	var locked, guarded, passed bool
 	err := e.db.transact(ctx, append([]statement{
-		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: e.patient, Name: q.Name}).found(&name, &locked),
+		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: q.Name}).found(&name, &locked),
 		query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)).found(&attempt, &guarded),
 		query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)).found(&guards, &passed),
 	}, statements...)...)

@@ -195,7 +195,7 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 			if err := s.inside("Guard", tx, h); !errors.Is(err, driver.ErrRetry) {
 				t.Errorf("guarded with no guard: %v", err)
 			}
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
 			s.commit()
 			if err := s.tryGuard(h); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("made after the takeover: %v", err)
@@ -268,7 +268,7 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 			s.do(query(postgresdb.LockRow, "n"))
 			s.do(query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)))
 			s.do(query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)))
-			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
+			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
 			done := s.blocked(func() {
 				err := s.inside("Guard", tx, h)
 				switch {

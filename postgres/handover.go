@@ -37,7 +37,7 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 func (e *engine) releaseIdle(ctx context.Context, v driver.Vacancy) (released bool, err error) {
 	var row postgresdb.ReleaseIdleRow
 	err = e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
-		Name: v.Name, Session: v.Session, Token: v.Token, Patience: e.patient,
+		Name: v.Name, Session: v.Session, Token: v.Token, LockTimeout: e.lockTimeout,
 	}).found(&row, &released))
 	return released, pgserver.Interpret(err)
 }
@@ -76,7 +76,7 @@ func quarryOf(v driver.Vacancy) quarry {
 
 // handOver locks a name's row, and then gives up something of it and hands on what is free.
 func (e *engine) handOver(ctx context.Context, name string, statements ...statement) error {
-	lock := query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{Patience: e.patient, Name: name})
+	lock := query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: name})
 	return pgserver.Interpret(e.db.transact(ctx, append([]statement{lock}, statements...)...))
 }
 

@@ -22,7 +22,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	}
 	return taken(ctx, e.db.exec, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Patience: e.patience(r.Wait),
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), LockTimeout: e.lockTimeoutFor(r.Wait),
 	}), r.Lease)
 }
 
@@ -82,11 +82,11 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	var name string
 	var held bool
 	set := query(postgresdb.SetHolds, postgresdb.SetHoldsParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), Patience: e.patient,
+		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), LockTimeout: e.lockTimeout,
 	})
 	if h.Shared {
 		set = query(postgresdb.SetShareHolds, postgresdb.SetShareHoldsParams{
-			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), Patience: e.patient,
+			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), LockTimeout: e.lockTimeout,
 		})
 	}
 	err := e.db.exec(ctx, set.found(&name, &held))
@@ -101,7 +101,7 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, 
 	var row postgresdb.RaiseTokenRow
 	var held bool
 	err := e.db.exec(ctx, query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, LeastToken: token, Patience: e.patient,
+		Name: h.Name, Session: h.Session, Token: h.Token, LeastToken: token, LockTimeout: e.lockTimeout,
 	}).found(&row, &held))
 	if err == nil && !held {
 		return 0, driver.ErrNotHeld

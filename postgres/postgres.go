@@ -41,36 +41,36 @@ func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 
 // engine is the SQL of every transition; db is how statements reach the server.
 type engine struct {
-	db      database
-	crew    *crew.Crew[upkeep]
-	patient string // how long a statement of ours waits for a row that is locked
+	db          database
+	crew        *crew.Crew[upkeep]
+	lockTimeout string // how long a statement of ours waits for a row that is locked
 }
 
 const (
-	// patiently is time enough for any transaction of dblock's own to pass. What takes longer is a
-	// transaction of the application's, and nobody keeps a connection to wait for that.
-	patiently = "100ms"
+	// usualLockTimeout is time enough for any transaction of dblock's own to pass. What takes
+	// longer is a transaction of the application's, and nobody keeps a connection to wait for that.
+	usualLockTimeout = "100ms"
 	// briefly is for a request that must not wait.
 	briefly = "20ms"
 )
 
 func newEngine(db database) *engine {
-	e := &engine{db: db, patient: patiently}
+	e := &engine{db: db, lockTimeout: usualLockTimeout}
 	e.crew = newCrew(e)
 	return e
 }
 
-func (e *engine) patience(wait bool) string {
+func (e *engine) lockTimeoutFor(wait bool) string {
 	if wait {
-		return e.patient
+		return e.lockTimeout
 	}
 	return briefly
 }
 
 // transact runs statements as one transaction at READ COMMITTED, which waits no longer for any row
-// than the engine has patience: ErrBusy.
+// than the lock timeout: ErrBusy.
 func (e *engine) transact(ctx context.Context, statements ...statement) error {
-	return e.db.transact(ctx, append([]statement{query(postgresdb.Patience, e.patient)}, statements...)...)
+	return e.db.transact(ctx, append([]statement{query(postgresdb.SetLockTimeout, e.lockTimeout)}, statements...)...)
 }
 
 func (e *engine) Validate() error { return e.db.validate() }

@@ -42,7 +42,7 @@ func TestTakeDecidesByTheRowThatItWaitedFor(t *testing.T) {
 	s.session("b", time.Minute)
 	s.begin()
 	s.do(query(postgresdb.EnsureRow, "n"))
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", Patience: "10s"}))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "a", Attempt: "a1", LockTimeout: "10s"}))
 	done := s.blocked(func() {
 		if _, taken, err := s.Take(t.Context(), request("b", "b1")); taken || err != nil {
 			t.Errorf("took what another had just taken: %v, %v", taken, err)
@@ -140,7 +140,7 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.session("b", time.Minute)
 	g := s.take(request("a", "a1"))
 	s.begin()
-	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, Patience: "10s"}))
+	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, LockTimeout: "10s"}))
 	done := s.blocked(func() {
 		if _, outcome, err := s.Enqueue(t.Context(), request("b", "b1")); outcome != driver.Gone || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
@@ -319,13 +319,13 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	whole.Name = "w"
 	held := driver.Held{Name: "w", Session: "b", Token: s.take(whole).Token}
 	for name, grant := range map[string]statement{
-		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", Patience: "10s"}),
+		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
 		"hand-off": query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
-			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, Patience: "10s"}),
+			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, LockTimeout: "10s"}),
 		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),
 		"raise": query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
-			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, Patience: "10s"}),
+			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, LockTimeout: "10s"}),
 		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),

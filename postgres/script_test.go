@@ -45,7 +45,7 @@ func newScript(t *testing.T, settings ...string) *script {
 // patient is an engine that waits for as long as a script takes.
 func patient(of driver.Engine[pgx.Tx]) *engine {
 	e := of.Backend.(*engine)
-	e.patient = "10s"
+	e.lockTimeout = "10s"
 	return e
 }
 
@@ -190,7 +190,7 @@ func (s *script) snapshot(level pgx.TxIsoLevel) pgx.Tx {
 func takeShare(r driver.Request) statement {
 	return query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Units: int32(r.Units), Capacity: int32(r.Of), Patience: "10s"})
+		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
 }
 
 // went checks to whom a name was handed on.

@@ -16,7 +16,7 @@ func (e *engine) takeShare(ctx context.Context, r driver.Request) (driver.Grant,
 	transact := func(ctx context.Context, s statement) error { return e.db.transact(ctx, s) }
 	return taken(ctx, transact, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), Patience: e.patience(r.Wait),
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeoutFor(r.Wait),
 	}), r.Lease)
 }
 

@@ -110,8 +110,8 @@ func TestWhoFoundNoRowHandsOnNothingOfOneThatIsChanging(t *testing.T) {
 				b := driver.Request{Name: "n", Session: "b", Host: "h", Thread: "b1", Attempt: "b1"}
 				s.do(join(b))
 			} else {
-				s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, Patience: "10s"}))
-				s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "b", Attempt: "b1", Patience: "10s"}))
+				s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
+				s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "n", Session: "b", Attempt: "b1", LockTimeout: "10s"}))
 			}
 			s.commit()
 			<-again

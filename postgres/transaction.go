@@ -21,9 +21,9 @@ type callersTx interface {
 	// interrupt asks the server to cancel what the transaction is running. It returns when the
 	// server has seen that; false where there is no way to ask.
 	interrupt(ctx context.Context) bool
-	// patiently makes the statements that follow wait for rows until they are interrupted, or for a
-	// turn.
-	patiently(ctx context.Context) statement
+	// longLockTimeout makes the statements that follow wait for rows until they are interrupted, or
+	// for a turn.
+	longLockTimeout(ctx context.Context) statement
 }
 
 type pgxTx struct{ tx pgx.Tx }
@@ -43,7 +43,7 @@ func (t pgxTx) interrupt(ctx context.Context) bool {
 	return true
 }
 
-func (pgxTx) patiently(context.Context) statement { return borrowPatience("0") }
+func (pgxTx) longLockTimeout(context.Context) statement { return borrowLockTimeout("0") }
 
 func (t pgxTx) seen() map[string]any { return t.tx.Conn().PgConn().CustomData() }
 
@@ -62,7 +62,7 @@ func (t sqlTx) exec(ctx context.Context, statements ...statement) error {
 
 func (sqlTx) interrupt(context.Context) bool { return false }
 
-func (sqlTx) patiently(ctx context.Context) statement {
+func (sqlTx) longLockTimeout(ctx context.Context) statement {
 	var remaining int64
 	if deadline, ok := ctx.Deadline(); ok {
 		remaining = max(time.Until(deadline).Milliseconds(), 1)

@@ -22,10 +22,10 @@ type transactions[TX any] struct {
 func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
 func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
-var restorePatience = query(postgresdb.RestorePatience, struct{}{})
+var restoreLockTimeout = query(postgresdb.RestoreLockTimeout, struct{}{})
 
-func borrowPatience(patience string) statement {
-	return query(postgresdb.BorrowPatience, patience)
+func borrowLockTimeout(timeout string) statement {
+	return query(postgresdb.BorrowLockTimeout, timeout)
 }
 
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
@@ -37,7 +37,7 @@ func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _
 	x := t.of(tx)
 	statements := append([]statement{query(postgresdb.LockRow, h.Name).found(&name, &there)},
 		d.release("", h, false)...) // the session itself must be told too: nobody else tells it
-	err := t.waiting(ctx, x, true, append(statements, restorePatience)...)
+	err := t.waiting(ctx, x, true, append(statements, restoreLockTimeout)...)
 	if err != nil {
 		return pgserver.Interpret(err)
 	}
@@ -66,7 +66,7 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may dr
 		err := t.waiting(ctx, x, wait,
 			query(postgresdb.EnsureRow, name),
 			query(postgresdb.LockRowTx, name).found(&row, &there),
-			restorePatience,
+			restoreLockTimeout,
 		)
 		switch {
 		case !wait && pgserver.State(err) == pgserver.LockNotAvailable:
@@ -114,7 +114,7 @@ func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ..
 // savepoint goes alone.
 func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
-	work := statements[1].sql // after the patience
+	work := statements[1].sql // after the lock timeout
 	if seen[work] != nil {
 		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
 	}
@@ -139,9 +139,9 @@ func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, s
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	err := t.behind(ctx, x, append([]statement{borrowPatience(briefly)}, statements...)...)
+	err := t.behind(ctx, x, append([]statement{borrowLockTimeout(briefly)}, statements...)...)
 	for wait && pgserver.State(err) == pgserver.LockNotAvailable && ctx.Err() == nil {
-		err = t.cancellable(ctx, x, append([]statement{x.patiently(ctx)}, statements...)...)
+		err = t.cancellable(ctx, x, append([]statement{x.longLockTimeout(ctx)}, statements...)...)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errors.Join(ctx.Err(), err)

@@ -75,7 +75,7 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
 	locks.exec("DROP TABLE dblock_waiters")
-	if _, err := f.Waits(t.Context(), []string{"a"}); !errors.Is(err, driver.ErrSchema) {
+	if _, err := f.WaitGraph(t.Context(), []string{"a"}); !errors.Is(err, driver.ErrSchema) {
 		t.Error(err)
 	}
 }

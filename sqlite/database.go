@@ -20,10 +20,10 @@ const (
 	firstPause   = 100 * time.Microsecond
 	longestPause = 5 * time.Millisecond
 
-	// commitPatience is how long a commit in rollback-journal mode waits for readers to finish. New
+	// commitTimeout is how long a commit in rollback-journal mode waits for readers to finish. New
 	// readers are kept out meanwhile, so that it ends soon, unless a reader waits for us: then we
 	// must give up.
-	commitPatience = time.Second
+	commitTimeout = time.Second
 
 	// briefly is the wait of a caller that wants an answer at once: longer than a transaction of
 	// ours, or of any other client that does nothing else meanwhile.
@@ -177,11 +177,11 @@ func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn
 	}
 	if patience != 0 {
 		defer func() {
-			if setPatience(quiet, conn, patience) != nil {
+			if setBusyTimeout(quiet, conn, patience) != nil {
 				discard(conn)
 			}
 		}()
-		if err := setPatience(quiet, conn, 0); err != nil {
+		if err := setBusyTimeout(quiet, conn, 0); err != nil {
 			return err
 		}
 	}
@@ -192,9 +192,9 @@ func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn
 	return err
 }
 
-// setPatience takes a connection, or a transaction: the pragma is none of what a transaction
+// setBusyTimeout takes a connection, or a transaction: the pragma is none of what a transaction
 // undoes.
-func setPatience(ctx context.Context, conn sqlitedb.DBTX, milliseconds int64) error {
+func setBusyTimeout(ctx context.Context, conn sqlitedb.DBTX, milliseconds int64) error {
 	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
 	return err
 }
@@ -214,7 +214,7 @@ func transact(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration
 		return err
 	}
 	if patience == 0 {
-		patience = commitPatience
+		patience = commitTimeout
 	}
 	if err := commit(ctx, quiet, conn, patience); err != nil {
 		return err

@@ -11,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-// connectionPatience is how long LockTx waits for a second connection, to look before it locks. The
+// connectTimeout is how long LockTx waits for a second connection, to look before it locks. The
 // pool may be in use by transactions that all wait for each other in LockTx: then none will come.
-const connectionPatience = 20 * time.Millisecond
+const connectTimeout = 20 * time.Millisecond
 
 var (
 	errSnapshot = errors.New("somebody has written to the database since this transaction first read from it, so that it " +
@@ -132,7 +132,7 @@ func (t transactions) lookAside(ctx context.Context, name string) (state driver.
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
 		return state, err
 	}
-	moment, cancel := context.WithTimeout(ctx, connectionPatience)
+	moment, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
 	err = t.db.lend(moment, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, sqlitedb.New(conn), name)
@@ -188,11 +188,11 @@ func try(ctx context.Context, tx *sql.Tx) (err error) {
 		return err
 	}
 	if patience != 0 {
-		if err := setPatience(quiet, tx, 0); err != nil {
+		if err := setBusyTimeout(quiet, tx, 0); err != nil {
 			return err
 		}
 		defer func() {
-			if restored := setPatience(quiet, tx, patience); err == nil {
+			if restored := setBusyTimeout(quiet, tx, patience); err == nil {
 				err = restored
 			}
 		}()

@@ -23,19 +23,19 @@ func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 }
 
 const LockRowWithin = `-- name: LockRowWithin :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
-SELECT l.name FROM dblock_locks l, patience WHERE l.name = $1 FOR UPDATE OF l
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $2::text, true) AS set)
+SELECT l.name FROM dblock_locks l, timeout WHERE l.name = $1 FOR UPDATE OF l
 `
 
 type LockRowWithinParams struct {
-	Name     string
-	Patience string
+	Name        string
+	LockTimeout string
 }
 
-// The same, with a wait no longer than patience: evaluated before the row is locked, since it is
+// The same, with a lock timeout: evaluated before the row is locked, since it is
 // read to find it.
 func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
-	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.Patience)
+	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.LockTimeout)
 	var name string
 	err := row.Scan(&name)
 	return name, err
@@ -171,20 +171,20 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 }
 
 const ReleaseIdle = `-- name: ReleaseIdle :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
-  FROM patience
+  FROM timeout
  WHERE l.name = $1 AND l.session_id = $2::text AND l.token = $3 AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
 type ReleaseIdleParams struct {
-	Name     string
-	Session  string
-	Token    int64
-	Patience string
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
 }
 
 type ReleaseIdleRow struct {
@@ -199,7 +199,7 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 		arg.Name,
 		arg.Session,
 		arg.Token,
-		arg.Patience,
+		arg.LockTimeout,
 	)
 	var i ReleaseIdleRow
 	err := row.Scan(&i.Name, &i.Commits)
@@ -207,18 +207,18 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 }
 
 const SetHolds = `-- name: SetHolds :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_locks l SET holds = $1 FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_locks l SET holds = $1 FROM timeout
  WHERE l.name = $2 AND l.session_id = $3::text AND l.token = $4
 RETURNING l.name
 `
 
 type SetHoldsParams struct {
-	Holds    int32
-	Name     string
-	Session  string
-	Token    int64
-	Patience string
+	Holds       int32
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
 }
 
 func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, error) {
@@ -227,7 +227,7 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 		arg.Name,
 		arg.Session,
 		arg.Token,
-		arg.Patience,
+		arg.LockTimeout,
 	)
 	var name string
 	err := row.Scan(&name)
@@ -235,9 +235,9 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, err
 }
 
 const TakeLock = `-- name: TakeLock :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true))
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true))
 INSERT INTO dblock_locks AS l (name, token, acquired_at)
-SELECT $1::text, dblock_now(), dblock_now() FROM patience
+SELECT $1::text, dblock_now(), dblock_now() FROM timeout
 ON CONFLICT (name) DO UPDATE SET
        session_id = $2::text, host = $3::text, thread = $4::text, holds = 1,
        attempt = $5::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = $6::text,
@@ -249,15 +249,15 @@ RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
 `
 
 type TakeLockParams struct {
-	Name     string
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Metadata string
-	Lease    int64
-	MinHold  int64
-	Patience string
+	Name        string
+	Session     string
+	Host        string
+	Thread      string
+	Attempt     string
+	Metadata    string
+	Lease       int64
+	MinHold     int64
+	LockTimeout string
 }
 
 type TakeLockRow struct {
@@ -270,7 +270,7 @@ type TakeLockRow struct {
 // what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
 // it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
 // older than the row, by however long the statement stood in between, and meanwhile another row of
-// the name may have come, been granted, and been purged. The patience counts from before the row is
+// the name may have come, been granted, and been purged. The lock timeout counts from before the row is
 // met, since what is inserted is read from it.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
@@ -282,7 +282,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Metadata,
 		arg.Lease,
 		arg.MinHold,
-		arg.Patience,
+		arg.LockTimeout,
 	)
 	var i TakeLockRow
 	err := row.Scan(&i.Token, &i.Made, &i.Durable)

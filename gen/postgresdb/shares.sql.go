@@ -44,18 +44,18 @@ func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 }
 
 const RaiseToken = `-- name: RaiseToken :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint) FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint) FROM timeout
  WHERE l.name = $2 AND l.session_id = $3::text AND l.token IN ($4::bigint, $1::bigint)
 RETURNING l.token, dblock_durable() AS durable
 `
 
 type RaiseTokenParams struct {
-	LeastToken int64
-	Name       string
-	Session    string
-	Token      int64
-	Patience   string
+	LeastToken  int64
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
 }
 
 type RaiseTokenRow struct {
@@ -71,7 +71,7 @@ func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (RaiseTo
 		arg.Name,
 		arg.Session,
 		arg.Token,
-		arg.Patience,
+		arg.LockTimeout,
 	)
 	var i RaiseTokenRow
 	err := row.Scan(&i.Token, &i.Durable)
@@ -79,18 +79,18 @@ func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (RaiseTo
 }
 
 const SetShareHolds = `-- name: SetShareHolds :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_shares s SET holds = $1 FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_shares s SET holds = $1 FROM timeout
  WHERE s.name = $2 AND s.session_id = $3::text AND s.token = $4
 RETURNING s.name
 `
 
 type SetShareHoldsParams struct {
-	Holds    int32
-	Name     string
-	Session  string
-	Token    int64
-	Patience string
+	Holds       int32
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
 }
 
 func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (string, error) {
@@ -99,7 +99,7 @@ func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (s
 		arg.Name,
 		arg.Session,
 		arg.Token,
-		arg.Patience,
+		arg.LockTimeout,
 	)
 	var name string
 	err := row.Scan(&name)
@@ -149,11 +149,11 @@ func (q *Queries) Standing(ctx context.Context, arg StandingParams) (StandingRow
 }
 
 const TakeShare = `-- name: TakeShare :one
-WITH patience AS MATERIALIZED (
+WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', $1::text, true)
 ), l AS (
     INSERT INTO dblock_locks AS l (name, token, acquired_at)
-    SELECT $2::text, dblock_now(), dblock_now() FROM patience
+    SELECT $2::text, dblock_now(), dblock_now() FROM timeout
     ON CONFLICT (name) DO UPDATE SET
            shared_units = l.shared_units + $3::integer, capacity = $4::integer,
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
@@ -172,16 +172,16 @@ SELECT l.token, l.made::boolean AS made, dblock_durable() AS durable FROM l
 `
 
 type TakeShareParams struct {
-	Patience string
-	Name     string
-	Units    int32
-	Capacity int32
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
+	LockTimeout string
+	Name        string
+	Units       int32
+	Capacity    int32
+	Session     string
+	Host        string
+	Thread      string
+	Attempt     string
+	Lease       int64
+	Metadata    string
 }
 
 type TakeShareRow struct {
@@ -194,7 +194,7 @@ type TakeShareRow struct {
 // is taken: the share is written after it.
 func (q *Queries) TakeShare(ctx context.Context, arg TakeShareParams) (TakeShareRow, error) {
 	row := q.db.QueryRow(ctx, TakeShare,
-		arg.Patience,
+		arg.LockTimeout,
 		arg.Name,
 		arg.Units,
 		arg.Capacity,

@@ -9,33 +9,33 @@ import (
 	"context"
 )
 
-const BorrowPatience = `-- name: BorrowPatience :one
+const BorrowLockTimeout = `-- name: BorrowLockTimeout :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
-       set_config('lock_timeout', $1::text, true)::text AS patience
+       set_config('lock_timeout', $1::text, true)::text AS lock_timeout
 `
 
-type BorrowPatienceRow struct {
-	Kept     string
-	Patience string
+type BorrowLockTimeoutRow struct {
+	Kept        string
+	LockTimeout string
 }
 
-// The same in the caller's transaction, whose own setting is kept for RestorePatience.
-func (q *Queries) BorrowPatience(ctx context.Context, patience string) (BorrowPatienceRow, error) {
-	row := q.db.QueryRow(ctx, BorrowPatience, patience)
-	var i BorrowPatienceRow
-	err := row.Scan(&i.Kept, &i.Patience)
+// The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout.
+func (q *Queries) BorrowLockTimeout(ctx context.Context, lockTimeout string) (BorrowLockTimeoutRow, error) {
+	row := q.db.QueryRow(ctx, BorrowLockTimeout, lockTimeout)
+	var i BorrowLockTimeoutRow
+	err := row.Scan(&i.Kept, &i.LockTimeout)
 	return i, err
 }
 
 const BorrowTurn = `-- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif($1::bigint, 0),
-           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS patience
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout
 `
 
 type BorrowTurnRow struct {
-	Kept     string
-	Patience string
+	Kept        string
+	LockTimeout string
 }
 
 // The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
@@ -43,7 +43,7 @@ type BorrowTurnRow struct {
 func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
 	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
 	var i BorrowTurnRow
-	err := row.Scan(&i.Kept, &i.Patience)
+	err := row.Scan(&i.Kept, &i.LockTimeout)
 	return i, err
 }
 
@@ -87,29 +87,29 @@ func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, err
 	return i, err
 }
 
-const Patience = `-- name: Patience :one
+const RestoreLockTimeout = `-- name: RestoreLockTimeout :one
+SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout
+`
 
-SELECT set_config('lock_timeout', $1::text, true)::text AS patience
+func (q *Queries) RestoreLockTimeout(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, RestoreLockTimeout)
+	var lock_timeout string
+	err := row.Scan(&lock_timeout)
+	return lock_timeout, err
+}
+
+const SetLockTimeout = `-- name: SetLockTimeout :one
+
+SELECT set_config('lock_timeout', $1::text, true)::text AS lock_timeout
 `
 
 // Inside transactions of the caller's: behind a savepoint, so that an error leaves them as they
 // were.
 // How long a statement waits for a row that another transaction has locked, until the end of the
 // transaction.
-func (q *Queries) Patience(ctx context.Context, patience string) (string, error) {
-	row := q.db.QueryRow(ctx, Patience, patience)
-	var patience_2 string
-	err := row.Scan(&patience_2)
-	return patience_2, err
-}
-
-const RestorePatience = `-- name: RestorePatience :one
-SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience
-`
-
-func (q *Queries) RestorePatience(ctx context.Context) (string, error) {
-	row := q.db.QueryRow(ctx, RestorePatience)
-	var patience string
-	err := row.Scan(&patience)
-	return patience, err
+func (q *Queries) SetLockTimeout(ctx context.Context, lockTimeout string) (string, error) {
+	row := q.db.QueryRow(ctx, SetLockTimeout, lockTimeout)
+	var lock_timeout string
+	err := row.Scan(&lock_timeout)
+	return lock_timeout, err
 }

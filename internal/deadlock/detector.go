@@ -24,7 +24,7 @@ const (
 
 // Store is the part of an engine that the detector needs.
 type Store interface {
-	Waits(ctx context.Context, attempts []string) ([]driver.Wait, error)
+	WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error)
 }
 
 // Config is the same for all detectors of a client.
@@ -182,7 +182,7 @@ func (d *Detector) check(attempts []string) {
 func (d *Detector) query(attempts []string) (map[string]Cycle, error) {
 	ctx, cancel := context.WithTimeout(d.ctx, d.config.Limit)
 	defer cancel()
-	waits, err := d.store.Waits(ctx, attempts)
+	waits, err := d.store.WaitGraph(ctx, attempts)
 	if err != nil {
 		return nil, err
 	}

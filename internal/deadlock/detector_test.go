@@ -29,7 +29,7 @@ type answer struct {
 	err   error
 }
 
-func (s *script) Waits(_ context.Context, attempts []string) ([]driver.Wait, error) {
+func (s *script) WaitGraph(_ context.Context, attempts []string) ([]driver.Wait, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked, s.about = append(s.asked, time.Now()), append(s.about, attempts)

@@ -9,9 +9,9 @@ import (
 
 // A turn is one second, the shortest possible. MySQL accepts an integer of one signedness only.
 const (
-	borrowPatience = "SET @dblock_patience = CAST(@@SESSION.innodb_lock_wait_timeout AS SIGNED), SESSION innodb_lock_wait_timeout = " +
+	borrowTimeout = "SET @dblock_patience = CAST(@@SESSION.innodb_lock_wait_timeout AS SIGNED), SESSION innodb_lock_wait_timeout = " +
 		"CAST(IF(@@GLOBAL.innodb_rollback_on_timeout, @@SESSION.innodb_lock_wait_timeout, 1) AS SIGNED)"
-	restorePatience = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
+	restoreTimeout = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
 )
 
 // Hex is a name as it travels to MySQL and MariaDB, in hexadecimal digits. Statements read it as
@@ -37,11 +37,11 @@ var mysql = engine{
 // runMySQL has no use for a savepoint. An error rolls back its statement alone, a deadlock the
 // whole transaction. A savepoint would not release row locks either.
 func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, Queries) error) (err error) {
-	if err := q.Exec(quiet, borrowPatience); err != nil {
+	if err := q.Exec(quiet, borrowTimeout); err != nil {
 		return err
 	}
 	defer func() { // the setting is the session's, which outlives the transaction
-		if second := q.Exec(quiet, restorePatience); err == nil {
+		if second := q.Exec(quiet, restoreTimeout); err == nil {
 			err = second
 		} else if second != nil && mysqlNumber(err) != 0 {
 			err = errors.Join(err, second)

@@ -43,10 +43,10 @@ func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context,
 		return err
 	}
 	if ms > 0 {
-		if err := setPatience(quiet, q, 0); err != nil {
+		if err := setBusyTimeout(quiet, q, 0); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, setPatience(quiet, q, ms)) }()
+		defer func() { err = errors.Join(err, setBusyTimeout(quiet, q, ms)) }()
 	}
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {
@@ -65,7 +65,7 @@ func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context,
 	}
 }
 
-func setPatience(ctx context.Context, q Queries, ms int64) error {
+func setBusyTimeout(ctx context.Context, q Queries, ms int64) error {
 	_, err := q.Row(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", ms), nil, new(int64))
 	return err
 }

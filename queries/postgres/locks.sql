@@ -2,12 +2,12 @@
 -- what an upsert waited for it sees anew, but only in that row. Tokens are computed from the row as
 -- it is, and under its lock: an insert only makes the row, to be asked for again. Its values are
 -- older than the row, by however long the statement stood in between, and meanwhile another row of
--- the name may have come, been granted, and been purged. The patience counts from before the row is
+-- the name may have come, been granted, and been purged. The lock timeout counts from before the row is
 -- met, since what is inserted is read from it.
 -- name: TakeLock :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
 INSERT INTO dblock_locks AS l (name, token, acquired_at)
-SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM patience
+SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM timeout
 ON CONFLICT (name) DO UPDATE SET
        session_id = sqlc.arg(session)::text, host = sqlc.arg(host)::text, thread = sqlc.arg(thread)::text, holds = 1,
        attempt = sqlc.arg(attempt)::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = sqlc.arg(metadata)::text,
@@ -22,20 +22,20 @@ RETURNING l.token, (l.session_id IS NULL)::boolean AS made,
 -- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = @name FOR UPDATE;
 
--- The same, with a wait no longer than patience: evaluated before the row is locked, since it is
+-- The same, with a lock timeout: evaluated before the row is locked, since it is
 -- read to find it.
 -- name: LockRowWithin :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true) AS set)
-SELECT l.name FROM dblock_locks l, patience WHERE l.name = @name FOR UPDATE OF l;
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS set)
+SELECT l.name FROM dblock_locks l, timeout WHERE l.name = @name FOR UPDATE OF l;
 
 -- The release when nobody waits. Its commit need not reach the disk: a release that a crash takes
 -- back is a lock that no handle claims, and its client gives it back again.
 -- name: ReleaseIdle :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
 UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
-  FROM patience
+  FROM timeout
  WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits;
 
@@ -52,8 +52,8 @@ UPDATE dblock_locks l SET
 RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified;
 
 -- name: SetHolds :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
-UPDATE dblock_locks l SET holds = @holds FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
+UPDATE dblock_locks l SET holds = @holds FROM timeout
  WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
 RETURNING l.name;
 

@@ -1,11 +1,11 @@
 -- TakeLock for so many units of a name. Here too the lock row alone decides, and is made before it
 -- is taken: the share is written after it.
 -- name: TakeShare :one
-WITH patience AS MATERIALIZED (
-    SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), l AS (
     INSERT INTO dblock_locks AS l (name, token, acquired_at)
-    SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM patience
+    SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM timeout
     ON CONFLICT (name) DO UPDATE SET
            shared_units = l.shared_units + sqlc.arg(units)::integer, capacity = sqlc.arg(capacity)::integer,
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
@@ -23,8 +23,8 @@ WITH patience AS MATERIALIZED (
 SELECT l.token, l.made::boolean AS made, dblock_durable() AS durable FROM l;
 
 -- name: SetShareHolds :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
-UPDATE dblock_shares s SET holds = @holds FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
+UPDATE dblock_shares s SET holds = @holds FROM timeout
  WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token
 RETURNING s.name;
 
@@ -68,7 +68,7 @@ SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigin
 -- Durable like a grant: a token that was shown must not be granted again. Also with the token to
 -- which it was raised before, by a call whose answer was lost.
 -- name: RaiseToken :one
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true))
-UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM patience
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
+UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM timeout
  WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token IN (sqlc.arg(token)::bigint, sqlc.arg(least_token)::bigint)
 RETURNING l.token, dblock_durable() AS durable;

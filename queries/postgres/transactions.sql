@@ -3,23 +3,23 @@
 
 -- How long a statement waits for a row that another transaction has locked, until the end of the
 -- transaction.
--- name: Patience :one
-SELECT set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
+-- name: SetLockTimeout :one
+SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout;
 
--- The same in the caller's transaction, whose own setting is kept for RestorePatience.
--- name: BorrowPatience :one
+-- The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout.
+-- name: BorrowLockTimeout :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
-       set_config('lock_timeout', sqlc.arg(patience)::text, true)::text AS patience;
+       set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout;
 
 -- The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
 -- is time (0: no end), but always long enough for a deadlock to be found.
 -- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
-           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS patience;
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout;
 
--- name: RestorePatience :one
-SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS patience;
+-- name: RestoreLockTimeout :one
+SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout;
 
 -- Makes the row that LockTx locks. Another transaction that is making it, and has not committed, is
 -- waited for.

@@ -9,10 +9,10 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-func (e *engine) Waits(ctx context.Context, attempts []string) ([]driver.Wait, error) {
-	var row postgresdb.WaitsRow
+func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+	var row postgresdb.WaitGraphRow
 	var waits []driver.Wait
-	err := e.db.exec(ctx, query(postgresdb.Waits, list(attempts)).into(&row, func() {
+	err := e.db.exec(ctx, query(postgresdb.WaitGraph, list(attempts)).into(&row, func() {
 		waits = append(waits, driver.Wait{
 			Name: row.Name, Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
 			Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),

@@ -10,10 +10,10 @@ import (
 )
 
 // Waits asks for some attempts at a time: a client has as many as it has waiters.
-func (e *engine) Waits(ctx context.Context, attempts []string) (waits []driver.Wait, err error) {
+func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driver.Wait, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		for some := range chunks(attempts) {
-			rows, err := q.Waits(ctx, some)
+			rows, err := q.WaitGraph(ctx, some)
 			if err != nil {
 				return err
 			}

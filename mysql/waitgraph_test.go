@@ -19,7 +19,7 @@ func by(r driver.Request, thread string) driver.Request {
 // waits are the rows of who waits for whom, in words.
 func (a actor) waits(t *testing.T, attempts ...string) (rows []string) {
 	t.Helper()
-	waits, err := a.Waits(t.Context(), attempts)
+	waits, err := a.WaitGraph(t.Context(), attempts)
 	must(t, err)
 	slices.SortFunc(waits, func(a, b driver.Wait) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(fmt.Sprint(a.Holds), fmt.Sprint(b.Holds)), cmp.Compare(a.Thread, b.Thread))

@@ -46,7 +46,7 @@ func TestWaitsGoRoundARing(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = 'dead'"); err != nil {
 		t.Fatal(err)
 	}
-	waits, err := s.Waits(t.Context(), []string{"a waits for 2", "not there"})
+	waits, err := s.WaitGraph(t.Context(), []string{"a waits for 2", "not there"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func BenchmarkWaitsOfARingAmong10000(b *testing.B) {
 			e := newEngine(pgxDB{pool})
 			for b.Loop() {
 				// The one at the end of a queue of units has to count all who are before it.
-				waits, err := e.Waits(b.Context(), []string{"ring0", "w9999"})
+				waits, err := e.WaitGraph(b.Context(), []string{"ring0", "w9999"})
 				if err != nil || len(waits) != 12 {
 					b.Fatalf("%d rows, %v", len(waits), err)
 				}

@@ -8,14 +8,14 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-func (e *engine) Waits(ctx context.Context, attempts []string) ([]driver.Wait, error) {
+func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {
 	list, err := jsonOf(attempts)
 	if err != nil {
 		return nil, err
 	}
 	var waits []driver.Wait
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Waits(ctx, list)
+		rows, err := q.WaitGraph(ctx, list)
 		waits = nil
 		for _, row := range rows {
 			waits = append(waits, driver.Wait{

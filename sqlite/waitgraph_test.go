@@ -12,7 +12,7 @@ import (
 // waits are the rows of who waits for whom, in words.
 func (f *fixture) waits(attempts ...string) (rows []string) {
 	f.t.Helper()
-	waits, err := f.Waits(f.t.Context(), attempts)
+	waits, err := f.WaitGraph(f.t.Context(), attempts)
 	if err != nil {
 		f.t.Fatal(err)
 	}
