@@ -87,9 +87,9 @@ func busy(err error) bool {
 }
 
 // codeOf finds the result code in an error of any driver: modernc.org/sqlite has a method Code,
-// ncruces/go-sqlite3 has ExtendedCode and Code with types of its own, or an error that is an extended
-// code and has a method Code for the rest of it, mattn/go-sqlite3 has fields of these names. Own
-// types cannot be named in an interface without importing the driver.
+// ncruces/go-sqlite3 has ExtendedCode and Code with types of its own, or an error that is an
+// extended code and has a method Code for the rest of it, mattn/go-sqlite3 has fields of these
+// names. Own types cannot be named in an interface without importing the driver.
 func codeOf(err error) (int, bool) {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if joined, ok := err.(interface{ Unwrap() []error }); ok {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -423,9 +424,10 @@ func guardedLeaseOver(t *testing.T, e *env) {
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(time.Second)) // which compares what it has once in a TTL
+	ttl := dbtest.Scale(2 * time.Second)       // a guard is made within two fifths of it, on a connection that may be new
+	c := e.clientOf(t, a, dblock.WithTTL(ttl)) // which compares what it has once in a TTL
 	other := e.client(t)
-	l := lock(t, c, "n", dblock.Lease(1500*time.Millisecond))
+	l := lock(t, c, "n", dblock.Lease(ttl))
 	tx := beginTx(t, a, e.levels()[0])
 	if err := l.Guard(t.Context(), tx); err != nil {
 		t.Fatal(err)
@@ -435,7 +437,7 @@ func guardedLeaseOver(t *testing.T, e *env) {
 	select {
 	case o := <-waiting:
 		t.Fatalf("given away before the transaction ended: %v, %v", o.lock, o.err)
-	case <-time.After(3 * time.Second):
+	case <-time.After(2 * ttl):
 	}
 	e.usable(t, tx)
 	unlock(t, granted(t, soon, waiting))
