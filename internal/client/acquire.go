@@ -40,7 +40,7 @@ func (t *tables) acquire(ctx context.Context, r driver.Request, o Owner, wait bo
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
 		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
-			return nil, t.notAcquired(driver.State{}, Ended(ctx, err))
+			return nil, t.notAcquired(driver.State{}, ended(ctx, err))
 		case ctx.Err() != nil:
 			return nil, t.unseen(ctx, err)
 		case errors.Is(err, driver.ErrSchema):
@@ -69,7 +69,7 @@ func (t *tables) acquire(ctx context.Context, r driver.Request, o Owner, wait bo
 		default:
 			return nil, err
 		}
-		Pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
+		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
 	}
 }
 
@@ -151,7 +151,7 @@ func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bo
 	if !wait {
 		open = t.sessions.tryOpen
 	}
-	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+	err := t.statement(ctx, func(ctx context.Context) (err error) {
 		s, err = open(ctx)
 		return err
 	})
@@ -201,7 +201,7 @@ func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Req
 		}
 		defer func() { // whatever comes of it, a holder or a waiter was seen
 			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
-				err = t.notAcquired(driver.State{}, Ended(ctx, err))
+				err = t.notAcquired(driver.State{}, ended(ctx, err))
 			}
 		}()
 	}
@@ -219,7 +219,7 @@ func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Req
 
 func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken bool, err error) {
 	got.asked = t.config.Clock()
-	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, taken, err = t.engine.Take(ctx, r)
 		return err
 	})
@@ -234,7 +234,7 @@ func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken
 // comeBack takes a lock over that the same owner has, in whatever process.
 func (t *tables) comeBack(ctx context.Context, r driver.Request) (got receipt, back bool, err error) {
 	got.asked = t.config.Clock()
-	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, back, err = t.engine.Reenter(ctx, r)
 		return err
 	})
@@ -302,7 +302,7 @@ func (t *tables) queue(ctx context.Context, s *clientSession, r driver.Request) 
 	defer s.hub.Remove(w)
 	got := receipt{asked: t.config.Clock()}
 	var outcome driver.Outcome
-	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+	err := t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, outcome, err = t.engine.Enqueue(ctx, r)
 		return err
 	})

@@ -67,7 +67,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 		case errors.Is(err, errLostMeanwhile) && c.closing():
 			err = ErrClosed
 		case errors.Is(err, errLostMeanwhile) && wait: // one of those that it had: from the beginning
-			Pause(ctx, 10*time.Millisecond)
+			pause(ctx, 10*time.Millisecond)
 			continue
 		case errors.Is(err, errLostMeanwhile):
 			err = c.notAcquired(driver.State{}, err)
@@ -154,7 +154,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		return 0, nil
 	}
 	var s *clientSession
-	err := t.Statement(ctx, func(ctx context.Context) (err error) {
+	err := t.statement(ctx, func(ctx context.Context) (err error) {
 		s, err = t.sessions.tryOpen(ctx)
 		return err
 	})
@@ -169,7 +169,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	}
 	asked := t.config.Clock()
 	var grants []driver.Grant
-	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		grants, err = t.engine.TakeAll(ctx, rs)
 		return err
 	})
@@ -263,7 +263,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	var rest []driver.Held
 	err = driver.ErrRetry
 	for tries := 0; tries < 3 && errors.Is(err, driver.ErrRetry); tries++ {
-		err = c.Statement(ctx, func(ctx context.Context) (err error) {
+		err = c.statement(ctx, func(ctx context.Context) (err error) {
 			rest, err = t.engine.ReleaseAll(ctx, list)
 			return err
 		})

@@ -71,9 +71,9 @@ func (c *calls) close() bool {
 // closing reports whether Close has begun.
 func (c *calls) closing() bool { return c.background.Err() != nil }
 
-// Statement runs one call of the engine within its bound. A call that its bound cut short is a
+// statement runs one call of the engine within its bound. A call that its bound cut short is a
 // database that does not answer; one that the caller's context cut short is the caller's.
-func (c *calls) Statement(ctx context.Context, f func(ctx context.Context) error) error {
+func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, c.ttl)
 	defer cancel()
 	err := f(inner)
@@ -98,9 +98,9 @@ func (c *calls) exhausted() string {
 // unseen is the end of a context before it was known whether the name has a holder or a waiter.
 func (c *calls) unseen(ctx context.Context, err error) error {
 	if why := c.exhausted(); why != "" && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
-		return fmt.Errorf("%w%s: %w", driver.ErrUnavailable, why, Ended(ctx, err))
+		return fmt.Errorf("%w%s: %w", driver.ErrUnavailable, why, ended(ctx, err))
 	}
-	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, Ended(ctx, err))
+	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, ended(ctx, err))
 }
 
 // untilClosed is ctx that also ends, with cause ErrClosed, when another one does.
@@ -110,8 +110,8 @@ func untilClosed(ctx, other context.Context) (context.Context, context.CancelFun
 	return within, func() { stop(); cancel(nil) }
 }
 
-// Pause waits for about d, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
+// pause waits for about d, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d/2 + rand.N(d)):
@@ -124,7 +124,7 @@ func lockWithin(ctx context.Context, try func() bool) error {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		Pause(ctx, time.Millisecond)
+		pause(ctx, time.Millisecond)
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (g rows) settle(ctx context.Context, h *hold) error {
 	err := g.ascertain(ctx, h)
 	if errors.Is(err, driver.ErrNotHeld) {
 		g.lose(h, err)
-		err = Lost(err)
+		err = lost(err)
 	}
 	return err
 }
@@ -78,7 +78,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 		sent = true
 		asked := g.config.Clock()
 		var next []driver.Handoff
-		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+		err := g.statement(ctx, func(ctx context.Context) (err error) {
 			next, err = g.engine.Downgrade(ctx, l.hold.held())
 			return err
 		})
@@ -103,7 +103,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		}
 		var got driver.Grant
 		var upgraded bool
-		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+		err := g.statement(ctx, func(ctx context.Context) (err error) {
 			got, upgraded, err = g.engine.Upgrade(ctx, l.hold.held(), l.hold.attempt)
 			return err
 		})
@@ -125,7 +125,7 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 		if m.shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
-		err := g.Statement(ctx, func(ctx context.Context) (err error) {
+		err := g.statement(ctx, func(ctx context.Context) (err error) {
 			raised, err = g.engine.Raise(ctx, l.hold.held(), token)
 			return err
 		})
@@ -141,7 +141,7 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
 		e := eventOf(l.hold, kind, detail)
-		return m, g.Statement(ctx, func(ctx context.Context) error { return g.engine.Announce(ctx, l.hold.held(), e) })
+		return m, g.statement(ctx, func(ctx context.Context) error { return g.engine.Announce(ctx, l.hold.held(), e) })
 	})
 }
 
@@ -182,11 +182,11 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
-			return Lost(err)
+			return lost(err)
 		case !transient(err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
-		Pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it
+		pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it
 	}
 }
 

@@ -41,8 +41,8 @@ var (
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 )
 
-// Lost is ErrLost with its reason.
-func Lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
+// lost is ErrLost with its reason.
+func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
 
 // transient reports whether it may help to run a statement of the client's own again.
 func transient(err error) bool {
@@ -69,9 +69,9 @@ func residueOf(err error) residue {
 	return unsure
 }
 
-// Ended is an error that came of a context's end: it is both, and its text says each once, on one
+// ended is an error that came of a context's end: it is both, and its text says each once, on one
 // line.
-func Ended(ctx context.Context, err error) error {
+func ended(ctx context.Context, err error) error {
 	cause := context.Cause(ctx)
 	if err == nil || err == cause {
 		return cause

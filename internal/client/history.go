@@ -115,7 +115,7 @@ func (y *history) flush(ctx context.Context) {
 	events := y.take()
 	for len(events) > 0 {
 		page := events[:min(len(events), eventPage)]
-		err := y.calls.Statement(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
+		err := y.calls.statement(ctx, func(ctx context.Context) error { return y.write(ctx, page) })
 		switch {
 		case err == nil:
 			y.report.Worked()

@@ -58,7 +58,7 @@ func (t *tables) lockJob(ctx context.Context, name string, w Want) (*Lock, error
 		if tries > 100 || ctx.Err() != nil { // many look, and one of them will run it
 			return nil, ctx.Err()
 		}
-		Pause(ctx, 10*time.Millisecond)
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -86,7 +86,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 // may be the next slot's turn.
 func (t *tables) beginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, ours bool, err error) {
 	for tries := 1; ; tries++ {
-		err = t.Statement(ctx, func(ctx context.Context) error {
+		err = t.statement(ctx, func(ctx context.Context) error {
 			if tries > 1 {
 				latest, err := t.engine.Runs(ctx, r.Name, time.Time{}, 1)
 				if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
@@ -100,7 +100,7 @@ func (t *tables) beginRun(ctx context.Context, r driver.Run, interval time.Durat
 		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
 			return run, ours, err
 		}
-		Pause(ctx, 20*time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 
@@ -113,7 +113,7 @@ func (t *tables) disclaim(ctx context.Context, run driver.Run, why error) {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	var latest []driver.Run
-	err := t.Statement(within, func(ctx context.Context) (err error) {
+	err := t.statement(within, func(ctx context.Context) (err error) {
 		latest, err = t.engine.Runs(ctx, run.Name, time.Time{}, 1)
 		return err
 	})
@@ -129,7 +129,7 @@ func (t *tables) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx co
 	defer func() {
 		failure = t.endRun(ctx, run)
 		if errors.Is(failure, driver.ErrNotHeld) { // another has taken the slot over, which a retry may do after a loss
-			failure = Lost(errors.New("another runs the slot"))
+			failure = lost(errors.New("another runs the slot"))
 		}
 	}()
 	outcome = l.Run(ctx, func(inner context.Context) error {
@@ -150,10 +150,10 @@ func (t *tables) endRun(ctx context.Context, run driver.Run) error {
 	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 	defer cancel()
 	for {
-		err := t.Statement(within, func(ctx context.Context) error { return t.engine.EndRun(ctx, run) })
+		err := t.statement(within, func(ctx context.Context) error { return t.engine.EndRun(ctx, run) })
 		if !transient(err) || within.Err() != nil {
 			return err
 		}
-		Pause(within, 50*time.Millisecond)
+		pause(within, 50*time.Millisecond)
 	}
 }

@@ -21,9 +21,6 @@ type Lock struct {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.hold.name }
 
-// Owner returns the owner of the lock.
-func (l *Lock) Owner() Owner { return l.hold.owner }
-
 // Token returns the fencing token, 0 where the lock has none.
 func (l *Lock) Token() int64 { return l.hold.mode.Load().token }
 
@@ -58,9 +55,6 @@ func (l *Lock) Asked() <-chan string {
 	return l.hold.asked
 }
 
-// Under is ctx with the owner of the lock in it, and marked as the lock's own.
-func (l *Lock) Under(ctx context.Context) context.Context { return l.hold.under(ctx, l.client.owners) }
-
 // Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
 // returns what the first did, unless that may be tried again.
 func (l *Lock) Unlock(ctx context.Context) error {
@@ -81,7 +75,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 
 // Run calls f with a context that ends when ctx does, or the lock.
 func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error {
-	inner, cancel := context.WithCancelCause(l.Under(ctx))
+	inner, cancel := context.WithCancelCause(l.hold.under(ctx, l.client.owners))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
 	return f(inner)

@@ -74,7 +74,7 @@ func (t *tables) lockRow(ctx context.Context, tx Tx, name string, turn *claim, w
 	case ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
 		return state, false, t.unseen(ctx, err)
 	case ctx.Err() != nil:
-		return state, false, t.notAcquired(state, Ended(ctx, err))
+		return state, false, t.notAcquired(state, ended(ctx, err))
 	}
 	return state, false, t.explain(ctx, err)
 }
@@ -84,7 +84,7 @@ func (t *tables) lockRow(ctx context.Context, tx Tx, name string, turn *claim, w
 func (t *tables) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	for {
 		var s *clientSession
-		err := t.Statement(ctx, func(ctx context.Context) (err error) {
+		err := t.statement(ctx, func(ctx context.Context) (err error) {
 			if s, err = t.sessions.open(ctx); err != nil {
 				return err
 			}
@@ -164,7 +164,7 @@ func (t *tables) standBehind(s *clientSession, k *claim) {
 	t.underWay.Go(func() {
 		defer t.registry.transition(k, finish)
 		for wait := time.Millisecond; s.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
-			Pause(t.background, wait)
+			pause(t.background, wait)
 			if err := t.leave(s, k); err == nil || !transient(err) || t.closing() {
 				return
 			}

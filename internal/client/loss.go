@@ -16,7 +16,7 @@ func (h *hold) gone(reason error) error {
 	if h.departure.possible() && h.grip.over() == nil && !errors.Is(reason, errLeaseOver) {
 		return fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)
 	}
-	return fmt.Errorf("dblock: %q: %w", h.name, Lost(reason))
+	return fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
 }
 
 // lose ends a hold that was not unlocked.

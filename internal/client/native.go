@@ -55,7 +55,7 @@ func (n native) acquire(ctx context.Context, r driver.Request, o Owner, wait boo
 	case err != nil && ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
 		return nil, n.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
-		return nil, n.notAcquired(driver.State{}, Ended(ctx, err))
+		return nil, n.notAcquired(driver.State{}, ended(ctx, err))
 	case err != nil:
 		return nil, err
 	case !got:
@@ -88,7 +88,7 @@ func (n native) lockTx(ctx context.Context, name string, shared, wait bool, tx T
 	case err != nil && ctx.Err() != nil && !wait:
 		return n.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
-		return n.notAcquired(driver.State{}, Ended(ctx, err))
+		return n.notAcquired(driver.State{}, ended(ctx, err))
 	case err != nil:
 		return err
 	case !locked:
@@ -117,7 +117,7 @@ func (g grasp) entered(context.Context, *hold, int) error { return nil }
 func (g grasp) release(ctx context.Context, h *hold) error {
 	err := g.Release(ctx)
 	if errors.Is(err, driver.ErrNotHeld) {
-		err = Lost(errors.Join(g.Cause(), err))
+		err = lost(errors.Join(g.Cause(), err))
 	}
 	if err == nil || errors.Is(err, ErrLost) {
 		g.registry.transition(h.claim, finish)

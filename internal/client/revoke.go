@@ -41,11 +41,11 @@ func (c *Client) Break(ctx context.Context, name, reason string) (int, error) {
 		err := t.inquire(ctx, b.once)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.count(), c.notAcquired(driver.State{}, Ended(ctx, err))
+			return b.count(), c.notAcquired(driver.State{}, ended(ctx, err))
 		case err != nil || !b.again:
 			return b.count(), err
 		}
-		Pause(ctx, 100*time.Millisecond)
+		pause(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
 			return b.count(), c.notAcquired(driver.State{}, fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx)))
 		}

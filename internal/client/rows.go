@@ -20,15 +20,15 @@ func (g rows) over() error { return overOf(g.in) }
 
 func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 	for {
-		err := g.Statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
+		err := g.statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
 		switch {
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
-			return Lost(err)
+			return lost(err)
 		case err == nil || !transient(err) || ctx.Err() != nil || h.ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
-		Pause(ctx, 10*time.Millisecond)
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 
@@ -55,12 +55,12 @@ func (g rows) release(ctx context.Context, h *hold) error {
 				return nil
 			}
 			if known {
-				return Lost(driver.ErrNotHeld)
+				return lost(driver.ErrNotHeld)
 			}
 			return nil
 		case !g.in.Alive():
 			g.registry.transition(h.claim, finish)
-			return Lost(errors.Join(context.Cause(g.in.Context()), err))
+			return lost(errors.Join(context.Cause(g.in.Context()), err))
 		case !transient(err) || ctx.Err() != nil,
 			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
 			g.abandon(g.in, h.claim, true)
@@ -69,7 +69,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		if errors.Is(err, driver.ErrUnavailable) {
 			g.registry.transition(h.claim, repeat)
 		}
-		Pause(ctx, 10*time.Millisecond)
+		pause(ctx, 10*time.Millisecond)
 	}
 }
 

@@ -63,7 +63,7 @@ func (m *sessions) open(ctx context.Context) (*clientSession, error) {
 		if !errors.Is(err, driver.ErrBusy) {
 			return s, err
 		}
-		Pause(ctx, 20*time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 		if ctx.Err() != nil {
 			return nil, driver.Fail(ctx.Err(), err)
 		}
@@ -166,7 +166,7 @@ func (m *sessions) end() error {
 		case !busy && !errors.Is(err, errMore) || m.clock()-began >= cleanupTimeout || m.calls.tidying.Err() != nil:
 			return fmt.Errorf("ending session %s, which now expires by itself: %w", s.ID, err)
 		case busy:
-			Pause(m.calls.tidying, 20*time.Millisecond)
+			pause(m.calls.tidying, 20*time.Millisecond)
 		}
 	}
 }
@@ -176,7 +176,7 @@ func (m *sessions) end() error {
 // is behind a transaction of the application's goes with the dead.
 func (m *sessions) bury(s *clientSession) error {
 	var left []driver.Claim
-	err := m.calls.Statement(m.calls.tidying, func(ctx context.Context) (err error) {
+	err := m.calls.statement(m.calls.tidying, func(ctx context.Context) (err error) {
 		if err = m.engine.EndSession(ctx, s.ID); err == nil {
 			left, err = m.engine.Orphans(ctx, s.ID, 64)
 		}
@@ -187,7 +187,7 @@ func (m *sessions) bury(s *clientSession) error {
 		if claim.Token != 0 { // a transaction that it guards may still be open
 			v = driver.TakeOver("", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
 		}
-		given := m.calls.Statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
+		given := m.calls.statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
 			_, _, err := m.engine.Vacate(ctx, v)
 			return err
 		})

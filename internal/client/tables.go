@@ -29,7 +29,7 @@ func (t *tables) schema(ctx context.Context) error { return t.sessions.checkSche
 
 // look reads the state of one name.
 func (t *tables) look(ctx context.Context, s *clientSession, name string) (state driver.State, err error) {
-	err = t.Statement(ctx, func(ctx context.Context) error {
+	err = t.statement(ctx, func(ctx context.Context) error {
 		states, err := t.engine.Look(ctx, s.ID, []string{name})
 		if err == nil && len(states) > 0 {
 			state = states[0]
@@ -42,7 +42,7 @@ func (t *tables) look(ctx context.Context, s *clientSession, name string) (state
 // vacate takes something off a name, and delivers what that gave to the waiters of this client.
 func (t *tables) vacate(ctx context.Context, s *clientSession, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
 	asked := t.config.Clock()
-	err = t.Statement(ctx, func(ctx context.Context) (err error) {
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		next, left, err = t.engine.Vacate(ctx, v)
 		return err
 	})
@@ -79,11 +79,11 @@ func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine
 // inquire is Inquire within a call.
 func (t *tables) inquire(ctx context.Context, f func(ctx context.Context) error) error {
 	for tries := 1; ; tries++ {
-		err := t.Statement(ctx, f)
+		err := t.statement(ctx, f)
 		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
 			return err
 		}
-		Pause(ctx, 20*time.Millisecond)
+		pause(ctx, 20*time.Millisecond)
 	}
 }
 

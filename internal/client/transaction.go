@@ -84,7 +84,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 		return nil, err
 	}
 	defer done()
-	for began := g.config.Clock(); ; Pause(ctx, 10*time.Millisecond) {
+	for began := g.config.Clock(); ; pause(ctx, 10*time.Millisecond) {
 		err := tx.MakeGuard(ctx, h.held(), g.aside)
 		switch {
 		case err == nil:
@@ -129,9 +129,9 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 		if !h.departure.possible() {
 			g.lose(h, err)
 		}
-		return Lost(err)
+		return lost(err)
 	case !g.in.Alive(): // it ended while the step was at work
-		return Lost(errors.Join(context.Cause(g.in.Context()), err))
+		return lost(errors.Join(context.Cause(g.in.Context()), err))
 	}
 	return err
 }
@@ -156,5 +156,5 @@ func (g rows) fix(ctx context.Context, h *hold) (done func(), err error) {
 // aside is a connection of the session that has the lock: of no other, since that would not be a
 // loss.
 func (g rows) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return g.Statement(ctx, func(ctx context.Context) error { return g.in.Aside(ctx, do) })
+	return g.statement(ctx, func(ctx context.Context) error { return g.in.Aside(ctx, do) })
 }

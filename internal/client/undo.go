@@ -33,7 +33,7 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 			if errors.Is(err, driver.ErrBusy) && t.closing() && tries > 20 {
 				break // a transaction of the application's is in the way of Close: it ends with the session
 			}
-			Pause(t.tidying, min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond))
+			pause(t.tidying, min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond))
 		}
 		if unsure {
 			s.Check()

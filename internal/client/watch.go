@@ -32,7 +32,7 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 		case err == nil:
 			return nil
 		case ctx.Err() == nil && (begun && errors.Is(err, driver.ErrReadOnly) || transient(err) && (!first || t.sessions.last() != nil)): // a failover
-			Pause(ctx, 100*time.Millisecond)
+			pause(ctx, 100*time.Millisecond)
 		default:
 			return err
 		}
@@ -87,6 +87,6 @@ func (t *tables) endWatch(s *clientSession, w *wait.Watcher, name, id string) {
 	}
 	go func() {
 		defer t.done()
-		_ = t.Statement(t.tidying, func(ctx context.Context) error { return t.engine.Unwatch(ctx, name, id) })
+		_ = t.statement(t.tidying, func(ctx context.Context) error { return t.engine.Unwatch(ctx, name, id) })
 	}()
 }
