@@ -1,6 +1,7 @@
 package faulttest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -64,6 +65,7 @@ const (
 	kindNotHeld     = "ErrNotHeld"
 	kindDeadlock    = "ErrDeadlock"
 	kindCapacity    = "ErrCapacity"
+	kindEnded       = "ended" // the context had ended before anything was asked
 )
 
 func kindsOf(err error) (kinds []string) {
@@ -75,6 +77,10 @@ func kindsOf(err error) (kinds []string) {
 		if errors.Is(err, target) {
 			kinds = append(kinds, kind)
 		}
+	}
+	var of *dblock.LockError
+	if errors.As(err, &of) && (of.Err == context.DeadlineExceeded || of.Err == context.Canceled) {
+		kinds = append(kinds, kindEnded)
 	}
 	return kinds
 }

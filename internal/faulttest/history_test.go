@@ -254,7 +254,7 @@ func (e event) surprising() bool {
 	case e.is(kindCapacity):
 		return !isPermits(e.Name)
 	}
-	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld)
+	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld) && !e.is(kindEnded)
 }
 
 // explained reports whether a fault of the actor is why a hold was lost.
