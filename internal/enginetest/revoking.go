@@ -58,7 +58,8 @@ func ask(t *testing.T, e *env) {
 
 // Broken by a cool-down that only the clock can end.
 func breakRest(t *testing.T, e *env) {
-	a, b, c := e.client(t), e.client(t), e.client(t)
+	a, c := e.client(t), e.client(t)
+	b := e.client(t, dblock.WithTTL(2*time.Minute)) // which looks by itself too late to hand anything on
 	for i, held := range []bool{false, true} {
 		l := lock(t, a, "n", dblock.MinHold(time.Hour)) // no test sees its end
 		if !held {
