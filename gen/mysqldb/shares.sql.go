@@ -259,7 +259,7 @@ type TakeUnitsParams struct {
 }
 
 // After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
-// 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
+// 0 where it has no room after all.
 func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeUnits,
 		arg.Units,

@@ -1,5 +1,5 @@
 -- After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
--- 0 where it has no room after all. Several grants at once get the tokens up to the one returned.
+-- 0 where it has no room after all.
 -- name: TakeUnits :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
