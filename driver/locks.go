@@ -82,9 +82,10 @@ func Undo(session, name, attempt string) Vacancy {
 	return Vacancy{Cause: ByAttempt, Name: name, Session: session, Attempt: attempt, Self: session}
 }
 
-// TakeOver is the vacancy of a holder, or of a place in the queue (State.Head), whose time a State
-// says is over. Vacate expires the session first where that is due. Where the holder is another by
-// now, or alive, nothing leaves. With the zero Holder nothing leaves, and the name is handed on.
+// TakeOver is the vacancy of an expired holder, or of an expired place in the queue (State.Head),
+// as a State shows it. Vacate expires the session first where that is due. Where the holder is
+// another by now, or alive, nothing leaves. With the zero Holder nothing leaves, and the name is
+// handed on.
 func TakeOver(self, name string, h Holder) Vacancy {
 	v := Vacancy{Cause: ByTime, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token, LeaseOver: h.Grant.Lease < 0, Self: self}
 	if h.Session == "" {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-// New makes a client whose locks are in tables. It does no I/O and starts nothing: the first lock
+// New makes a client with locks in tables. It does no I/O and starts nothing: the first lock
 // does.
 func New(engine driver.Backend, config Config) *Client {
 	c := newClient(config)
@@ -28,7 +28,7 @@ func New(engine driver.Backend, config Config) *Client {
 	return c
 }
 
-// NewNative makes a client whose locks are the server's own.
+// NewNative makes a client with the server's own locks.
 func NewNative(keeper Keeper, config Config) *Client {
 	c := newClient(config)
 	c.backing = native{c, keeper}

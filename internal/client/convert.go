@@ -26,7 +26,7 @@ func (g rows) settle(ctx context.Context, h *hold) error {
 	return err
 }
 
-// ascertain finds out what a hold is after a conversion whose answer was lost. MUST be called with
+// ascertain finds out what a hold is after an unanswered conversion. MUST be called with
 // conversion locked.
 func (g rows) ascertain(ctx context.Context, h *hold) error {
 	was := g.registry.state(h.claim)

@@ -20,7 +20,7 @@
 //	convert.go  transaction.go                             what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
 //	acquire.go  native.go  unlock.go                       in tables; the server's own; the way back
-//	rows.go  undo.go  loss.go                              a hold in tables; attempts that came to nothing; losses
+//	rows.go  undo.go  loss.go                              a hold in tables; failed attempts; losses
 //	tables.go                                              a client with tables
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts

@@ -63,7 +63,7 @@ func (y *history) record(h *hold, kind, detail string) {
 	}
 }
 
-// recordExpired notes that a name was taken from a holder whose time was over.
+// recordExpired notes that a name was taken from an expired holder.
 func (y *history) recordExpired(name string, holder driver.Holder) {
 	if y.write != nil {
 		y.add(driver.Event{

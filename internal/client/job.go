@@ -15,7 +15,7 @@ func (c *Client) Job(ctx context.Context, name string, lock Want, interval time.
 	if err != nil {
 		return false, nil, err
 	}
-	if err := c.begin(); err != nil { // Close waits for the job, whose context it ends, and for its outcome
+	if err := c.begin(); err != nil { // Close ends the job's context, and waits for its outcome
 		return false, nil, err
 	}
 	defer c.done()
