@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // account is the user that a server runs as. nil: the user that runs the tests.
@@ -108,7 +109,7 @@ func (p *process) kill() error {
 		return nil
 	default:
 	}
-	if err := errors.Join(p.signal(syscall.SIGSTOP), p.signalChildren(syscall.SIGKILL), p.signal(syscall.SIGKILL)); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := errors.Join(p.halt(), p.signalChildren(syscall.SIGKILL), p.signal(syscall.SIGKILL)); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
 	<-p.ended
@@ -116,7 +117,33 @@ func (p *process) kill() error {
 }
 
 func (p *process) pause() error {
-	return errors.Join(p.signal(syscall.SIGSTOP), p.signalChildren(syscall.SIGSTOP))
+	return errors.Join(p.halt(), p.signalChildren(syscall.SIGSTOP))
+}
+
+// halt returns when the first process has stopped. Until then it may be in a fork: a backend of
+// PostgreSQL that nobody knows waits for ever for a lock of a backend that was killed, and keeps the
+// shared memory.
+func (p *process) halt() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	stat := fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid)
+	for {
+		if state := fields(stat); len(state) == 0 || strings.Contains("TtZX", state[0]) {
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// fields returns the state of a process, its parent's number and what else its stat has. There are
+// none where it has ended.
+func fields(stat string) []string {
+	text, err := os.ReadFile(stat)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name before it may hold anything
 }
 
 func (p *process) resume() error {
@@ -132,13 +159,7 @@ func (p *process) signalChildren(s syscall.Signal) error {
 		return err
 	}
 	for _, stat := range stats {
-		text, err := os.ReadFile(stat)
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state ppid …, and the name may hold anything.
-		fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
-		if len(fields) < 2 || fields[1] != strconv.Itoa(p.cmd.Process.Pid) {
+		if of := fields(stat); len(of) < 2 || of[1] != strconv.Itoa(p.cmd.Process.Pid) {
 			continue
 		}
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(stat)))
