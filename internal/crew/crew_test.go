@@ -132,7 +132,8 @@ func TestTheLastConnectionIsKeptAlive(t *testing.T) {
 		}
 		synctest.Wait()
 		close(both)
-		time.Sleep(10 * ttl)
+		time.Sleep(10*ttl + time.Second) // no sign of life is due at this moment
+		synctest.Wait()
 		if s.opened != 2 || s.count() != 1 {
 			t.Errorf("%d opened, %d open, want 2 and 1", s.opened, s.count())
 		}
