@@ -40,9 +40,13 @@ type Locks interface {
 	// that ByTime or ByForce would take.
 	Vacate(ctx context.Context, v Vacancy) (next []Handoff, left bool, err error)
 
-	// ReleaseAll releases, in one transaction, the locks without waiters, and returns the others.
-	// Among these are locks that are not held: Vacate reports them.
-	ReleaseAll(ctx context.Context, held []Held) (rest []Held, err error)
+	// Batch takes and releases locks for many callers in one transaction. It takes each name that
+	// Take would take, and releases each lock that has no waiters. It does nothing for the others:
+	// a row that is locked, a name that is held, a lock that is not held. It never waits for a row
+	// that it finds locked, and may leave out a name that is new. All requests are for whole names.
+	// A name is given once, except with several shares to release. The results have the order of
+	// the arguments; a Grant with token 0 was not taken.
+	Batch(ctx context.Context, takes []Request, releases []Held) (grants []Grant, released []bool, err error)
 }
 
 // Cause is why something leaves a name.

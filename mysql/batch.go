@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -82,37 +81,44 @@ func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (map[stri
 	return locked, nil
 }
 
-// ReleaseAll leaves to Vacate what is locked just now.
-func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) (rest []driver.Held, err error) {
-	if len(held) == 0 {
-		return nil, nil
+// Batch passes over what is locked just now, and what is new.
+func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
+	names := make([]string, 0, len(takes)+len(releases))
+	for _, r := range takes {
+		names = append(names, r.Name)
 	}
-	held = slices.SortedFunc(slices.Values(held), func(a, b driver.Held) int { return cmp.Compare(a.Name, b.Name) })
-	names := make([]string, len(held))
-	for i, h := range held {
-		names[i] = h.Name
+	for _, h := range releases {
+		names = append(names, h.Name)
 	}
+	slices.Sort(names)
+	names = slices.Compact(names)
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		rows, err := lockRows(ctx, q, slices.Compact(names))
+		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
+		rows, err := lockRows(ctx, q, names)
 		if err != nil {
 			return nil, err
 		}
+		for i, r := range takes {
+			row, there := rows[r.Name]
+			if !there || !standing(row).Free(r) {
+				continue
+			}
+			if grants[i], _, err = take(ctx, q, r); err != nil {
+				return nil, err
+			}
+		}
 		var whole []string
-		for _, h := range held {
-			released := false
+		for i, h := range releases {
 			switch row, there := rows[h.Name]; {
 			case !there || row.Waiters > 0:
-			case !h.Shared:
-				if released = row.SessionID == h.Session && row.Token == h.Token; released {
-					whole = append(whole, h.Name)
-				}
-			default:
-				if released, err = returnShare(ctx, q, h, row); err != nil {
+			case h.Shared:
+				if released[i], err = returnShare(ctx, q, h, row); err != nil {
 					return nil, err
 				}
-			}
-			if !released {
-				rest = append(rest, h)
+			default:
+				if released[i] = row.SessionID == h.Session && row.Token == h.Token; released[i] {
+					whole = append(whole, h.Name)
+				}
 			}
 		}
 		for some := range chunks(whole) {
@@ -123,9 +129,9 @@ func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) (rest []dri
 		return nil, nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return rest, nil
+	return grants, released, nil
 }
 
 // returnShare releases a share of a locked name that nobody waits for.

@@ -142,7 +142,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 		for _, h := range got.value {
 			all = append(all, driver.Held{Name: "n", Session: h.Session, Token: h.Grant.Token, Shared: true})
 		}
-		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) { return a.ReleaseAll(ctx, all) })
+		rest := <-start(t, func(ctx context.Context) ([]driver.Held, error) { return drivertest.ReleaseAll(ctx, a, all) })
 		if rest.err != nil || len(rest.value) != 3 {
 			t.Fatalf("%+v, want all of them, since somebody waits", rest)
 		}
@@ -184,7 +184,7 @@ func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
 						held = append(held, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
 					}
 					for len(held) > 0 {
-						if held, err = a.ReleaseAll(t.Context(), held); err != nil && !errors.Is(err, driver.ErrRetry) {
+						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil && !errors.Is(err, driver.ErrRetry) {
 							t.Error(err)
 							return
 						}

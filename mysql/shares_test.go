@@ -308,7 +308,7 @@ func TestManyAtOnce(t *testing.T) {
 			b.wait(t, b.request("n3"))
 			b.share(t, b.reader("n4"))
 			wrong := driver.Held{Name: "n2", Session: b.session, Token: 1}
-			rest, err := a.ReleaseAll(t.Context(), append(slices.Clone(all), wrong, held))
+			rest, err := drivertest.ReleaseAll(t.Context(), a, append(slices.Clone(all), wrong, held))
 			if err != nil || len(rest) != 2 || !slices.Contains(rest, wrong) || !slices.Contains(rest, all[3]) {
 				t.Fatal(rest, err)
 			}

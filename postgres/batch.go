@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
@@ -46,32 +47,42 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 	return grants, nil
 }
 
-func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) ([]driver.Held, error) {
-	if len(held) == 0 {
-		return nil, nil
+// change is a request or a release as BatchRows reads it.
+type change struct {
+	Order                                          int
+	Token                                          int64 // of a release
+	Name, Session, Host, Thread, Attempt, Metadata string
+	Lease, MinHold                                 int64
+}
+
+// Batch is one round trip.
+func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	grants, released := make([]driver.Grant, len(takes)), make([]bool, len(releases))
+	changes := make([]change, 0, len(takes)+len(releases))
+	names := make([]string, len(takes))
+	for i, r := range takes {
+		names[i] = r.Name
+		changes = append(changes, change{
+			Order: i, Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Metadata: r.Metadata,
+			Lease: r.Lease.Microseconds(), MinHold: r.MinHold.Microseconds(),
+		})
 	}
-	names := make([]string, len(held))
-	for i, h := range held {
-		names[i] = h.Name
+	for i, h := range releases {
+		changes = append(changes, change{Order: len(takes) + i, Token: h.Token, Name: h.Name, Session: h.Session})
 	}
-	type released struct {
-		name  string
-		token int64
-	}
-	var row postgresdb.ReleaseRowsRow
-	gone := make(map[released]bool, len(held))
-	err := e.transact(ctx,
-		query(postgresdb.LockRows, list(names)),
-		query(postgresdb.ReleaseRows, list(held)).into(&row, func() { gone[released{row.Name, row.Token}] = true }),
-	)
-	if err != nil {
-		return nil, pgserver.Interpret(err)
-	}
-	var rest []driver.Held
-	for _, h := range held {
-		if !gone[released{h.Name, h.Token}] {
-			rest = append(rest, h)
+	var row postgresdb.BatchRowsRow
+	statements := []statement{query(postgresdb.BatchRows, list(changes)).into(&row, func() {
+		if i := int(row.Nth); i < len(takes) {
+			grants[i] = driver.Grant{Token: row.Token, Lease: takes[i].Lease}
+		} else {
+			released[i-len(takes)] = true
 		}
+	})}
+	if len(takes) > 0 {
+		statements = slices.Insert(statements, 0, query(postgresdb.SetLockTimeout, e.lockTimeout), query(postgresdb.EnsureRows, list(names)))
 	}
-	return rest, nil
+	if err := e.db.transact(ctx, statements...); err != nil {
+		return nil, nil, pgserver.Interpret(err)
+	}
+	return grants, released, nil
 }

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,38 +86,26 @@ func TestTakeAllLeavesTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
 }
 
 // A transaction of the application's locks names in their order, as LockTx does. Broken by leaving
-// ORDER BY out of TakeRows or LockRows, or by another order there: what waits for the first name
-// would have the second, and the two would wait for each other.
+// ORDER BY out of TakeRows, or by another order there: what waits for the first name would have the
+// second, and the two would wait for each other.
 func TestManyRowsAreLockedInTheOrderOfTheirNames(t *testing.T) {
-	for what, locks := range map[string]func(s *script, held []driver.Held) error{
-		"TakeAll": func(s *script, held []driver.Held) error {
-			_, err := s.TakeAll(t.Context(), requests("a", "l", "m"))
-			return err
-		},
-		"ReleaseAll": func(s *script, held []driver.Held) error {
-			_, err := s.ReleaseAll(t.Context(), held)
-			return err
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			s := newScript(t)
-			s.session("a", time.Minute)
-			rs := requests("a", "m", "l") // the second name has the higher token
-			held := []driver.Held{s.have(rs[0]), s.have(rs[1])}
-			s.begin()
-			s.do(query(postgresdb.LockRow, "l"))
-			done := s.blocked(func() {
-				if err := locks(s, held); err != nil {
-					t.Error(err)
-				}
-			})
-			if n := s.number("SELECT count(*) FROM (SELECT 1 FROM dblock_locks WHERE name = 'm' FOR UPDATE SKIP LOCKED) free"); n != 1 {
-				t.Error("the second name was locked before the first")
-			}
-			s.commit()
-			<-done
-		})
+	s := newScript(t)
+	s.session("a", time.Minute)
+	for _, r := range requests("a", "m", "l") { // the second name has the higher token
+		s.release(s.have(r))
 	}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "l"))
+	done := s.blocked(func() {
+		if _, err := s.TakeAll(t.Context(), requests("a", "l", "m")); err != nil {
+			t.Error(err)
+		}
+	})
+	if n := s.number("SELECT count(*) FROM (SELECT 1 FROM dblock_locks WHERE name = 'm' FOR UPDATE SKIP LOCKED) free"); n != 1 {
+		t.Error("the second name was locked before the first")
+	}
+	s.commit()
+	<-done
 }
 
 // Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.
@@ -160,31 +149,69 @@ func TestTakeAllInOppositeOrdersNeverDeadlocks(t *testing.T) {
 	}
 }
 
-// Broken by leaving out LockRows: the lock would be released to nobody, with somebody in the queue.
-func TestReleaseAllLeavesWhatSomebodyJustQueuedUpFor(t *testing.T) {
+// Broken by leaving out SKIP LOCKED: the other callers would wait for an application's transaction.
+func TestABatchPassesOverALockedRow(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	for _, r := range requests("a", "k", "l", "m", "n") {
+		s.release(s.have(r))
+	}
+	held := []driver.Held{s.have(requests("a", "m")[0]), s.have(requests("a", "n")[0])}
+	s.begin()
+	s.do(query(postgresdb.LockRow, "k"))
+	s.do(query(postgresdb.LockRow, "m"))
+	grants, released, err := s.Batch(t.Context(), requests("a", "k", "l", "new"), held)
+	if err != nil || grants[0].Token != 0 || grants[1].Token == 0 || grants[2].Token == 0 || released[0] || !released[1] {
+		t.Errorf("%+v, %v, %v", grants, released, err)
+	}
+	s.commit()
+	s.sound()
+}
+
+// What another transaction commits between the snapshot of the statement and its lock on the row
+// counts. Broken by judging a row as the snapshot has it: a lock would be granted twice, or
+// released to nobody with a waiter in the queue.
+func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
-	rs := requests("a", "l", "m", "n")
-	rs[0], rs[1] = units(rs[0], 1, 2), units(rs[1], 1, 2)
-	more := units(request("a", "a2"), 1, 2)
-	more.Name = "l"
-	held := []driver.Held{s.have(rs[0]), s.have(rs[1]), s.have(rs[2]), s.have(more), {Name: "n", Session: "a", Token: 1}}
+	for _, r := range requests("a", "free", "rests", "shared", "waits") {
+		s.release(s.have(r))
+	}
+	shares := []driver.Request{units(request("a", "s1"), 1, 2), units(request("a", "s2"), 1, 2)}
+	shares[0].Name, shares[1].Name = "joined", "joined"
+	held := []driver.Held{s.have(requests("a", "held")[0]), s.have(requests("a", "queued")[0]), s.have(shares[0]), s.have(shares[1])}
+	// The statement reads the clock before it locks a row.
+	s.alone("CREATE FUNCTION clock_of_the_test() RETURNS bigint LANGUAGE sql AS $$ SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint $$")
+	s.alone("CREATE OR REPLACE FUNCTION dblock_now() RETURNS bigint LANGUAGE plpgsql AS $$ BEGIN " +
+		"IF current_query() LIKE '%BatchRows%' THEN PERFORM pg_advisory_xact_lock_shared(4711); END IF; RETURN clock_of_the_test(); END $$")
 	s.begin()
-	s.do(query(postgresdb.LockRow, "n"))
-	s.do(join(request("b", "b1")))
+	if _, err := s.tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock(4711)"); err != nil {
+		t.Fatal(err)
+	}
+	var grants []driver.Grant
+	var released []bool
 	done := s.blocked(func() {
-		rest, err := s.ReleaseAll(t.Context(), held)
-		if err != nil || len(rest) != 2 || rest[0] != held[2] || rest[1] != held[4] {
-			t.Errorf("left %+v, %v", rest, err)
+		var err error
+		if grants, released, err = s.Batch(t.Context(), requests("a", "free", "rests", "shared", "waits"), held); err != nil {
+			t.Error(err)
 		}
 	})
+	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1 WHERE name = 'free'")
+	s.alone("UPDATE dblock_locks SET rests_until = 9000000000000000 WHERE name = 'rests'")
+	s.alone("UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
+	s.alone("UPDATE dblock_locks SET waiters = 1 WHERE name IN ('waits', 'queued', 'joined')")
+	s.alone("UPDATE dblock_locks SET token = token + 1 WHERE name = 'held'")
 	s.commit()
 	<-done
-	if n := s.number("SELECT sum(shared_units) FROM dblock_locks"); n != 0 {
-		t.Errorf("%d units are still taken", n)
+	for i, g := range grants {
+		if g.Token != 0 {
+			t.Errorf("request %d was granted", i)
+		}
 	}
-	s.sound()
+	if slices.Contains(released, true) {
+		t.Errorf("released %v", released)
+	}
 }
 
 // Broken by leaving out that Break passes the guard. The event comes with the theft, once.

@@ -79,6 +79,14 @@ func (s *script) do(st statement) {
 	}
 }
 
+// alone runs a statement in a transaction of its own.
+func (s *script) alone(sql string) {
+	s.Helper()
+	if _, err := s.pool.Exec(s.Context(), sql); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func (s *script) commit() {
 	s.Helper()
 	if err := s.tx.Commit(s.Context()); err != nil {

@@ -120,28 +120,30 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 	return grants, nil
 }
 
-func (e *engine) ReleaseAll(ctx context.Context, held []driver.Held) ([]driver.Held, error) {
-	if len(held) == 0 {
-		return nil, nil
-	}
-	var rest []driver.Held
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rest = nil
-		for _, h := range held {
-			released, err := releaseIdle(ctx, q, h)
+func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
+	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
+		for i, r := range takes {
+			token, taken, err := take(ctx, q, r)
 			if err != nil {
 				return err
 			}
-			if !released {
-				rest = append(rest, h)
+			if taken {
+				grants[i] = driver.Grant{Token: token, Lease: r.Lease}
+			}
+		}
+		for i, h := range releases {
+			var err error
+			if released[i], err = releaseIdle(ctx, q, h); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return rest, nil
+	return grants, released, nil
 }
 
 // releaseIdle releases what nobody waits for.

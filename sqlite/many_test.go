@@ -74,7 +74,7 @@ func TestReleaseAllLeavesWhatOthersWaitFor(t *testing.T) {
 	f.queue(request("c", s))
 	f.queue(shared("d", s, 1, 2))
 	held[5].Token-- // not held so
-	rest, err := f.ReleaseAll(t.Context(), held)
+	rest, err := drivertest.ReleaseAll(t.Context(), f, held)
 	if err != nil || !slices.Equal(rest, held[2:]) {
 		t.Fatalf("%+v, %v", rest, err)
 	}
@@ -82,7 +82,7 @@ func TestReleaseAllLeavesWhatOthersWaitFor(t *testing.T) {
 	if n := f.number("SELECT count(*) FROM dblock_locks WHERE session_id IS NULL AND shared_units = 0"); n != 2 {
 		t.Fatalf("%d names are free", n)
 	}
-	if rest, err = f.ReleaseAll(t.Context(), nil); err != nil || rest != nil {
+	if rest, err = drivertest.ReleaseAll(t.Context(), f, nil); err != nil || rest != nil {
 		t.Fatalf("of nothing: %+v, %v", rest, err)
 	}
 }

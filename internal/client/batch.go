@@ -260,11 +260,11 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		c.drop(l.hold, errUnlocked)
 		l.hold.entries = 0
 	}
-	var rest []driver.Held
+	var released []bool
 	err = driver.ErrRetry
 	for tries := 0; tries < 3 && errors.Is(err, driver.ErrRetry); tries++ {
 		err = c.statement(ctx, func(ctx context.Context) (err error) {
-			rest, err = t.engine.ReleaseAll(ctx, list)
+			_, released, err = t.engine.Batch(ctx, nil, list)
 			return err
 		})
 	}
@@ -276,13 +276,12 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		}
 		return
 	}
-	for _, h := range rest {
-		delete(together, h)
-	}
-	for _, l := range together {
-		c.registry.transition(l.hold.claim, finish)
-		c.history.record(l.hold, KindReleased, "")
-		l.unlocked = true
+	for i, h := range list {
+		if l := together[h]; released[i] {
+			c.registry.transition(l.hold.claim, finish)
+			c.history.record(l.hold, KindReleased, "")
+			l.unlocked = true
+		}
 	}
 }
 

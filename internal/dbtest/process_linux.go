@@ -121,8 +121,8 @@ func (p *process) pause() error {
 }
 
 // halt returns when the first process has stopped. Until then it may be in a fork: a backend of
-// PostgreSQL that nobody knows waits for ever for a lock of a backend that was killed, and keeps the
-// shared memory.
+// PostgreSQL that nobody knows waits for ever for a lock of a backend that was killed, and keeps
+// the shared memory.
 func (p *process) halt() error {
 	if err := p.signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -143,7 +143,7 @@ func fields(stat string) []string {
 	if err != nil {
 		return nil
 	}
-	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name before it may hold anything
+	return strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:])) // the name may hold anything
 }
 
 func (p *process) resume() error {

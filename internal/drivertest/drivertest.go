@@ -31,3 +31,14 @@ func TakeOver(ctx context.Context, b driver.Locks, self, name string, h driver.H
 func Break(ctx context.Context, b driver.Locks, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
 	return b.Vacate(ctx, driver.Break(self, name, h, e))
 }
+
+// ReleaseAll releases the locks without waiters, and returns the others.
+func ReleaseAll(ctx context.Context, b driver.Locks, held []driver.Held) (rest []driver.Held, err error) {
+	_, released, err := b.Batch(ctx, nil, held)
+	for i, h := range held {
+		if err == nil && !released[i] {
+			rest = append(rest, h)
+		}
+	}
+	return rest, err
+}

@@ -8,10 +8,6 @@ SELECT n.name, dblock_now(), dblock_now()
   FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n ORDER BY n.name
 ON CONFLICT (name) DO NOTHING;
 
--- name: LockRows :exec
-SELECT l.name FROM dblock_locks l
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb))) ORDER BY l.name FOR UPDATE;
-
 -- As TakeLock and TakeShare, up to the first that is not free. Each row is judged as it is once it is locked. A row that was
 -- made after the statement began is not seen, and counts as one that is not free.
 -- name: TakeRows :many
@@ -48,18 +44,35 @@ WITH want AS MATERIALIZED (
 )
 SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name = t.name ORDER BY j.nth;
 
--- After LockRows: as ReleaseIdle, and its commit need not reach the disk either.
--- name: ReleaseRows :many
-WITH held AS MATERIALIZED (
-    SELECT DISTINCT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Token')::bigint AS token
-      FROM (SELECT jsonb_array_elements(sqlc.arg(held)::text::jsonb) AS r) j
+-- Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
+-- judged as it is once it is locked, which may be later than the statement's snapshot. Without a take
+-- the commit need not reach the disk, as that of ReleaseIdle.
+-- name: BatchRows :many
+WITH want AS MATERIALIZED (
+    SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS token,
+           (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
+           (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'MinHold')::bigint AS min_hold,
+           (j.r ->> 'Metadata')::text AS metadata, dblock_now() AS now_us
+      FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
+), locked AS MATERIALIZED (
+    SELECT c.name, c.session_id, c.token, c.waiters, c.shared_units, c.rests_until FROM dblock_locks c
+     WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) FOR UPDATE SKIP LOCKED
+), taken AS (
+    UPDATE dblock_locks l SET
+           session_id = w.session_id, host = w.host, thread = w.thread, holds = 1, attempt = w.attempt, metadata = w.metadata,
+           expires_at = CASE WHEN w.lease > 0 THEN w.now_us + w.lease END,
+           rests_until = CASE WHEN w.min_hold > 0 THEN w.now_us + w.min_hold ELSE 0 END,
+           token = greatest(l.token + 1, w.now_us), acquired_at = w.now_us, asked = ''
+      FROM want w JOIN locked k ON k.name = w.name
+     WHERE w.token = 0 AND k.session_id IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= w.now_us AND l.name = k.name
+    RETURNING l.name, l.token
 ), shares AS (
-    DELETE FROM dblock_shares s USING held, dblock_locks l
-     WHERE s.name = held.name AND s.session_id = held.session_id AND s.token = held.token AND l.name = s.name AND l.waiters = 0
+    DELETE FROM dblock_shares s USING want w, locked k
+     WHERE w.token > 0 AND k.name = w.name AND k.waiters = 0 AND s.name = w.name AND s.session_id = w.session_id AND s.token = w.token
     RETURNING s.name, s.token, s.units
 ), whole AS (
-    SELECT l.name, l.token FROM dblock_locks l JOIN held ON l.name = held.name AND l.session_id = held.session_id AND l.token = held.token
-     WHERE l.waiters = 0
+    SELECT k.name, k.token FROM want w JOIN locked k ON k.name = w.name
+     WHERE w.token > 0 AND k.waiters = 0 AND k.session_id = w.session_id AND k.token = w.token
 ), released AS (
     SELECT shares.name, sum(shares.units) AS units FROM shares GROUP BY shares.name
      UNION ALL
@@ -71,5 +84,9 @@ WITH held AS MATERIALIZED (
       FROM released WHERE l.name = released.name
     RETURNING l.name
 )
-SELECT r.name::text AS name, r.token::bigint AS token, set_config('synchronous_commit', 'off', true)::text AS commits
-  FROM (SELECT shares.name, shares.token FROM shares UNION ALL SELECT whole.name, whole.token FROM whole) r;
+SELECT w.nth::integer AS nth, t.token::bigint AS token, dblock_durable()::boolean AS durable
+  FROM taken t JOIN want w ON w.name = t.name AND w.token = 0
+ UNION ALL
+SELECT w.nth, w.token, EXISTS (SELECT FROM taken) OR set_config('synchronous_commit', 'off', true) <> 'off'
+  FROM (SELECT shares.name, shares.token FROM shares UNION ALL SELECT whole.name, whole.token FROM whole) r
+  JOIN want w ON w.name = r.name AND w.token = r.token;
