@@ -51,6 +51,7 @@ var layers = []layer{
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/connlock", "internal/mysqlserver", "internal/transaction")},
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/queue")},
+	{name: "internal/coalesce", not: [][]string{anything}},
 	{name: "internal/queue", not: [][]string{anything}, but: below("driver")},
 	{name: "internal/outage", not: [][]string{anything}},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/queue"
 )
@@ -174,6 +175,7 @@ func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bo
 	case nothing:
 		t.registry.transition(k, finish)
 	default:
+		k.answered = got.answered
 		t.abandon(s, k, got.left == unsure)
 	}
 	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
@@ -185,9 +187,10 @@ func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bo
 // receipt is what came of an attempt: a grant, and the clock before the statement was sent that
 // told of it; or what is left.
 type receipt struct {
-	grant driver.Grant
-	asked time.Duration
-	left  residue
+	grant    driver.Grant
+	asked    time.Duration
+	left     residue
+	answered <-chan struct{} // closed when a statement is answered that is still under way; nil: none is
 }
 
 // takeOrQueue tries the ways to a lock in turn: the single statement that takes a free name, unless
@@ -195,7 +198,7 @@ type receipt struct {
 // own lock; the queue.
 func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Request, o Owner, wait bool) (_ receipt, err error) {
 	if !t.registry.isContended(r.Name) {
-		got, taken, err := t.take(ctx, r)
+		got, taken, err := t.takeSoon(ctx, s, r)
 		if taken || err != nil {
 			return got, err
 		}
@@ -215,6 +218,32 @@ func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Req
 		return t.peek(ctx, s, r)
 	}
 	return t.queue(ctx, s, r)
+}
+
+// takeSoon takes a name at once, or together with those for which the session's other goroutines
+// ask meanwhile.
+func (t *tables) takeSoon(ctx context.Context, s *clientSession, r driver.Request) (got receipt, taken bool, err error) {
+	if r.Units > 0 {
+		return t.take(ctx, r)
+	}
+	if done, alone := s.exchange.Alone(); alone {
+		defer done()
+		return t.take(ctx, r)
+	}
+	o, err := s.exchange.Do(ctx, change{take: r})
+	got = receipt{grant: o.grant, asked: o.asked}
+	var left *coalesce.Left
+	switch {
+	case errors.As(err, &left) && left.Answered == nil: // it was never sent
+	case err != nil:
+		got.left = residueOf(err)
+		if left != nil {
+			got.answered = left.Answered
+		}
+	case !o.done:
+		t.registry.setContended(r.Name, true)
+	}
+	return got, o.done, err
 }
 
 func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken bool, err error) {

@@ -11,11 +11,12 @@ import (
 
 // claim is an attempt of this client's. The registry's mutex protects its state.
 type claim struct {
-	name    string
-	attempt string
-	state   State
-	tx      any           // Lent: what identifies the transaction, nil until that has the row
-	undone  chan struct{} // Undoing: closed when it is over
+	name     string
+	attempt  string
+	state    State
+	tx       any             // Lent: what identifies the transaction, nil until that has the row
+	answered <-chan struct{} // Undoing: closed when the statement for it is answered; nil: it is
+	undone   chan struct{}   // Undoing: closed when it is over
 }
 
 // hold is a name that this client holds, or a share of it, entered once or several times by the

@@ -41,7 +41,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		if h.mode.Load().late {
 			v = driver.Undo(g.in.ID, h.name, h.attempt)
 		}
-		_, left, err := g.vacate(ctx, g.in, v)
+		left, err := g.giveBack(ctx, v)
 		switch {
 		case err == nil && (left || v.Cause == driver.ByAttempt):
 			g.registry.transition(h.claim, finish)
@@ -71,6 +71,22 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
+}
+
+// giveBack gives a lock up: without waiters together with those that the session's other goroutines
+// release meanwhile.
+func (g rows) giveBack(ctx context.Context, v driver.Vacancy) (left bool, err error) {
+	if v.Cause == driver.ByHolder && !v.Contended && !v.Shared {
+		done, alone := g.in.exchange.Alone()
+		if alone {
+			defer done()
+		} else if o, err := g.in.exchange.Do(ctx, change{release: v.Held()}); o.done || err != nil {
+			return o.done, err
+		}
+		v.Contended = !alone // it may have waiters, and is not asked for them again
+	}
+	_, left, err = g.vacate(ctx, g.in, v)
+	return left, err
 }
 
 // promote hands on a name that UnlockTx left free with a queue, where the engine does it so. It is

@@ -15,11 +15,12 @@ import (
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
-// clientSession is a session of a client, with the waiting room and the search for deadlocks that
-// belong to it.
+// clientSession is a session of a client, with what belongs to it: the waiting room, what its
+// goroutines send together, the search for deadlocks.
 type clientSession struct {
 	*session.Session
 	hub      *wait.Hub
+	exchange *exchange
 	deadlock *deadlock.Detector
 }
 
@@ -98,6 +99,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	s := &clientSession{Session: in, hub: wait.New(in.Context(), m.engine, in.ID, wait.Config{
 		Clock: m.clock, Log: m.log, Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
 	})}
+	s.exchange = newExchange(m.engine, m.calls, m.clock)
 	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{After: m.deadlock, Limit: m.calls.ttl, Log: m.log})
 	m.mu.Lock()
 	first := m.latest == nil

@@ -10,8 +10,8 @@ import (
 
 // abandon undoes an attempt in the background: gives back what it got, and its place in the queue.
 // With unsure, its statement may still be on its way and run after this has found nothing: so the
-// session's belongings are listed afterwards, and once more with each later reconciliation. MUST be
-// called within a call.
+// session's belongings are listed afterwards, and once more with each later reconciliation. What is
+// still to be answered is waited for. MUST be called within a call.
 func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 	done := make(chan struct{})
 	t.registry.mu.Lock()
@@ -21,6 +21,9 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 	t.underWay.Go(func() {
 		defer close(done)
 		defer t.registry.transition(k, finish)
+		if k.answered != nil {
+			<-k.answered
+		}
 		for tries := 1; s.Context().Err() == nil && t.tidying.Err() == nil; tries++ {
 			err := t.leave(s, k)
 			if err == nil {

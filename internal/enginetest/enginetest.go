@@ -65,7 +65,7 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		groups := [][]test{sessions, waiting, owners, contexts, endings, reaping, names, input, faults, guards, takingOver, transactions, mistakes,
-			sharing, permits, handingOver, together, deadlocks, once, revoking, inspecting, upgrading}
+			sharing, permits, handingOver, together, batches, deadlocks, once, revoking, inspecting, upgrading}
 		if !dbtest.Brief(w.Kind) {
 			groups = append(groups, w.tests())
 		}

@@ -1,0 +1,171 @@
+// Package coalesce lets the requests of many goroutines share statements. A request that is alone
+// goes at once, as a statement of its own. While all slots are taken, requests wait here; when a
+// slot is free they go together. So the number of statements under way stays small, and the batches
+// grow with the load.
+//
+// A batch belongs to all who share it. It is not ended for one of them: a caller whose context ends
+// leaves, and what its request has done is for the caller to find out once the batch is answered.
+package coalesce
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	// slots is how many statements are under way before requests wait for each other: with two, one
+	// is prepared while the other waits for the disk.
+	slots = 2
+	// slow is how long a statement keeps its slot: one that waits for a server or a row must not
+	// stop a client.
+	slow = 100 * time.Millisecond
+)
+
+// Config is how requests are sent.
+type Config[Q, A any] struct {
+	// Run sends requests as one statement and returns an answer for each, or an error for all. It
+	// bounds itself.
+	Run func(requests []Q) ([]A, error)
+	// Key tells which requests exclude each other: two with one key never share a batch. nil: all
+	// may.
+	Key func(request Q) string
+	// Most is how many requests a batch has at most.
+	Most int
+	// Go runs a function in a goroutine. It is called within a call of Do.
+	Go func(func())
+}
+
+// Coalescer collects requests. Use New: its zero value is not usable.
+type Coalescer[Q, A any] struct {
+	config Config[Q, A]
+
+	mu      sync.Mutex // protects what follows
+	taken   int        // slots
+	waiting []*member[Q, A]
+}
+
+// member is a request that waits for a batch, or for its answer.
+type member[Q, A any] struct {
+	request  Q
+	answered chan struct{} // closed when answer and err are there
+	answer   A
+	err      error
+}
+
+// New makes a coalescer. It starts nothing.
+func New[Q, A any](config Config[Q, A]) *Coalescer[Q, A] {
+	return &Coalescer[Q, A]{config: config}
+}
+
+// Left is the error of a caller whose context ended before its batch was answered.
+type Left struct {
+	Cause    error           // of the context's end
+	Answered <-chan struct{} // closed when the batch is answered; nil: the request was never sent
+}
+
+func (l *Left) Error() string { return l.Cause.Error() }
+
+// Unwrap returns the cause.
+func (l *Left) Unwrap() error { return l.Cause }
+
+// Alone reports whether the caller is to send its request itself, at once. It then has a slot until
+// it calls done.
+func (c *Coalescer[Q, A]) Alone() (done func(), alone bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.taken >= slots {
+		return nil, false
+	}
+	return c.slot(), true
+}
+
+// Do sends a request together with others, as soon as there is a slot. Its errors are those of Run,
+// and *Left.
+func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
+	m := &member[Q, A]{request: request, answered: make(chan struct{})}
+	c.mu.Lock()
+	c.waiting = append(c.waiting, m)
+	if c.taken < slots { // one became free since Alone
+		c.send(c.slot())
+	}
+	c.mu.Unlock()
+	select {
+	case <-m.answered:
+		return m.answer, m.err
+	case <-ctx.Done():
+	}
+	var none A
+	if c.withdraw(m) {
+		return none, &Left{Cause: context.Cause(ctx)}
+	}
+	return none, &Left{Cause: context.Cause(ctx), Answered: m.answered}
+}
+
+// withdraw takes a request back that was not sent yet.
+func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, other := range c.waiting {
+		if other == m {
+			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			return true
+		}
+	}
+	return false
+}
+
+// slot takes a slot, which is free again after done, or after some time. Whoever waits goes then.
+// MUST be called with mu locked.
+func (c *Coalescer[Q, A]) slot() (done func()) {
+	c.taken++
+	free := sync.OnceFunc(func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.taken--
+		if len(c.waiting) > 0 {
+			c.send(c.slot())
+		}
+	})
+	late := time.AfterFunc(slow, free)
+	return func() { late.Stop(); free() }
+}
+
+// send sends those who wait, up to a batch. MUST be called with mu locked.
+func (c *Coalescer[Q, A]) send(done func()) {
+	batch := c.next()
+	c.config.Go(func() {
+		defer done()
+		requests := make([]Q, len(batch))
+		for i, m := range batch {
+			requests[i] = m.request
+		}
+		answers, err := c.config.Run(requests)
+		for i, m := range batch {
+			if m.err = err; err == nil {
+				m.answer = answers[i]
+			}
+			close(m.answered)
+		}
+	})
+}
+
+// next takes the next batch out of those who wait, in their order. MUST be called with mu locked.
+func (c *Coalescer[Q, A]) next() (batch []*member[Q, A]) {
+	keys := map[string]bool{}
+	var rest []*member[Q, A]
+	for _, m := range c.waiting {
+		key := ""
+		if c.config.Key != nil {
+			key = c.config.Key(m.request)
+		}
+		if len(batch) == c.config.Most || c.config.Key != nil && keys[key] {
+			rest = append(rest, m)
+			continue
+		}
+		keys[key] = true
+		batch = append(batch, m)
+	}
+	c.waiting = rest
+	return batch
+}

@@ -1,0 +1,236 @@
+package coalesce
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server answers each request in its own words, after some time.
+type server struct {
+	took time.Duration
+	fail error
+
+	mu      sync.Mutex
+	batches [][]string
+	now     int // batches under way
+	most    int
+}
+
+func (s *server) run(requests []string) ([]string, error) {
+	s.mu.Lock()
+	s.batches = append(s.batches, requests)
+	s.now++
+	s.most = max(s.most, s.now)
+	took, fail := s.took, s.fail
+	s.mu.Unlock()
+	time.Sleep(took)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.now--
+	if fail != nil {
+		return nil, fail
+	}
+	answers := make([]string, len(requests))
+	for i, r := range requests {
+		answers[i] = strings.ToUpper(r)
+	}
+	return answers, nil
+}
+
+// sent is what was sent, in the order of time.
+func (s *server) sent() [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
+}
+
+// slotsTaken is called when nothing goes on.
+func (c *Coalescer[Q, A]) slotsTaken() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.taken
+}
+
+func (s *server) coalescer(most int) *Coalescer[string, string] {
+	return New(Config[string, string]{
+		Run: s.run, Most: most, Key: func(r string) string { return r[:1] }, Go: func(f func()) { go f() },
+	})
+}
+
+// busy takes the slots that are free, until done.
+func busy(c *Coalescer[string, string]) (done func()) {
+	var all []func()
+	for {
+		one, alone := c.Alone()
+		if !alone {
+			return func() {
+				for _, one := range all {
+					one()
+				}
+			}
+		}
+		all = append(all, one)
+	}
+}
+
+func TestOneRequestGoesAloneAndManyGoTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: 10 * time.Millisecond}
+		c := s.coalescer(100)
+		done := busy(c)
+		if _, alone := c.Alone(); alone {
+			t.Fatal("more statements than slots")
+		}
+		for _, r := range []string{"a", "b", "c"} {
+			go func() {
+				if answer, err := c.Do(t.Context(), r); err != nil || answer != strings.ToUpper(r) {
+					t.Errorf("%s: %q, %v", r, answer, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		if len(s.sent()) != 0 {
+			t.Errorf("sent while every slot was taken: %v", s.sent())
+		}
+		done()
+		synctest.Wait()
+		time.Sleep(time.Second)
+		if len(s.sent()) != 1 || !slices.Equal(s.sent()[0], []string{"a", "b", "c"}) {
+			t.Errorf("%v, want one batch in the order of the calls", s.sent())
+		}
+		if c.slotsTaken() != 0 {
+			t.Errorf("%d slots are taken", c.slotsTaken())
+		}
+	})
+}
+
+func TestTwoRequestsWithOneKeyNeverShareABatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: time.Millisecond}
+		c := s.coalescer(3)
+		keep, _ := c.Alone() // so that one batch follows the other
+		defer keep()
+		time.AfterFunc(slow/2, busy(c))
+		for _, r := range []string{"a1", "b1", "a2", "c1", "d1", "a3"} {
+			go func() { _, _ = c.Do(t.Context(), r) }()
+			synctest.Wait()
+		}
+		time.Sleep(slow - time.Millisecond)
+		synctest.Wait()
+		if got := fmt.Sprint(s.sent()); got != "[[a1 b1 c1] [a2 d1] [a3]]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestNoMoreStatementsThanSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: 5 * time.Millisecond}
+		c := New(Config[string, string]{Run: s.run, Most: 10, Go: func(f func()) { go f() }})
+		var all sync.WaitGroup
+		for i := range 1000 {
+			all.Go(func() {
+				if _, err := c.Do(t.Context(), fmt.Sprint(i)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if s.most > slots || len(s.sent()) > 102 {
+			t.Errorf("%d statements at a time, %d batches", s.most, len(s.sent()))
+		}
+	})
+}
+
+// The server does not answer two statements. The others must not wait for them.
+func TestASlowStatementGivesUpItsSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		c := s.coalescer(10)
+		done := busy(c)
+		began := time.Now()
+		if _, err := c.Do(t.Context(), "a"); err != nil || time.Since(began) != slow {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		done() // gives nothing up twice
+		synctest.Wait()
+		if c.slotsTaken() != 0 {
+			t.Errorf("%d slots are taken", c.slotsTaken())
+		}
+	})
+}
+
+// The batch goes on for the others, and the one who left hears of its end.
+func TestACallerThatLeavesEndsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: time.Second}
+		c := s.coalescer(10)
+		done := busy(c)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gone := errors.New("gone")
+		var left [2]*Left
+		for i, r := range []string{"a", "b"} {
+			go func() {
+				_, err := c.Do(ctx, r)
+				if !errors.As(err, &left[i]) || !errors.Is(err, gone) {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+			if r == "a" {
+				done() // the first is under way
+				done = busy(c)
+			}
+		}
+		stays := make(chan error)
+		go func() { _, err := c.Do(t.Context(), "c"); stays <- err }()
+		synctest.Wait()
+		cancel(gone)
+		synctest.Wait()
+		if left[0].Answered == nil || left[1].Answered != nil {
+			t.Fatalf("%+v, %+v: want the first sent, and the second withdrawn", left[0], left[1])
+		}
+		select {
+		case <-left[0].Answered:
+			t.Error("answered before the server did")
+		default:
+		}
+		done()
+		if err := <-stays; err != nil {
+			t.Error(err)
+		}
+		<-left[0].Answered
+		if got := fmt.Sprint(s.sent()); got != "[[a] [c]]" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestAnErrorIsEverybodys(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{fail: errors.New("no answer")}
+		c := s.coalescer(10)
+		done := busy(c)
+		for _, r := range []string{"a", "b"} {
+			go func() {
+				if answer, err := c.Do(t.Context(), r); !errors.Is(err, s.fail) || answer != "" {
+					t.Errorf("%q, %v", answer, err)
+				}
+			}()
+		}
+		synctest.Wait()
+		done()
+		synctest.Wait()
+	})
+}

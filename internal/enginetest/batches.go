@@ -1,0 +1,230 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var batches = []test{
+	{"many goroutines with a name each share statements, and each gets what is its own", sharedStatements},
+	{"a batch passes over a name that an application's transaction has locked", batchBesideATransaction},
+	{"what came of a batch whose answer was lost is found out and given back", lostBatch},
+	{"who gives up while a batch is under way gets nothing and leaves nothing", leftBatch},
+}
+
+// crowded is a database that answers single requests for some names late, so that other requests
+// pile up behind them.
+type crowded struct {
+	driver.Backend
+	late  chan struct{} // closed when the late ones are answered
+	batch func(do func() error) error
+
+	singles, batches, changes atomic.Int64
+}
+
+func (c *crowded) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if strings.HasPrefix(r.Name, "late ") {
+		c.singles.Add(1)
+		<-c.late
+	}
+	return c.Backend.Take(ctx, r)
+}
+
+func (c *crowded) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
+	c.batches.Add(1)
+	c.changes.Add(int64(len(takes) + len(releases)))
+	err = c.batch(func() error {
+		grants, released, err = c.Backend.Batch(ctx, takes, releases)
+		return err
+	})
+	return grants, released, err
+}
+
+// crowd makes a client whose batches run through a function.
+func (e *env) crowd(t *testing.T, batch func(do func() error) error) (*crowded, Client) {
+	a := e.app(t, 5)
+	c := &crowded{Backend: a.Backend, late: make(chan struct{}), batch: batch}
+	a.client = a.clientOn(c)
+	return c, e.clientOf(t, a)
+}
+
+// pile has the client wait for two single statements, so that what it is asked for next goes
+// together, unless this machine is slow. The locks are unlocked when the test has ended.
+func (c *crowded) pile(t *testing.T, client Client) {
+	before := c.singles.Load()
+	late := asks(context.Background(), client, fmt.Sprint("late ", before), fmt.Sprint("late ", before+1))
+	eventually(t, patience, "two statements are under way", func() bool { return c.singles.Load() == before+2 })
+	t.Cleanup(func() {
+		for _, one := range late {
+			unlock(t, granted(t, soon, one))
+		}
+	})
+}
+
+func sharedStatements(t *testing.T, e *env) {
+	c, client := e.crowd(t, plainly)
+	const names, rounds = 24, 6
+	var holders [names]atomic.Int64
+	var all sync.WaitGroup
+	for i := range 2 * names { // two for each name
+		all.Go(func() {
+			last := int64(0)
+			for range rounds {
+				l, err := client.Lock(t.Context(), fmt.Sprint("name ", i%names))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if n := holders[i%names].Add(1); n != 1 {
+					t.Errorf("%d hold one name", n)
+				}
+				if l.Token() <= last {
+					t.Errorf("token %d after %d", l.Token(), last)
+				}
+				last = l.Token()
+				holders[i%names].Add(-1)
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i := range names {
+		e.free(t, fmt.Sprint("name ", i))
+	}
+	if batches, changes := c.batches.Load(), c.changes.Load(); batches == 0 || changes < 2*batches {
+		t.Errorf("%d changes in %d batches", changes, batches)
+	}
+}
+
+func plainly(do func() error) error { return do() }
+
+func batchBesideATransaction(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite {
+		t.Skip("SQLite has one writer at a time")
+	}
+	c, client := e.crowd(t, plainly)
+	defer close(c.late)
+	a := e.app(t, 5)
+	other := e.clientOf(t, a)
+	unlock(t, lock(t, other, "k"))
+	tx, err := a.begin(t.Context(), e.readCommitted())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.rollback()
+	if err := other.LockTx(t.Context(), tx, "k"); err != nil {
+		t.Fatal(err)
+	}
+	c.pile(t, client)
+	asked := asks(t.Context(), client, "j", "k", "l", "m")
+	for _, i := range []int{0, 2, 3} {
+		unlock(t, granted(t, soon, asked[i]))
+	}
+	select {
+	case o := <-asked[1]:
+		t.Errorf("granted beside a transaction that has it: %v", o.err)
+	default:
+	}
+	if err := tx.rollback(); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, granted(t, soon, asked[1]))
+}
+
+func lostBatch(t *testing.T, e *env) {
+	var lost atomic.Bool
+	c, client := e.crowd(t, func(do func() error) error {
+		err := do()
+		if err == nil && lost.CompareAndSwap(false, true) {
+			return driver.Fail(driver.ErrUnavailable, errors.New("the answer was lost"))
+		}
+		return err
+	})
+	defer close(c.late)
+	names := []string{"a", "b", "c", "d"}
+	var held []Lock
+	for !lost.Load() { // of the requests
+		for _, l := range held {
+			unlock(t, l)
+		}
+		held = nil
+		c.pile(t, client)
+		for _, one := range asks(t.Context(), client, names...) {
+			held = append(held, granted(t, soon, one))
+		}
+	}
+	for _, l := range held {
+		live(t, l)
+		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = ? AND token = ?", l.Name(), l.Token()); n != 1 {
+			t.Errorf("%s: the lock is not the one in the database", l.Name())
+		}
+	}
+	for lost.Store(false); !lost.Load(); { // of the releases
+		c.pile(t, client)
+		var all sync.WaitGroup
+		for i, l := range held {
+			all.Go(func() {
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Errorf("%s: %v", names[i], err)
+				}
+			})
+		}
+		all.Wait()
+		for i, name := range names {
+			e.free(t, name)
+			held[i] = lock(t, client, name)
+		}
+	}
+}
+
+func leftBatch(t *testing.T, e *env) {
+	sent, answer := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c, client := e.crowd(t, func(do func() error) error {
+		once.Do(func() { close(sent) })
+		<-answer
+		return do()
+	})
+	defer close(c.late)
+	c.pile(t, client)
+	ctx, cancel := context.WithCancel(t.Context())
+	names := []string{"a", "b", "c"}
+	asked := asks(ctx, client, names...)
+	select {
+	case <-sent:
+	case <-time.After(soon):
+		t.Fatal("no batch was sent")
+	}
+	cancel()
+	for _, one := range asked {
+		o := within(t, soon, "Lock gives up", one)
+		if o.err == nil { // it went alone, on a slow machine
+			unlock(t, o.lock)
+			continue
+		}
+		calledOff(t, o.err, context.Canceled)
+	}
+	close(answer) // the batch takes them all the same
+	for _, name := range names {
+		e.free(t, name)
+		unlock(t, lock(t, client, name))
+	}
+}
+
+// asks begins to lock names, each in a goroutine of its own.
+func asks(ctx context.Context, c Client, names ...string) (asked []<-chan outcome) {
+	for _, name := range names {
+		asked = append(asked, locking(ctx, c, name))
+	}
+	return asked
+}
