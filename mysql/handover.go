@@ -133,6 +133,31 @@ func (p part) over(ctx context.Context, q *mysqldb.Queries, session string) (boo
 	return err == nil && p.expiresAt.Valid && p.expiresAt.Int64 <= now, err
 }
 
+func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
+	next, _, err := e.vacate(ctx, name, session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, _ []string, err error) {
+		var tickets []int64
+		for some := range chunks(attempts) {
+			found, err := q.FindPlaces(ctx, mysqldb.FindPlacesParams{Name: name, Session: session, Attempts: some})
+			if err != nil {
+				return false, nil, err
+			}
+			tickets = append(tickets, found...)
+		}
+		if len(tickets) == 0 {
+			return false, nil, nil
+		}
+		row.Waiters = max(row.Waiters-int32(len(tickets)), 0)
+		err = q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters})
+		for some := range chunks(tickets) {
+			if err == nil {
+				err = q.DropPlaces(ctx, mysqldb.DropPlacesParams{Name: name, Tickets: some})
+			}
+		}
+		return err == nil, nil, err
+	})
+	return next, err
+}
+
 // leaveQueue gives up a place in a locked name's queue. It counts before it drops: a reader of
 // uncommitted data must not find more counted than there are.
 func leaveQueue(ctx context.Context, q *mysqldb.Queries, name, session, attempt string, row *mysqldb.LockRowRow) (bool, error) {

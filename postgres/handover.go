@@ -19,7 +19,7 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 		}
 		err = e.handOver(ctx, v.Name, d.release(v.Self, v.Held(), true)...)
 	case driver.ByAttempt:
-		err = e.handOver(ctx, v.Name, append([]statement{d.leave(v)}, d.either(postgresdb.HandOverParams{
+		err = e.handOver(ctx, v.Name, append([]statement{d.leave(v.Session, v.Name, v.Attempt)}, d.either(postgresdb.HandOverParams{
 			Self: v.Self, Name: v.Name, Session: v.Session, Attempt: v.Attempt,
 		})...)...)
 	case driver.ByTime:
@@ -31,6 +31,12 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 		d.given = len(d.next) > 0
 	}
 	return d.next, d.given, err
+}
+
+func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
+	var d handed
+	err := e.handOver(ctx, name, d.leave(session, name, attempts...), d.over(postgresdb.HandOverParams{Self: session, Name: name}))
+	return d.next, err
 }
 
 // releaseIdle releases a lock without waiters in one statement.
@@ -49,7 +55,7 @@ func (e *engine) reclaim(ctx context.Context, v driver.Vacancy, d *handed) error
 		}
 	}
 	if v.Token == 0 {
-		return e.handOver(ctx, v.Name, d.leave(v), d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
+		return e.handOver(ctx, v.Name, d.leave(v.Session, v.Name, v.Attempt), d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
 	}
 	return e.takeOver(ctx, quarryOf(v), d.either(postgresdb.HandOverParams{
 		Self: v.Self, Name: v.Name, Session: v.Session, Token: v.Token, Reclaim: true,
@@ -87,10 +93,10 @@ type handed struct {
 	given bool // a lock or a share was given up
 }
 
-// leave gives up a place in the queue.
-func (d *handed) leave(v driver.Vacancy) statement {
+// leave gives up places in the queue.
+func (d *handed) leave(session, name string, attempts ...string) statement {
 	return query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{
-		Name: v.Name, Session: v.Session, Attempt: v.Attempt,
+		Name: name, Session: session, Attempts: list(attempts),
 	}).found(new(string), &d.given)
 }
 

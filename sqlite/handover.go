@@ -73,6 +73,13 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 	return next, left && err == nil, err
 }
 
+func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
+	return e.change(ctx, 0, session, func(ctx context.Context, t *transition) error {
+		_, err := t.leave(ctx, session, name, attempts...)
+		return err
+	})
+}
+
 // leaves takes off a name what a vacancy says.
 func (t *transition) leaves(ctx context.Context, v driver.Vacancy) (bool, error) {
 	from := claim{Name: v.Name, Session: v.Session, Token: v.Token}
@@ -178,8 +185,12 @@ func (t *transition) dropShare(ctx context.Context, from claim) (room, bool, err
 }
 
 // leave gives up a place in the queue, and hands on: those behind it may fit where it did not.
-func (t *transition) leave(ctx context.Context, session, name, attempt string) (bool, error) {
-	gone, err := t.q.DropWaiter(ctx, sqlitedb.DropWaiterParams{Name: name, Attempt: attempt, Session: session})
+func (t *transition) leave(ctx context.Context, session, name string, attempts ...string) (bool, error) {
+	list, err := jsonOf(attempts)
+	if err != nil {
+		return false, err
+	}
+	gone, err := t.q.DropPlaces(ctx, sqlitedb.DropPlacesParams{Name: name, Attempts: list, Session: session})
 	if err != nil || gone == 0 {
 		return false, err
 	}

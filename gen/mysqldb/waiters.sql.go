@@ -7,6 +7,7 @@ package mysqldb
 
 import (
 	"context"
+	"strings"
 )
 
 const addWaiter = `-- name: AddWaiter :exec
@@ -55,9 +56,34 @@ type CountWaitersParams struct {
 	Name    string
 }
 
-// After LockRow, before DropWaiter.
+// After LockRow, before DropWaiter or DropPlaces.
 func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) error {
 	_, err := q.db.ExecContext(ctx, countWaiters, arg.Waiters, arg.Name)
+	return err
+}
+
+const dropPlaces = `-- name: DropPlaces :exec
+DELETE FROM dblock_waiters WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
+`
+
+type DropPlacesParams struct {
+	Name    string
+	Tickets []int64
+}
+
+func (q *Queries) DropPlaces(ctx context.Context, arg DropPlacesParams) error {
+	query := dropPlaces
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tickets) > 0 {
+		for _, v := range arg.Tickets {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
+	}
+	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -76,6 +102,52 @@ type DropWaiterParams struct {
 func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Ticket)
 	return err
+}
+
+const findPlaces = `-- name: FindPlaces :many
+SELECT ticket FROM dblock_waiters WHERE name = ? AND session_id = ? AND attempt IN (/*SLICE:attempts*/?)
+`
+
+type FindPlacesParams struct {
+	Name     string
+	Session  string
+	Attempts []string
+}
+
+// After LockRow.
+func (q *Queries) FindPlaces(ctx context.Context, arg FindPlacesParams) ([]int64, error) {
+	query := findPlaces
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Name)
+	queryParams = append(queryParams, arg.Session)
+	if len(arg.Attempts) > 0 {
+		for _, v := range arg.Attempts {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:attempts*/?", strings.Repeat(",?", len(arg.Attempts))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:attempts*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var ticket int64
+		if err := rows.Scan(&ticket); err != nil {
+			return nil, err
+		}
+		items = append(items, ticket)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const findWaiter = `-- name: FindWaiter :one

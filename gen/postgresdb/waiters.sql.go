@@ -70,21 +70,24 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 const LeaveQueue = `-- name: LeaveQueue :one
 WITH gone AS (
     DELETE FROM dblock_waiters w
-     WHERE w.name = $1 AND w.session_id = $2::text AND w.attempt = $3 RETURNING w.name
+     WHERE w.name = $1 AND w.session_id = $2::text
+       AND w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text($3::text::jsonb))) RETURNING w.name
+), counted AS (
+    SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
 )
-UPDATE dblock_locks l SET waiters = l.waiters - 1 FROM gone WHERE l.name = gone.name
+UPDATE dblock_locks l SET waiters = l.waiters - counted.n FROM counted WHERE l.name = counted.name
 RETURNING l.name
 `
 
 type LeaveQueueParams struct {
-	Name    string
-	Session string
-	Attempt string
+	Name     string
+	Session  string
+	Attempts string
 }
 
 // After LockRow.
 func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string, error) {
-	row := q.db.QueryRow(ctx, LeaveQueue, arg.Name, arg.Session, arg.Attempt)
+	row := q.db.QueryRow(ctx, LeaveQueue, arg.Name, arg.Session, arg.Attempts)
 	var name string
 	err := row.Scan(&name)
 	return name, err

@@ -47,18 +47,19 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 	return err
 }
 
-const dropWaiter = `-- name: DropWaiter :execrows
-DELETE FROM dblock_waiters WHERE name = ?1 AND attempt = ?2 AND session_id = ?3
+const dropPlaces = `-- name: DropPlaces :execrows
+DELETE FROM dblock_waiters
+ WHERE name = ?1 AND session_id = ?2 AND attempt IN (SELECT value FROM json_each(CAST(?3 AS TEXT)))
 `
 
-type DropWaiterParams struct {
-	Name    string
-	Attempt string
-	Session string
+type DropPlacesParams struct {
+	Name     string
+	Session  string
+	Attempts string
 }
 
-func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, dropWaiter, arg.Name, arg.Attempt, arg.Session)
+func (q *Queries) DropPlaces(ctx context.Context, arg DropPlacesParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropPlaces, arg.Name, arg.Session, arg.Attempts)
 	if err != nil {
 		return 0, err
 	}

@@ -279,7 +279,7 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
-		if state, err = t.look(ctx, s, r.Name); err != nil {
+		if state, err = t.look(ctx, "", r.Name); err != nil {
 			return receipt{}, err
 		}
 		is := queue.Of(state)

@@ -3,9 +3,11 @@ package client
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -20,6 +22,7 @@ func New(engine driver.Backend, config Config) *Client {
 	if config.Events {
 		c.history.write = engine.Record
 	}
+	t.undos = coalesce.New(coalesce.Config[undo, error]{Run: t.leaveTogether, Most: math.MaxInt, Go: c.underWay.Go})
 	t.sessions = &sessions{
 		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
 		reconcile: t.reconcile, holding: c.registry.holding, stray: t.stray, reclaimed: c.history.recordExpired, first: t.serve,

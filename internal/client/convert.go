@@ -33,7 +33,7 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 	if h.ctx.Err() != nil || !was.vague() {
 		return nil
 	}
-	state, err := g.look(ctx, g.in, h.name)
+	state, err := g.look(ctx, g.in.ID, h.name)
 	if err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		case err != nil:
 			return m, err
 		case !upgraded:
-			state, _ := g.look(ctx, g.in, l.hold.name)
+			state, _ := g.look(ctx, g.in.ID, l.hold.name)
 			return m, g.notAcquired(state, nil)
 		}
 		m.token, m.units, m.of = got.Token, 0, 0

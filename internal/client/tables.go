@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -13,6 +14,7 @@ type tables struct {
 	*Client
 	engine   driver.Backend
 	sessions *sessions
+	undos    *coalesce.Coalescer[undo, error]
 }
 
 // table is the client's side that needs tables. ErrNoTables.
@@ -23,20 +25,33 @@ func (c *Client) table() (*tables, error) {
 	return nil, ErrNoTables
 }
 
+// undo is an attempt of a session's that is to be given back.
+type undo struct {
+	of    *clientSession
+	claim *claim
+}
+
 func (t *tables) allow(Want) error { return nil }
 
 func (t *tables) schema(ctx context.Context) error { return t.sessions.checkSchema(ctx) }
 
-// look reads the state of one name.
-func (t *tables) look(ctx context.Context, s *clientSession, name string) (state driver.State, err error) {
-	err = t.statement(ctx, func(ctx context.Context) error {
-		states, err := t.engine.Look(ctx, s.ID, []string{name})
-		if err == nil && len(states) > 0 {
-			state = states[0]
-		}
+// lookAt reads the state of names as a session sees it.
+func (t *tables) lookAt(ctx context.Context, session string, names []string) (states []driver.State, err error) {
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
+		states, err = t.engine.Look(ctx, session, names)
 		return err
 	})
-	return state, err
+	return states, err
+}
+
+// look reads the state of one name as a session sees it; of no session: without the places of this
+// client, which may be thousands.
+func (t *tables) look(ctx context.Context, session, name string) (driver.State, error) {
+	states, err := t.lookAt(ctx, session, []string{name})
+	if err != nil || len(states) == 0 {
+		return driver.State{}, err
+	}
+	return states[0], nil
 }
 
 // vacate takes something off a name, and delivers what that gave to the waiters of this client.

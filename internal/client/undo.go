@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -44,9 +45,100 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 	})
 }
 
-// leave gives back once whatever an attempt has got.
+// leave gives back once whatever an attempt has got, together with others that are given back
+// meanwhile.
 func (t *tables) leave(s *clientSession, k *claim) error {
-	_, _, err := t.vacate(t.tidying, s, driver.Undo(s.ID, k.name, k.attempt))
+	if done, alone := t.undos.Alone(); alone {
+		defer done()
+		return t.leaveAlone(undo{s, k})
+	}
+	failed, err := t.undos.Do(t.tidying, undo{s, k})
+	return cmp.Or(err, failed)
+}
+
+func (t *tables) leaveAlone(u undo) error {
+	_, _, err := t.vacate(t.tidying, u.of, driver.Undo(u.of.ID, u.claim.name, u.claim.attempt))
+	return err
+}
+
+// leaveTogether gives back many attempts, and returns what failed for each: first the places that
+// wait in one queue; then, of what the database still has, the locks without waiters; the rest one
+// by one.
+func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
+	failed = make([]error, len(all))
+	type queue struct {
+		of   *clientSession
+		name string
+	}
+	queues := map[queue][]string{}
+	names := map[*clientSession][]string{}
+	for _, u := range all {
+		q := queue{u.of, u.claim.name}
+		if queues[q] == nil {
+			names[u.of] = append(names[u.of], q.name)
+		}
+		queues[q] = append(queues[q], u.claim.attempt)
+	}
+	for q, attempts := range queues {
+		if len(attempts) > 1 {
+			if err := t.leaveQueue(q.of, q.name, attempts); err != nil {
+				return nil, err
+			}
+		}
+	}
+	has := map[string]driver.Held{} // by attempt, what the database has of it; a place has no token
+	for s, names := range names {
+		states, err := t.lookAt(t.tidying, s.ID, names)
+		if err != nil {
+			return nil, err
+		}
+		for _, state := range states {
+			for _, attempt := range state.Queued {
+				has[attempt] = driver.Held{Name: state.Name, Session: s.ID}
+			}
+			for _, own := range state.Granted {
+				has[own.Attempt] = driver.Held{Name: state.Name, Session: s.ID, Token: own.Grant.Token, Shared: state.Sharing > 0}
+			}
+		}
+	}
+	var held []driver.Held
+	var rest, of []int // in all: what is left, and of whom held is
+	for i, u := range all {
+		switch h, there := has[u.claim.attempt]; {
+		case there && h.Token != 0:
+			held, of = append(held, h), append(of, i)
+		case there:
+			rest = append(rest, i)
+		}
+	}
+	for from := 0; from < len(held); from += maxExchange {
+		part := held[from:min(from+maxExchange, len(held))]
+		var released []bool
+		err := t.statement(t.tidying, func(ctx context.Context) (err error) {
+			_, released, err = t.engine.Batch(ctx, nil, part)
+			return err
+		})
+		for i := range part {
+			if err != nil || !released[i] {
+				rest = append(rest, of[from+i])
+			}
+		}
+	}
+	for i, err := range parallel(len(rest), func(i int) error { return t.leaveAlone(all[rest[i]]) }) {
+		failed[rest[i]] = err
+	}
+	return failed, nil
+}
+
+// leaveQueue gives up places in one queue.
+func (t *tables) leaveQueue(s *clientSession, name string, attempts []string) error {
+	asked := t.config.Clock()
+	var next []driver.Handoff
+	err := t.statement(t.tidying, func(ctx context.Context) (err error) {
+		next, err = t.engine.Leave(ctx, s.ID, name, attempts)
+		return err
+	})
+	s.deliver(name, next, asked, err)
 	return err
 }
 

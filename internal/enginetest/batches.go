@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 )
 
@@ -17,6 +18,10 @@ var batches = []test{
 	{"many goroutines with a name each share statements, and each gets what is its own", sharedStatements},
 	{"a batch passes over a name that an application's transaction has locked", batchBesideATransaction},
 	{"what came of a batch whose answer was lost is found out and given back", lostBatch},
+	{"a fixed lease that a batch grants counts from before the batch was sent", leaseOfBatch},
+	{"a batch in which one would have to wait fails for none", busyBatch},
+	{"many places in a queue are given up at once, and what fits then is handed on", leaveMany},
+	{"two thousand waiters of one name that give up leave nothing", crowdLeaves},
 	{"who gives up while a batch is under way gets nothing and leaves nothing", leftBatch},
 }
 
@@ -227,4 +232,118 @@ func asks(ctx context.Context, c Client, names ...string) (asked []<-chan outcom
 		asked = append(asked, locking(ctx, c, name))
 	}
 	return asked
+}
+
+func leaseOfBatch(t *testing.T, e *env) {
+	const lease, late = 20 * time.Second, 300 * time.Millisecond
+	var sent time.Time
+	c, client := e.crowd(t, func(do func() error) error {
+		sent = time.Now()
+		defer time.Sleep(late) // until the answer comes
+		return do()
+	})
+	defer close(c.late)
+	for sent.IsZero() {
+		c.pile(t, client)
+		l := granted(t, soon, locking(t.Context(), client, "leased", dblock.Lease(lease)))
+		if until := l.Until(); !sent.IsZero() && until.After(sent.Add(lease)) {
+			t.Errorf("the lock ends %v after the lease", until.Sub(sent.Add(lease)))
+		}
+		unlock(t, l)
+	}
+}
+
+func busyBatch(t *testing.T, e *env) {
+	var busy atomic.Int64
+	c, client := e.crowd(t, func(func() error) error { busy.Add(1); return driver.ErrBusy })
+	defer close(c.late)
+	for busy.Load() == 0 {
+		c.pile(t, client)
+		var all sync.WaitGroup
+		for _, name := range []string{"a", "b", "c"} {
+			all.Go(func() {
+				l, err := client.TryLock(t.Context(), name)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+func leaveMany(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	me, other := id(), id()
+	for _, session := range []string{me, other} {
+		if err := a.Backend.OpenSession(brief(t), driver.Session{ID: session, Host: "h", TTL: longTTL}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reader := func(session, attempt string) driver.Request {
+		return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Units: 1, Of: driver.Readers, Wait: true}
+	}
+	writer := func(session, attempt string) driver.Request {
+		r := reader(session, attempt)
+		r.Units, r.Of = 0, 0
+		return r
+	}
+	if _, taken, err := a.Backend.Take(brief(t), reader(other, "holds")); err != nil || !taken {
+		t.Fatal(taken, err)
+	}
+	for _, r := range []driver.Request{
+		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"), writer(me, "a4"), reader(me, "a5"),
+	} {
+		if _, outcome, err := a.Backend.Enqueue(brief(t), r); err != nil || outcome != driver.Queued {
+			t.Fatal(outcome, err)
+		}
+	}
+	for _, step := range []struct {
+		leave []string
+		next  string
+		left  int64
+	}{
+		{[]string{"none", "b1", "holds"}, "[]", 7}, // none of them waits in this session
+		{[]string{"a1", "a4", "a4"}, "[]", 5},      // a2 waits in front
+		{[]string{"a2", "none"}, "[b1 a3]", 2},     // up to b2
+		{[]string{"a5"}, "[]", 1},
+	} {
+		next, err := a.Backend.Leave(brief(t), me, "n", step.leave)
+		var granted []string
+		for _, n := range next {
+			granted = append(granted, n.Attempt)
+		}
+		if got := fmt.Sprint(granted); err != nil || got != step.next {
+			t.Errorf("%v left: %s was granted, %v: want %s", step.leave, got, err, step.next)
+		}
+		if n := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != step.left || int64(e.waiting(t, "n")) != n {
+			t.Errorf("%v left: %d waiters are counted, %d are there, want %d", step.leave, n, e.waiting(t, "n"), step.left)
+		}
+	}
+}
+
+func crowdLeaves(t *testing.T, e *env) {
+	const waiters = 2000
+	a, b := e.client(t), e.client(t)
+	held := lock(t, a, "n")
+	ctx, cancel := context.WithCancel(t.Context())
+	var asked []<-chan outcome
+	for range waiters {
+		asked = append(asked, locking(ctx, b, "n"))
+	}
+	e.queued(t, "n", waiters)
+	stays := locking(t.Context(), b, "n")
+	e.queued(t, "n", waiters+1)
+	cancel()
+	for _, one := range asked {
+		calledOff(t, within(t, patience, "Lock gives up", one).err, context.Canceled)
+	}
+	e.queued(t, "n", 1)
+	unlock(t, held)
+	unlock(t, granted(t, soon, stays))
+	e.free(t, "n")
 }

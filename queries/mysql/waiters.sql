@@ -31,6 +31,13 @@ DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket = sqlc.arg(tic
 -- name: FindWaiter :one
 SELECT ticket, session_id FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
 
--- After LockRow, before DropWaiter.
+-- After LockRow.
+-- name: FindPlaces :many
+SELECT ticket FROM dblock_waiters WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND attempt IN (sqlc.slice(attempts));
+
+-- name: DropPlaces :exec
+DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket IN (sqlc.slice(tickets));
+
+-- After LockRow, before DropWaiter or DropPlaces.
 -- name: CountWaiters :exec
 UPDATE dblock_locks SET waiters = sqlc.arg(waiters) WHERE name = sqlc.arg(name);

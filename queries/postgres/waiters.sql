@@ -28,7 +28,10 @@ SELECT l.capacity FROM dblock_locks l
 -- name: LeaveQueue :one
 WITH gone AS (
     DELETE FROM dblock_waiters w
-     WHERE w.name = @name AND w.session_id = sqlc.arg(session)::text AND w.attempt = @attempt RETURNING w.name
+     WHERE w.name = @name AND w.session_id = sqlc.arg(session)::text
+       AND w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(attempts)::text::jsonb))) RETURNING w.name
+), counted AS (
+    SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
 )
-UPDATE dblock_locks l SET waiters = l.waiters - 1 FROM gone WHERE l.name = gone.name
+UPDATE dblock_locks l SET waiters = l.waiters - counted.n FROM counted WHERE l.name = counted.name
 RETURNING l.name;

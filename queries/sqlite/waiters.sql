@@ -6,8 +6,9 @@ SELECT CAST(@name AS TEXT), CAST(@ticket AS INTEGER), CAST(@session AS TEXT), CA
        CAST(@min_hold AS INTEGER)
   FROM dblock_clock c;
 
--- name: DropWaiter :execrows
-DELETE FROM dblock_waiters WHERE name = @name AND attempt = @attempt AND session_id = @session;
+-- name: DropPlaces :execrows
+DELETE FROM dblock_waiters
+ WHERE name = @name AND session_id = @session AND attempt IN (SELECT value FROM json_each(CAST(@attempts AS TEXT)));
 
 -- The first waiter whose session lives.
 -- name: FirstWaiter :one
