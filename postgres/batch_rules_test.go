@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"testing"
@@ -28,8 +29,8 @@ func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
+	s.release(s.have(requests("a", "m")[0])) // a row that is there: nothing waits before TakeRows
 	s.begin()
-	s.do(query(postgresdb.EnsureRow, "m"))
 	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", LockTimeout: "10s"}))
 	done := s.blocked(func() {
 		rs := requests("a", "l", "m", "n")
@@ -149,7 +150,8 @@ func TestTakeAllInOppositeOrdersNeverDeadlocks(t *testing.T) {
 	}
 }
 
-// Broken by leaving out SKIP LOCKED: the other callers would wait for an application's transaction.
+// Broken by leaving out SKIP LOCKED, or by making rows that are there: the other callers would wait
+// for an application's transaction, which may have changed a row.
 func TestABatchPassesOverALockedRow(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -158,9 +160,11 @@ func TestABatchPassesOverALockedRow(t *testing.T) {
 	}
 	held := []driver.Held{s.have(requests("a", "m")[0]), s.have(requests("a", "n")[0])}
 	s.begin()
-	s.do(query(postgresdb.LockRow, "k"))
+	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "k", Session: "a", Attempt: "k", LockTimeout: "10s"}))
 	s.do(query(postgresdb.LockRow, "m"))
-	grants, released, err := s.Batch(t.Context(), requests("a", "k", "l", "new"), held)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	grants, released, err := s.Batch(ctx, requests("a", "k", "l", "new"), held)
 	if err != nil || grants[0].Token != 0 || grants[1].Token == 0 || grants[2].Token == 0 || released[0] || !released[1] {
 		t.Errorf("%+v, %v, %v", grants, released, err)
 	}

@@ -87,13 +87,15 @@ const EnsureRows = `-- name: EnsureRows :exec
 
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
-  FROM (SELECT jsonb_array_elements_text($1::text::jsonb) COLLATE "C" AS name) n ORDER BY n.name
+  FROM (SELECT jsonb_array_elements_text($1::text::jsonb) COLLATE "C" AS name) n
+ WHERE NOT EXISTS (SELECT FROM dblock_locks l WHERE l.name = n.name) ORDER BY n.name
 ON CONFLICT (name) DO NOTHING
 `
 
 // Several names at once. Names, requests and locks come as a JSON array, which every driver can send, and names are made
 // an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
 // them in the order of their names, so that no two transactions wait for each other.
+// A row that is there is not touched: the insert would wait for a transaction that has changed it.
 func (q *Queries) EnsureRows(ctx context.Context, names string) error {
 	_, err := q.db.Exec(ctx, EnsureRows, names)
 	return err

@@ -32,7 +32,14 @@ type crowded struct {
 	late  chan struct{} // closed when the late ones are answered
 	batch func(do func() error) error
 
-	singles, batches, changes atomic.Int64
+	singles, batches, changes, undone atomic.Int64
+}
+
+func (c *crowded) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByAttempt {
+		c.undone.Add(1)
+	}
+	return c.Backend.Vacate(ctx, v)
 }
 
 func (c *crowded) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
@@ -218,6 +225,10 @@ func leftBatch(t *testing.T, e *env) {
 			continue
 		}
 		calledOff(t, o.err, context.Canceled)
+	}
+	time.Sleep(50 * time.Millisecond)
+	if n := c.undone.Load(); n != 0 {
+		t.Errorf("%d attempts were undone before their batch was answered", n)
 	}
 	close(answer) // the batch takes them all the same
 	for _, name := range names {

@@ -2,10 +2,12 @@
 -- an array, which is looked up in the index whatever the planner believes. Whatever wants several rows makes and locks
 -- them in the order of their names, so that no two transactions wait for each other.
 
+-- A row that is there is not touched: the insert would wait for a transaction that has changed it.
 -- name: EnsureRows :exec
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
-  FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n ORDER BY n.name
+  FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n
+ WHERE NOT EXISTS (SELECT FROM dblock_locks l WHERE l.name = n.name) ORDER BY n.name
 ON CONFLICT (name) DO NOTHING;
 
 -- As TakeLock and TakeShare, up to the first that is not free. Each row is judged as it is once it is locked. A row that was
