@@ -2,13 +2,18 @@ package bench
 
 import (
 	"bufio"
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/session"
 )
@@ -23,7 +28,7 @@ const (
 
 // grant is a turn of one process, by the clock that all processes of the machine share.
 type grant struct {
-	process           int
+	process, name     int
 	token             int64
 	granted, unlocked time.Duration // when Lock returned, when Unlock was called
 }
@@ -31,7 +36,9 @@ type grant struct {
 // BenchmarkHandoff is one name wanted by 8 processes, which are greedy (lock again at once) or
 // polite (work for 5 ms, then pause for up to 20 ms), against one goroutine that commits a single
 // row again and again, in turns. A hand-off is the time from the call of Unlock in one process to
-// the return of Lock in the next.
+// the return of Lock in the next. On PostgreSQL the greedy ones also take turns with naive locking:
+// each process has one connection, on which it locks the same row with SELECT … FOR UPDATE and
+// commits.
 func BenchmarkHandoff(b *testing.B) {
 	for _, manner := range []string{"greedy", "polite"} {
 		b.Run(manner, func(b *testing.B) {
@@ -43,13 +50,9 @@ func BenchmarkHandoff(b *testing.B) {
 func benchmarkHandoff(b *testing.B, k kind, manner string) {
 	d := k.create(b)
 	a := d.mustOpen(b, 2, nil)
-	children := make([]*child, processes)
-	for i := range children {
-		children[i] = d.start(b, "handoff", "the one name")
-	}
-	var commits, seconds float64
-	var times []time.Duration
-	counts := make([]float64, processes)
+	children := d.contenders(b)
+	var commits float64
+	var ours, naive tally
 	turns := 0
 	for b.Loop() {
 		rate, err := during(b.Context(), turn, func(int) error { return a.commit(b.Context(), 1) })
@@ -57,42 +60,126 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 			b.Fatal(err)
 		}
 		commits += rate
-		start := session.Boottime()
-		grants := contend(b, children, manner, start+settle+round)
-		var last grant
-		for _, g := range grants {
-			if g.granted < last.unlocked {
-				b.Fatalf("two holders: %+v before the end of %+v", g, last)
-			}
-			if g.granted >= start+settle && g.granted < start+settle+round {
-				counts[g.process]++
-				if last.token != 0 && last.process != g.process {
-					times = append(times, g.granted-last.unlocked)
-				}
-			}
-			last = g
+		if manner == "greedy" && a.pgx != nil {
+			naive.add(b, children, "naive", settle, round)
 		}
-		seconds += round.Seconds()
+		ours.add(b, children, manner, settle, round)
 		turns++
-	}
-	total, squares := 0.0, 0.0
-	for _, n := range counts {
-		total += n
-		squares += n * n
 	}
 	b.ReportMetric(0, "ns/op")
 	if manner == "greedy" { // else it is the work that takes the time
-		b.ReportMetric(total/seconds/(commits/float64(turns)), "ratio")
+		b.ReportMetric(ours.rate()/(commits/float64(turns)), "ratio")
 		b.ReportMetric(commits/float64(turns), "reference/s")
 	}
-	b.ReportMetric(total/seconds, "grants/s")
-	b.ReportMetric(micros(quantile(times, 0.5)), "p50-µs")
-	b.ReportMetric(micros(quantile(times, 0.99)), "p99-µs")
-	b.ReportMetric(total*total/(processes*squares), "jain")
+	if naive.seconds > 0 {
+		b.ReportMetric(ours.rate()/naive.rate(), "naive-ratio")
+		b.ReportMetric(naive.rate(), "naive/s")
+		b.ReportMetric(micros(quantile(naive.times, 0.5)), "naive-p50-µs")
+		b.ReportMetric(micros(quantile(naive.times, 0.99)), "naive-p99-µs")
+	}
+	b.ReportMetric(ours.rate(), "grants/s")
+	b.ReportMetric(micros(quantile(ours.times, 0.5)), "p50-µs")
+	b.ReportMetric(micros(quantile(ours.times, 0.99)), "p99-µs")
+	b.ReportMetric(ours.jain(), "jain")
 }
 
-// contend lets all processes contend until a time, and returns the grants in the order of their
-// tokens.
+// BenchmarkFresh is one name wanted by 32 greedy clients that nobody has used before, four in each
+// of 8 processes, each with a pool of its own: the hand-offs of their first 4 s, against those of
+// the 8 processes with one client each, which have been at it before.
+func BenchmarkFresh(b *testing.B) {
+	each(b, func(b *testing.B, k kind) {
+		children := k.create(b).contenders(b)
+		var warm, fresh tally
+		for b.Loop() {
+			warm.add(b, children, "greedy", settle, round)
+			fresh.add(b, children, "fresh", 0, 4*time.Second)
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(fresh.rate()/warm.rate(), "ratio")
+		b.ReportMetric(fresh.rate(), "grants/s")
+		b.ReportMetric(warm.rate(), "reference/s")
+		b.ReportMetric(micros(quantile(fresh.times, 0.99)), "p99-µs")
+	})
+}
+
+// BenchmarkNames is 64 names, each wanted by one goroutine of each of 4 processes, against as many
+// goroutines that commit a row each, over as many connections.
+func BenchmarkNames(b *testing.B) {
+	each(b, func(b *testing.B, k kind) {
+		d := k.create(b)
+		a := d.mustOpen(b, poolSize, nil)
+		children := d.contenders(b)[:4]
+		var ours tally
+		commits, turns := 0.0, 0.0
+		for ; b.Loop(); turns++ {
+			commits += together(b, func(ctx context.Context, g, _ int) error { return a.commit(ctx, g) })
+			ours.add(b, children, "many", settle, round)
+		}
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(ours.rate()/(commits/turns), "ratio")
+		b.ReportMetric(ours.rate(), "grants/s")
+		b.ReportMetric(commits/turns, "reference/s")
+		b.ReportMetric(micros(quantile(ours.times, 0.5)), "p50-µs")
+		b.ReportMetric(micros(quantile(ours.times, 0.99)), "p99-µs")
+	})
+}
+
+func (d database) contenders(b *testing.B) []*child {
+	children := make([]*child, processes)
+	for i := range children {
+		children[i] = d.start(b, "handoff", "the one name")
+	}
+	return children
+}
+
+// tally is what came of several rounds.
+type tally struct {
+	counts  [processes]float64
+	times   []time.Duration // of the hand-offs from one process to another
+	seconds float64
+}
+
+// add has all processes contend, and counts after they have settled.
+func (t *tally) add(b *testing.B, children []*child, manner string, settle, round time.Duration) {
+	from := session.Boottime() + settle
+	var last grant
+	for _, g := range contend(b, children, manner, from+round) {
+		if g.name != last.name {
+			last = grant{}
+		}
+		if g.granted < last.unlocked {
+			b.Fatalf("two holders: %+v before the end of %+v", g, last)
+		}
+		if g.granted >= from && g.granted < from+round {
+			t.counts[g.process]++
+			if last.token != 0 && last.process != g.process {
+				t.times = append(t.times, g.granted-last.unlocked)
+			}
+		}
+		last = g
+	}
+	t.seconds += round.Seconds()
+}
+
+func (t *tally) total() (n float64) {
+	for _, count := range t.counts {
+		n += count
+	}
+	return n
+}
+
+func (t *tally) rate() float64 { return t.total() / t.seconds }
+
+func (t *tally) jain() float64 {
+	squares := 0.0
+	for _, n := range t.counts {
+		squares += n * n
+	}
+	return t.total() * t.total() / (processes * squares)
+}
+
+// contend lets all processes contend until a time, and returns the grants of each name in the order
+// of their tokens.
 func contend(b *testing.B, children []*child, manner string, until time.Duration) (grants []grant) {
 	for _, c := range children {
 		if _, err := fmt.Fprintln(c.in, manner, int64(until)); err != nil {
@@ -108,13 +195,13 @@ func contend(b *testing.B, children []*child, manner string, until time.Duration
 				break
 			}
 			g := grant{process: i}
-			if _, err := fmt.Sscan(c.out.Text(), &g.token, &g.granted, &g.unlocked); err != nil {
+			if _, err := fmt.Sscan(c.out.Text(), &g.name, &g.token, &g.granted, &g.unlocked); err != nil {
 				b.Fatalf("child %d said %q: %v", i, c.out.Text(), err)
 			}
 			grants = append(grants, g)
 		}
 	}
-	slices.SortFunc(grants, func(a, b grant) int { return int(a.token - b.token) })
+	slices.SortFunc(grants, func(a, b grant) int { return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.token, b.token)) })
 	return grants
 }
 
@@ -143,26 +230,21 @@ func handoffChild(ctx context.Context, d database) error {
 			return err
 		}
 		var grants []grant
-		for session.Boottime() < until {
-			l, err := c.lock(ctx, name)
-			if err != nil {
-				return err
-			}
-			g := grant{token: l.Token(), granted: session.Boottime()}
-			if manner == "polite" {
-				time.Sleep(work)
-			}
-			g.unlocked = session.Boottime()
-			if err := l.Unlock(ctx); err != nil {
-				return err
-			}
-			grants = append(grants, g)
-			if manner == "polite" {
-				time.Sleep(rand.N(maxPause))
-			}
+		switch manner {
+		case "naive":
+			grants, err = naively(ctx, a, until)
+		case "fresh":
+			grants, err = freshly(ctx, d, name, until)
+		case "many":
+			grants, err = onMany(ctx, d, name, until)
+		default:
+			grants, err = contending(ctx, c, name, manner, until)
+		}
+		if err != nil {
+			return err
 		}
 		for _, g := range grants {
-			fmt.Fprintln(out, g.token, int64(g.granted), int64(g.unlocked))
+			fmt.Fprintln(out, g.name, g.token, int64(g.granted), int64(g.unlocked))
 		}
 		fmt.Fprintln(out, "done")
 		if err := out.Flush(); err != nil {
@@ -170,4 +252,101 @@ func handoffChild(ctx context.Context, d database) error {
 		}
 	}
 	return in.Err()
+}
+
+// contending is a client that locks a name again and again.
+func contending(ctx context.Context, c client, name, manner string, until time.Duration) (grants []grant, err error) {
+	for session.Boottime() < until {
+		l, err := c.lock(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		g := grant{token: l.Token(), granted: session.Boottime()}
+		if manner == "polite" {
+			time.Sleep(work)
+		}
+		g.unlocked = session.Boottime()
+		if err := l.Unlock(ctx); err != nil {
+			return nil, err
+		}
+		grants = append(grants, g)
+		if manner == "polite" {
+			time.Sleep(rand.N(maxPause))
+		}
+	}
+	return grants, nil
+}
+
+// freshly has four clients contend, with pools of their own.
+func freshly(ctx context.Context, d database, name string, until time.Duration) (grants []grant, err error) {
+	return concurrently(4, func(int) ([]grant, error) {
+		a, err := d.open(ctx, 4, nil)
+		if err != nil {
+			return nil, err
+		}
+		defer a.close()
+		c, err := a.client()
+		if err != nil {
+			return nil, err
+		}
+		defer c.Close(ctx)
+		return contending(ctx, c, name, "greedy", until)
+	})
+}
+
+// onMany has a goroutine contend for each of many names, through one client.
+func onMany(ctx context.Context, d database, name string, until time.Duration) (grants []grant, err error) {
+	a, err := d.open(ctx, poolSize, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(ctx)
+	return concurrently(goroutines, func(i int) ([]grant, error) {
+		its, err := contending(ctx, c, fmt.Sprint(name, i), "greedy", until)
+		for n := range its {
+			its[n].name = i
+		}
+		return its, err
+	})
+}
+
+func concurrently(n int, f func(i int) ([]grant, error)) ([]grant, error) {
+	var wg sync.WaitGroup
+	grants, errs := make([][]grant, n), make([]error, n)
+	for i := range n {
+		wg.Go(func() { grants[i], errs[i] = f(i) })
+	}
+	wg.Wait()
+	return slices.Concat(grants...), errors.Join(errs...)
+}
+
+// naively locks a row in a transaction, on one connection. The time of a grant stands for its
+// token.
+func naively(ctx context.Context, a *app, until time.Duration) (grants []grant, err error) {
+	conn, err := a.pgx.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Release()
+	for session.Boottime() < until {
+		tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+		if err != nil {
+			return nil, err
+		}
+		var n int
+		if err := tx.QueryRow(ctx, "SELECT n FROM bench_rows WHERE id = 1 FOR UPDATE").Scan(&n); err != nil {
+			return nil, err
+		}
+		now := session.Boottime()
+		grants = append(grants, grant{token: int64(now), granted: now, unlocked: session.Boottime()})
+		if err := tx.Commit(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return grants, nil
 }
