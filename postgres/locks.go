@@ -42,15 +42,14 @@ func taken(ctx context.Context, run func(context.Context, statement) error, take
 }
 
 // Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next
-// Take. It is a transaction only for the sake of READ COMMITTED: at other levels a row that many
-// want fails all but one of them.
+// Take.
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
 	var row postgresdb.JoinQueueRow
 	var queued bool
-	err := e.transact(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+	err := e.alone(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		Units: int32(r.Units), Capacity: int32(r.Of),
+		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeout,
 	}).found(&row, &queued))
 	switch {
 	case err != nil:

@@ -10,10 +10,12 @@ package postgres
 import (
 	"context"
 	"database/sql"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -43,7 +45,8 @@ func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 type engine struct {
 	db          database
 	crew        *crew.Crew[upkeep]
-	lockTimeout string // how long a statement of ours waits for a row that is locked
+	lockTimeout string      // how long a statement of ours waits for a row that is locked
+	strict      atomic.Bool // a statement by itself has failed at the application's isolation level
 }
 
 const (
@@ -71,6 +74,21 @@ func (e *engine) lockTimeoutFor(wait bool) string {
 // than the lock timeout: ErrBusy.
 func (e *engine) transact(ctx context.Context, statements ...statement) error {
 	return e.db.transact(ctx, append([]statement{query(postgresdb.SetLockTimeout, e.lockTimeout)}, statements...)...)
+}
+
+// alone runs a statement that decides by the name's row only, with a lock timeout in it. It is a
+// transaction by itself: at the level that the application has made its default. Above READ
+// COMMITTED a row that many want fails all but one of them, without a trace: there the statement
+// travels with BEGIN and COMMIT, from the first time on that this is seen.
+func (e *engine) alone(ctx context.Context, s statement) error {
+	if !e.strict.Load() {
+		err := e.db.exec(ctx, s)
+		if pgserver.State(err) != pgserver.SerializationFailure {
+			return err
+		}
+		e.strict.Store(true)
+	}
+	return e.db.transact(ctx, s)
 }
 
 func (e *engine) Validate() error { return e.db.validate() }

@@ -172,25 +172,29 @@ func TestTicketsCommitInTheirOrder(t *testing.T) {
 	}
 }
 
-// Rule 9. Broken by SKIP LOCKED in HandOver: a head of the queue that is merely being touched would
-// be passed over.
+// Rule 9. Broken by SKIP LOCKED in HandToHead, or in HandOver, which serves heads with a lease: a
+// head of the queue that is merely being touched would be passed over.
 func TestAHeadThatIsBeingTouchedIsNotPassedOver(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
-	g := s.take(request("a", "a1"))
-	s.enqueue(request("b", "head"))
-	s.enqueue(request("b", "tail"))
-	s.begin()
-	s.do(statement{sql: "SELECT 1 FROM dblock_waiters WHERE attempt = 'head' FOR UPDATE"})
-	done := s.blocked(func() {
-		next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
-		if err != nil || first(next).Attempt != "head" {
-			t.Errorf("the lock went to %+v, %v", next, err)
-		}
-	})
-	s.commit()
-	<-done
+	for _, lease := range []time.Duration{0, time.Minute} {
+		s := newScript(t)
+		s.session("a", time.Minute)
+		s.session("b", time.Minute)
+		g := s.take(request("a", "a1"))
+		head := request("b", "head")
+		head.Lease = lease
+		s.enqueue(head)
+		s.enqueue(request("b", "tail"))
+		s.begin()
+		s.do(statement{sql: "SELECT 1 FROM dblock_waiters WHERE attempt = 'head' FOR UPDATE"})
+		done := s.blocked(func() {
+			next, err := drivertest.Release(t.Context(), s, driver.Held{Name: "n", Session: "a", Token: g.Token}, true)
+			if err != nil || first(next).Attempt != "head" {
+				t.Errorf("the lock went to %+v, %v", next, err)
+			}
+		})
+		s.commit()
+		<-done
+	}
 }
 
 // Rule 5. Broken by leaving out LockHeartbeat, or by putting the time into its WHERE.
@@ -319,8 +323,9 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	whole.Name = "w"
 	held := driver.Held{Name: "w", Session: "b", Token: s.take(whole).Token}
 	for name, grant := range map[string]statement{
-		"take":     query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
-		"hand-off": query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
+		"take":        query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
+		"hand-off":    query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
+		"to the head": query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "n", Session: "a", Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, LockTimeout: "10s"}),
 		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),

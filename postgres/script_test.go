@@ -124,6 +124,13 @@ func (s *script) number(sql string, args ...any) (n int64) {
 	return n
 }
 
+func (s *script) exec(sql string) {
+	s.Helper()
+	if _, err := s.pool.Exec(s.Context(), sql); err != nil {
+		s.Fatal(err)
+	}
+}
+
 func request(session, attempt string) driver.Request {
 	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Wait: true}
 }
@@ -155,7 +162,8 @@ func (s *script) holder() driver.Holder {
 
 func join(r driver.Request) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt})
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
 }
 
 func units(of driver.Request, n, capacity int) driver.Request {

@@ -10,11 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// takeShare is a transaction for the same reason as Enqueue: a row that many share is one that many
-// want.
 func (e *engine) takeShare(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	transact := func(ctx context.Context, s statement) error { return e.db.transact(ctx, s) }
-	return taken(ctx, transact, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+	return taken(ctx, e.alone, query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeoutFor(r.Wait),
 	}), r.Lease)

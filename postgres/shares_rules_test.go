@@ -89,8 +89,7 @@ func TestAQueueHasOneCapacityWhoeverComesFirst(t *testing.T) {
 	s.have(request("a", "a1"))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
-	s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-		Name: "n", Session: "a", Host: "h", Thread: "a2", Attempt: "a2", Units: 2, Capacity: 5}))
+	s.do(join(units(request("a", "a2"), 2, 5)))
 	done := s.blocked(func() {
 		if _, outcome, err := s.Enqueue(t.Context(), units(request("b", "b1"), 1, 3)); !errors.Is(err, driver.ErrCapacity) {
 			t.Errorf("outcome %v, %v", outcome, err)
@@ -188,8 +187,7 @@ func TestAWritersCancelLetsTheReadersBehindItIn(t *testing.T) {
 	s.enqueue(reader("a", "r1"))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
-	s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-		Name: "n", Session: "b", Host: "h", Thread: "r2", Attempt: "r2", Units: 1, Capacity: driver.Readers}))
+	s.do(join(reader("b", "r2")))
 	done := s.blocked(func() {
 		next, err := drivertest.Undo(t.Context(), s, "b", "n", "writer")
 		if err != nil {
@@ -264,8 +262,7 @@ func TestADowngradeSeesTheReaderThatItWaitedFor(t *testing.T) {
 		h := s.have(request("a", "a1"))
 		s.begin()
 		s.do(query(postgresdb.LockRow, "n"))
-		s.do(query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-			Name: "n", Session: "b", Host: "h", Thread: "b1", Attempt: "b1", Units: 1, Capacity: int32(capacity)}))
+		s.do(join(units(request("b", "b1"), 1, capacity)))
 		done := s.blocked(func() {
 			next, err := s.Downgrade(t.Context(), h)
 			if !errors.Is(err, want) || (want == nil) != (first(next).Attempt == "b1") {

@@ -10,15 +10,18 @@ import (
 )
 
 const JoinQueue = `-- name: JoinQueue :one
-WITH l AS (
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $9::text, true)
+), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN $7::integer > 0 THEN $9::integer
+           capacity = CASE WHEN $7::integer > 0 THEN $10::integer
                            WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
-     WHERE q.name = $10
+      FROM timeout
+     WHERE q.name = $11
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units::bigint + $7::integer > $9::integer END)
-       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $9::integer))
+                    ELSE q.shared_units::bigint + $7::integer > $10::integer END)
+       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $10::integer))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 )
 INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
@@ -27,16 +30,17 @@ RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
 type JoinQueueParams struct {
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	Units    int32
-	MinHold  int64
-	Capacity int32
-	Name     string
+	Session     string
+	Host        string
+	Thread      string
+	Attempt     string
+	Lease       int64
+	Metadata    string
+	Units       int32
+	MinHold     int64
+	LockTimeout string
+	Capacity    int32
+	Name        string
 }
 
 type JoinQueueRow struct {
@@ -59,6 +63,7 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.Metadata,
 		arg.Units,
 		arg.MinHold,
+		arg.LockTimeout,
 		arg.Capacity,
 		arg.Name,
 	)

@@ -20,6 +20,30 @@ UPDATE dblock_locks l SET shared_units = l.shared_units - share.units, acquired_
   FROM share WHERE l.name = share.name
 RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0 THEN set_config('synchronous_commit', 'off', true) END, '')::text AS commits;
 
+-- After LockRow: the common case of HandOver, in a statement that is planned and run in a fraction of
+-- the time. The holder's whole name goes to the head of the queue: if the head lives, if it wants
+-- the whole name too, and if the name does not cool down. A head with a fixed lease or a cool-down
+-- of its own is left to HandOver, which tells the waiter behind it. No row: nothing was done. All
+-- conditions stand with the DELETE, so that no ticket goes without a grant: under the row's lock
+-- nothing of what they read can change but a heartbeat.
+-- name: HandToHead :one
+WITH head AS (
+    DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
+     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.rests_until <= dblock_now()
+       AND q.name = l.name AND q.ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name)
+       AND q.units = 0 AND q.lease = 0 AND q.min_hold = 0
+       AND h.session_id = q.session_id AND h.expires_at > dblock_now()
+    RETURNING q.name, q.session_id, q.host, q.thread, q.attempt, q.metadata
+)
+UPDATE dblock_locks c SET
+       session_id = head.session_id, host = head.host, thread = head.thread, holds = 1, attempt = head.attempt, asked = '',
+       metadata = head.metadata, expires_at = NULL, token = greatest(c.token + 1, dblock_now()), acquired_at = dblock_now(),
+       waiters = c.waiters - 1
+  FROM head WHERE c.name = head.name
+RETURNING head.session_id AS session, c.attempt, c.token, c.waiters, dblock_durable() AS durable,
+          coalesce(CASE WHEN head.session_id <> sqlc.arg(session)::text
+                        THEN pg_notify('dblock_' || head.session_id, concat_ws(' ', c.attempt, c.token, c.waiters))::text END, '')::text AS notified;
+
 -- Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it
 -- to the waiters, in the order of their tickets, until the first that lives (the dead have no
 -- heartbeat row) and does not fit. The dead before that one leave the queue. While the name cools

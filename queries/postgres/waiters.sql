@@ -4,10 +4,13 @@
 -- put back by its owner. A waiter alone behind an exclusive holder says how many units there are,
 -- or that nobody has said.
 -- name: JoinQueue :one
-WITH l AS (
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
+), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
            capacity = CASE WHEN sqlc.arg(units)::integer > 0 THEN sqlc.arg(capacity)::integer
                            WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
+      FROM timeout
      WHERE q.name = @name
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN sqlc.arg(units)::integer = 0 THEN q.shared_units > 0

@@ -1,0 +1,300 @@
+package postgres
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/drivertest"
+)
+
+// The short hand-over, from an exclusive holder to the head of the queue: it does what HandOver
+// does, or nothing.
+
+// sent tells whether the engine has sent a query, of package postgresdb, on a connection of its
+// pool.
+func (s *script) sent(sql string) (sent bool) {
+	s.Helper()
+	for _, conn := range s.db.(pgxDB).pool.AcquireAllIdle(s.Context()) {
+		var n int
+		err := conn.QueryRow(s.Context(), "SELECT count(*) FROM pg_prepared_statements WHERE statement = $1", sql).Scan(&n)
+		conn.Release()
+		if err != nil {
+			s.Fatal(err)
+		}
+		sent = sent || n > 0
+	}
+	return sent
+}
+
+// Broken by sending HandOver whatever the short one has done.
+func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	for attempt, contended := range map[string]bool{"1": false, "2": true} {
+		h := s.have(request("a", "a"+attempt))
+		s.enqueue(request("b", "b"+attempt))
+		next, err := drivertest.Release(t.Context(), s, h, contended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.went(next, false, "b"+attempt)
+		s.sound()
+		s.release(driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
+	}
+	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.HandOver) {
+		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead), s.sent(postgresdb.HandOver))
+	}
+}
+
+// Broken by leaving out anything that HandOver writes or says.
+func TestTheShortHandOverWritesWhatTheGeneralOneWrites(t *testing.T) {
+	came := map[string]string{} // of each name: its row, its queue, and what its waiter was told
+	for name, short := range map[string]bool{"short": true, "general": false} {
+		s := newScript(t)
+		for _, id := range []string{"a", "b", "c"} {
+			s.session(id, time.Minute)
+		}
+		of := func(session, attempt string) driver.Request {
+			r := request(session, attempt)
+			r.Metadata = "of " + attempt
+			return r
+		}
+		r := of("a", "a1")
+		r.Lease = time.Minute
+		h := s.have(r)
+		if err := s.SetHolds(t.Context(), h, 3); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_locks SET asked = 'why', capacity = 0"); err != nil {
+			t.Fatal(err)
+		}
+		s.enqueue(of("b", "b1"))
+		s.enqueue(of("c", "c1"))
+		listener, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer listener.Close(t.Context())
+		if _, err := listener.Exec(t.Context(), "LISTEN dblock_b"); err != nil {
+			t.Fatal(err)
+		}
+		var d handed
+		v := driver.Release(h, true)
+		statements := d.release(v.Self, h, true)
+		if short {
+			statements = []statement{d.toHead(v)}
+		}
+		before := s.number("SELECT dblock_now()")
+		if err := s.handOver(t.Context(), "n", statements...); err != nil || !d.given {
+			t.Fatalf("%s: %v, %v", name, d.given, err)
+		}
+		s.went(d.next, true, "b1")
+		token := d.next[0].Grant.Token
+		if at := s.number("SELECT acquired_at FROM dblock_locks"); token <= h.Token || at < before || d.next[0].Session != "b" {
+			t.Errorf("%s: token %d after %d, acquired at %d after %d, by %s", name, token, h.Token, at, before, d.next[0].Session)
+		}
+		n, err := listener.WaitForNotification(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var row string
+		if err := s.pool.QueryRow(t.Context(), `SELECT (to_jsonb(l) - 'acquired_at')::text || (SELECT jsonb_agg(to_jsonb(w) - 'enqueued_at')::text FROM dblock_waiters w)
+			FROM dblock_locks l`).Scan(&row); err != nil {
+			t.Fatal(err)
+		}
+		came[name] = strings.ReplaceAll(row+" told "+n.Payload, strconv.FormatInt(token, 10), "TOKEN")
+	}
+	if came["short"] != came["general"] {
+		t.Errorf("short:\n%s\ngeneral:\n%s", came["short"], came["general"])
+	}
+}
+
+// Broken by leaving out any condition of HandToHead.
+func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
+	for name, prepare := range map[string]func(s *script, v *driver.Vacancy){
+		"nobody waits": func(s *script, _ *driver.Vacancy) {},
+		"the head is dead": func(s *script, _ *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			s.enqueue(request("c", "c1"))
+			s.exec("DELETE FROM dblock_heartbeats WHERE session_id = 'b'")
+		},
+		"the head is over its time": func(s *script, _ *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			s.enqueue(request("c", "c1"))
+			s.exec("UPDATE dblock_heartbeats SET expires_at = dblock_now() WHERE session_id = 'b'")
+		},
+		"the head is a reader": func(s *script, _ *driver.Vacancy) {
+			s.enqueue(reader("b", "b1"))
+			s.enqueue(request("c", "c1"))
+		},
+		"the head wants a fixed lease": func(s *script, _ *driver.Vacancy) {
+			r := request("b", "b1")
+			r.Lease = time.Minute
+			s.enqueue(r)
+		},
+		"the head wants a cool-down": func(s *script, _ *driver.Vacancy) {
+			r := request("b", "b1")
+			r.MinHold = time.Minute
+			s.enqueue(r)
+		},
+		"the name cools down": func(s *script, _ *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			s.exec("UPDATE dblock_locks SET rests_until = dblock_now() + 60000000")
+		},
+		"another token": func(s *script, v *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			v.Token--
+		},
+		"another session": func(s *script, v *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			v.Session = "c"
+		},
+		"another name": func(s *script, v *driver.Vacancy) {
+			s.enqueue(request("b", "b1"))
+			v.Name = "m"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			for _, id := range []string{"a", "b", "c"} {
+				s.session(id, time.Minute)
+			}
+			m := request("c", "c0")
+			m.Name = "m"
+			s.have(m)
+			v := driver.Release(s.have(request("a", "a1")), true)
+			prepare(s, &v)
+			read := func() (all string) {
+				if err := s.pool.QueryRow(t.Context(), `SELECT (SELECT jsonb_agg(to_jsonb(l) ORDER BY name)::text FROM dblock_locks l) ||
+					coalesce((SELECT jsonb_agg(to_jsonb(w) ORDER BY ticket)::text FROM dblock_waiters w), '')`).Scan(&all); err != nil {
+					t.Fatal(err)
+				}
+				return all
+			}
+			was := read()
+			var d handed
+			if err := s.handOver(t.Context(), v.Name, d.toHead(v)); err != nil || d.given || d.next != nil {
+				t.Errorf("handed %+v, %v, %v", d.next, d.given, err)
+			}
+			if is := read(); is != was {
+				t.Errorf("it was\n%s\nand is\n%s", was, is)
+			}
+		})
+	}
+}
+
+// Rule 3. Broken by leaving LockRow out of handOver: the short hand-over would believe in a hold
+// that was just taken over.
+func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
+	s := newScript(t)
+	for _, id := range []string{"a", "b", "c"} {
+		s.session(id, time.Minute)
+	}
+	h := s.have(request("a", "a1"))
+	s.enqueue(request("b", "b1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.Reenter, postgresdb.ReenterParams{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}))
+	done := s.blocked(func() {
+		if next, err := drivertest.Release(t.Context(), s, h, true); !errors.Is(err, driver.ErrNotHeld) || len(next) > 0 {
+			t.Errorf("handed on %+v, %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+	if who := s.holder(); who.Attempt != "c1" {
+		t.Errorf("the holder is %+v", who)
+	}
+	s.sound()
+}
+
+// Rules 3 and 9. Broken by a head that was read before the row was locked.
+func TestAReleasePassesOverTheHeadThatJustLeft(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(request("a", "a1"))
+	s.enqueue(request("b", "b1"))
+	s.enqueue(request("b", "b2"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{Name: "n", Session: "b", Attempt: "b1"}))
+	s.do(join(request("b", "b3")))
+	done := s.blocked(func() {
+		next, err := drivertest.Release(t.Context(), s, h, true)
+		if err != nil {
+			t.Error(err)
+		}
+		s.went(next, true, "b2")
+	})
+	s.commit()
+	<-done
+	s.sound()
+}
+
+// Rule 16. Broken by the short hand-over for a takeover: it passes no guard.
+func TestATakeoverDoesNotHandAGuardedHoldToTheHead(t *testing.T) {
+	eachTake(t, func(t *testing.T, g guardian, take take) {
+		g.enqueue(request("b", "waiter"))
+		g.makeGuard(g.held)
+		g.begin()
+		if err := g.inside("Guard", g.tx, g.held); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := take(g); !errors.Is(err, driver.ErrBusy) || !errors.Is(err, errGuarded) {
+			t.Errorf("got %v", err)
+		}
+		g.stands()
+		g.commit()
+		if taken, err := take(g); !taken || err != nil {
+			t.Errorf("after the guarded transaction: %v, %v", taken, err)
+		}
+		g.sound()
+	})
+}
+
+// Rule 10. Broken by a JoinQueue that stays by itself: at these levels a row that has changed
+// meanwhile fails it.
+func TestAWaiterQueuesUpWhateverTheDefaultIsolationLevel(t *testing.T) {
+	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} {
+		t.Run(isolation, func(t *testing.T) {
+			s := newScript(t, "default_transaction_isolation", isolation)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			s.have(request("a", "a1"))
+			for _, attempt := range []string{"b1", "b2"} { // the second knows of the level
+				s.begin()
+				s.do(join(request("b", "before "+attempt)))
+				done := s.blocked(func() { s.enqueue(request("b", attempt)) })
+				s.commit()
+				<-done
+			}
+			s.sound()
+		})
+	}
+}
+
+// Broken by leaving the lock timeout out of JoinQueue.
+func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.have(request("a", "a1"))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.lockTimeout = briefly
+	if _, _, err := s.Enqueue(t.Context(), request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
+		t.Errorf("got %v", err)
+	}
+	var lasting string
+	if err := s.db.(pgxDB).pool.QueryRow(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&lasting); err != nil || lasting != "0" {
+		t.Errorf("the connection went back to the pool with a lock timeout of %s, %v", lasting, err)
+	}
+}
