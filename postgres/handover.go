@@ -8,29 +8,38 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
+// Vacate returns no grants with an error: rows that told of them may have come before a COMMIT that
+// failed.
 func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
 	var d handed
+	if err := e.vacate(ctx, v, &d); err != nil {
+		return nil, false, err
+	}
+	return d.next, d.given, nil
+}
+
+func (e *engine) vacate(ctx context.Context, v driver.Vacancy, d *handed) error {
 	switch v.Cause {
 	case driver.ByHolder:
 		if !v.Shared {
-			if err := e.releaseWhole(ctx, v, &d); err != nil || d.given {
-				return d.next, d.given, err
+			if err := e.releaseWhole(ctx, v, d); err != nil || d.given {
+				return err
 			}
 		}
-		err = e.handOver(ctx, v.Name, d.release(v.Self, v.Held(), true)...)
+		return e.handOver(ctx, v.Name, d.release(v.Self, v.Held(), true)...)
 	case driver.ByAttempt:
-		err = e.handOver(ctx, v.Name, append([]statement{d.leave(v.Session, v.Name, v.Attempt)}, d.either(postgresdb.HandOverParams{
+		return e.handOver(ctx, v.Name, append([]statement{d.leave(v.Session, v.Name, v.Attempt)}, d.either(postgresdb.HandOverParams{
 			Self: v.Self, Name: v.Name, Session: v.Session, Attempt: v.Attempt,
 		})...)...)
 	case driver.ByTime:
-		err = e.reclaim(ctx, v, &d)
+		return e.reclaim(ctx, v, d)
 	case driver.ByForce:
-		err = e.breach(ctx, v, &d)
-	case driver.Nothing: // it cooled down until now, or only an operator leaves it so
-		err = e.handOver(ctx, v.Name, d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
-		d.given = len(d.next) > 0
+		return e.breach(ctx, v, d)
 	}
-	return d.next, d.given, err
+	// Nothing leaves: it cooled down until now, or only an operator leaves it so.
+	err := e.handOver(ctx, v.Name, d.over(postgresdb.HandOverParams{Self: v.Self, Name: v.Name}))
+	d.given = len(d.next) > 0
+	return err
 }
 
 func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"strings"
@@ -187,6 +188,37 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 			if is := read(); is != was {
 				t.Errorf("it was\n%s\nand is\n%s", was, is)
 			}
+		})
+	}
+}
+
+// uncommitted is a database whose transactions fail behind their last statement.
+type uncommitted struct{ database }
+
+func (d uncommitted) transact(ctx context.Context, statements ...statement) error {
+	return d.database.transact(ctx, append(statements, statement{sql: "SELECT 1 / 0"})...)
+}
+
+// Broken by returning what the rows said: a waiter of the same client would believe it.
+func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
+	for name, head := range map[string]driver.Request{"the short hand-over": request("b", "b1"), "the general one": reader("b", "b1")} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			h := s.have(request("a", "a1"))
+			s.enqueue(head)
+			committed := s.db
+			s.db = uncommitted{committed}
+			if next, left, err := s.Vacate(t.Context(), driver.Release(h, true)); err == nil || left || len(next) > 0 {
+				t.Errorf("handed on %+v, %v, %v", next, left, err)
+			}
+			s.db = committed
+			next, err := drivertest.Release(t.Context(), s, h, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.went(next, false, "b1")
 		})
 	}
 }
