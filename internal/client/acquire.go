@@ -327,6 +327,7 @@ func overdue(s driver.State) *driver.Holder {
 
 // queue joins the end of the queue, and waits there without a connection.
 func (t *tables) queue(ctx context.Context, s *clientSession, r driver.Request) (receipt, error) {
+	s.hub.Ready(ctx)
 	w := s.hub.Add(r.Name, r.Attempt)
 	defer s.hub.Remove(w)
 	got := receipt{asked: t.config.Clock()}

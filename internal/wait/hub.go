@@ -30,6 +30,8 @@ const (
 	busyRetry = 200 * time.Millisecond
 	// slack is the delay from the end of a lease to the look at its holder.
 	slack = 5 * time.Millisecond
+	// readyLimit bounds the wait for the first listener. Without it waiters are polled for.
+	readyLimit = 500 * time.Millisecond
 	// relistenMin and relistenMax bound the pause before a broken listener connects again.
 	relistenMin, relistenMax = 100 * time.Millisecond, 5 * time.Second
 )
@@ -81,6 +83,8 @@ type Hub struct {
 	ctx     context.Context
 	done    sync.WaitGroup
 	woken   chan struct{} // a name is due
+	tried   chan struct{} // closed when the first listener has connected, or failed
+	once    sync.Once     // closes tried
 
 	mu        sync.Mutex // protects what follows
 	started   bool
@@ -96,9 +100,24 @@ type Hub struct {
 // Attend.
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
-		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1),
+		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
 		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
 		states: map[string]driver.State{},
+	}
+}
+
+// Ready starts the listener, and returns when the first one has connected or failed, and when ctx
+// ends. A session that joined a queue before that would be deaf when its turn comes: the name would
+// stand still until it looks, and the connect is what keeps it from looking.
+func (h *Hub) Ready(ctx context.Context) {
+	h.Attend()
+	limit := time.NewTimer(readyLimit)
+	defer limit.Stop()
+	select {
+	case <-h.tried:
+	case <-limit.C:
+	case <-ctx.Done():
+	case <-h.ctx.Done():
 	}
 }
 
@@ -234,8 +253,10 @@ func (h *Hub) listen() {
 		err := h.backend.Listen(h.ctx, h.session, func() {
 			pause = relistenMin
 			h.setListening(true)
+			h.once.Do(func() { close(h.tried) })
 		}, h.heard)
 		h.setListening(false)
+		h.once.Do(func() { close(h.tried) })
 		if h.ctx.Err() != nil {
 			return
 		}

@@ -1,6 +1,7 @@
 package wait
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,7 +30,8 @@ type table struct {
 	states   map[string]driver.State
 	broken   chan struct{}
 	hints    chan driver.Hint
-	deaf     bool // the engine can only be polled
+	deaf     bool          // the engine can only be polled
+	slow     time.Duration // to connect; 0: 50 ms
 	looks    int
 	hold     chan struct{} // not nil: Look returns after it is closed
 	reclaims []string
@@ -98,7 +100,7 @@ func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(dr
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-time.After(50 * time.Millisecond): // to connect
+	case <-time.After(cmp.Or(f.slow, 50*time.Millisecond)):
 	}
 	var broken chan struct{}
 	f.set(func() { broken = f.broken })
@@ -175,6 +177,38 @@ func TestNoGrantIsMissedWhileNothingListens(t *testing.T) {
 			f.grant("n", "a1") // without a hint
 			if r, took := answered(w); !r.Granted || took > 3*pollInterval {
 				t.Errorf("%s: %+v after %v", name, r, took)
+			}
+		})
+	}
+}
+
+// Broken by queueing while the first listener connects: the name would stand still at a session that
+// hears nothing.
+func TestAPlaceInTheQueueIsTakenWhenTheListenerHears(t *testing.T) {
+	for name, c := range map[string]struct {
+		f    *table
+		took time.Duration
+	}{
+		"connects in 50 ms": {&table{}, 50 * time.Millisecond},
+		"never connects":    {&table{slow: time.Hour}, readyLimit},
+		"cannot listen":     {&table{deaf: true}, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h := room(t, c.f)
+			began := time.Now()
+			h.Ready(t.Context())
+			if took := time.Since(began); took != c.took {
+				t.Errorf("%s: ready after %v, want %v", name, took, c.took)
+			}
+			began = time.Now()
+			if h.Ready(t.Context()); c.f.slow == 0 && time.Since(began) != 0 {
+				t.Errorf("%s: the second waiter waited %v", name, time.Since(began))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			began = time.Now()
+			if h.Ready(ctx); time.Since(began) != 0 {
+				t.Errorf("%s: waited %v for a context that is over", name, time.Since(began))
 			}
 		})
 	}
