@@ -1,8 +1,10 @@
 // Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
 //
-// Each transition is one batch: begin, lock the name's row, decide in later statements, commit.
-// Over pgx a batch is one round trip, so that no client stopped in the middle can keep a name's row
-// locked. Grants are announced with NOTIFY on a channel of the waiter's session.
+// A transition is a statement that decides by the name's row alone, or one batch: begin, lock the
+// name's row, decide in later statements, commit. The common hand-over has a short batch, which
+// does nothing in any other case; the general batch follows then. Over pgx a batch is one round
+// trip, so that no client stopped in the middle can keep a name's row locked. Grants are announced
+// with NOTIFY on a channel of the waiter's session.
 //
 // Advisory needs no tables: it keeps locks in the server's own advisory locks (internal/advisory).
 package postgres

@@ -182,8 +182,8 @@ func TestNoGrantIsMissedWhileNothingListens(t *testing.T) {
 	}
 }
 
-// Broken by queueing while the first listener connects: the name would stand still at a session that
-// hears nothing.
+// Broken by queueing while the first listener connects: the name would stand still at a session
+// that hears nothing.
 func TestAPlaceInTheQueueIsTakenWhenTheListenerHears(t *testing.T) {
 	for name, c := range map[string]struct {
 		f    *table
