@@ -322,7 +322,9 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
 	s.lockTimeout = briefly
-	if _, _, err := s.Enqueue(t.Context(), request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
+	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, _, err := s.Enqueue(within, request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	var lasting string
