@@ -3,10 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	sqldriver "database/sql/driver"
 	"errors"
-	"fmt"
-	"math/rand/v2"
 	"sync/atomic"
 	"time"
 
@@ -15,11 +12,6 @@ import (
 )
 
 const (
-	// firstPause and longestPause bound the wait between two tries to get past another writer. A
-	// try costs some microseconds, so that even the longest pause can be short.
-	firstPause   = 100 * time.Microsecond
-	longestPause = 5 * time.Millisecond
-
 	// commitTimeout is how long a commit in rollback-journal mode waits for readers to finish. New
 	// readers are kept out meanwhile, so that it ends soon, unless a reader waits for us: then we
 	// must give up.
@@ -40,6 +32,7 @@ type database struct {
 	turn chan struct{}
 	fit  atomic.Bool          // inspect has nothing more to find
 	file atomic.Pointer[file] // nil: not known yet
+	main atomic.Bool          // the tables are in a file that is the connections' own, and not attached
 	// stuck is since when the writers of this engine have found the database busy, each time; 0:
 	// the last one has not.
 	stuck atomic.Int64
@@ -58,11 +51,15 @@ func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sq
 // ErrBusy; 0: until ctx ends. It is patient with the writers of this engine before it, as long as
 // these get on.
 func (d *database) writeWithin(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
+	return d.writeAs(ctx, patience, asSet, fn)
+}
+
+func (d *database) writeAs(ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
 	if err := d.await(ctx, patience); err != nil {
 		return err
 	}
 	defer func() { <-d.turn }()
-	return d.writeFirst(ctx, patience, fn)
+	return d.writeFirst(ctx, patience, commits, fn)
 }
 
 // await returns when it is the caller's turn.
@@ -90,9 +87,9 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 	}
 }
 
-// writeFirst is writeWithin for what must not queue behind the client's own work.
-func (d *database) writeFirst(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, patience, func(quiet context.Context, conn *sql.Conn) error {
+// writeFirst is writeAs for what must not queue behind the client's own work.
+func (d *database) writeFirst(ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
+	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
 		err := transact(ctx, quiet, conn, patience, fn)
 		if busy(err) {
 			d.stuck.CompareAndSwap(0, int64(time.Since(epoch)))
@@ -105,31 +102,26 @@ func (d *database) writeFirst(ctx context.Context, patience time.Duration, fn fu
 
 // read runs fn, which must be a single statement: it sees one state of the database.
 func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, 0, func(quiet context.Context, conn *sql.Conn) error {
+	return d.run(ctx, 0, asSet, func(quiet context.Context, conn *sql.Conn) error {
 		return fn(quiet, sqlitedb.New(conn))
 	})
 }
 
 // run lends fn a connection, again and again while the database is busy, but for no longer than
-// patience, if that is not
-// 0. The context that fn gets never ends.
-func (d *database) run(ctx context.Context, patience time.Duration, fn func(quiet context.Context, conn *sql.Conn) error) error {
+// patience, if that is not 0. The context that fn gets never ends.
+func (d *database) run(ctx context.Context, patience time.Duration, commits durability, fn func(quiet context.Context, conn *sql.Conn) error) error {
 	var obstacle error
-	var since time.Time
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for b := (backoff{}); ; {
 		err := d.inspect(ctx)
 		if err == nil {
-			err = d.lend(ctx, fn)
+			err = d.lend(ctx, commits, fn)
 		}
 		if busy(err) {
-			if obstacle == nil {
-				since = time.Now()
+			if patience > 0 && obstacle != nil && time.Since(b.since) > patience {
+				return driver.Fail(driver.ErrBusy, err)
 			}
 			obstacle = err
-			if patience > 0 && time.Since(since) > patience {
-				return driver.Fail(driver.ErrBusy, obstacle)
-			}
-			err = sleep(ctx, pause)
+			err = b.wait(ctx)
 		} else if ctx.Err() == nil || !errors.Is(err, ctx.Err()) {
 			return interpret(err)
 		}
@@ -142,18 +134,6 @@ func (d *database) run(ctx context.Context, patience time.Duration, fn func(quie
 	}
 }
 
-// sleep waits for about as long as said, or until ctx ends: then it returns the context's error.
-func sleep(ctx context.Context, about time.Duration) error {
-	timer := time.NewTimer(about/2 + rand.N(about))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // conn is a connection of the pool. Where ctx ended first the error says so: ncruces/go-sqlite3
 // calls a connection that was cut off in the making interrupted.
 func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
@@ -162,41 +142,6 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 		err = driver.Fail(over, err)
 	}
 	return conn, err
-}
-
-func (d *database) lend(ctx context.Context, fn func(quiet context.Context, conn *sql.Conn) error) (err error) {
-	conn, err := d.conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	quiet := context.WithoutCancel(ctx)
-	var patience int64
-	if err := conn.QueryRowContext(quiet, "PRAGMA busy_timeout").Scan(&patience); err != nil {
-		return err
-	}
-	if patience != 0 {
-		defer func() {
-			if setBusyTimeout(quiet, conn, patience) != nil {
-				discard(conn)
-			}
-		}()
-		if err := setBusyTimeout(quiet, conn, 0); err != nil {
-			return err
-		}
-	}
-	err = fn(quiet, conn)
-	if code, coded := codeOf(err); coded && code == sqliteError && !migrated(quiet, conn) {
-		return driver.Fail(driver.ErrSchema, err)
-	}
-	return err
-}
-
-// setBusyTimeout takes a connection, or a transaction: the pragma is none of what a transaction
-// undoes.
-func setBusyTimeout(ctx context.Context, conn sqlitedb.DBTX, milliseconds int64) error {
-	_, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", milliseconds))
-	return err
 }
 
 // transact leaves the connection outside of any transaction, or out of the pool, however it ends.
@@ -226,9 +171,9 @@ func transact(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration
 // commit tries again while readers are in the way: a rollback would let new ones in.
 func commit(ctx, quiet context.Context, conn *sql.Conn, patience time.Duration) error {
 	start := time.Now()
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for b := (backoff{}); ; {
 		_, err := conn.ExecContext(quiet, "COMMIT")
-		if !busy(err) || time.Since(start) > patience || sleep(ctx, pause) != nil {
+		if !busy(err) || time.Since(start) > patience || b.wait(ctx) != nil {
 			return err
 		}
 	}
@@ -248,9 +193,4 @@ func rollBack(ctx context.Context, conn *sql.Conn) {
 		}
 	}
 	discard(conn)
-}
-
-// discard closes the connection, instead of giving it back to the pool.
-func discard(conn *sql.Conn) {
-	_ = conn.Raw(func(any) error { return sqldriver.ErrBadConn })
 }

@@ -247,7 +247,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			return err
 		},
 		"somebody ended the transaction": func(f *fixture) error {
-			return f.db.run(t.Context(), 0, func(ctx context.Context, conn *sql.Conn) error {
+			return f.db.run(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
 				return transact(ctx, ctx, conn, 0, func(ctx context.Context, _ *sqlitedb.Queries) error {
 					_, err := conn.ExecContext(ctx, "ROLLBACK")
 					return errors.Join(failure, err)

@@ -15,6 +15,7 @@ import (
 // home is the one of a connection's databases that has dblock's tables: main, or else the first
 // that was attached.
 type home struct {
+	main             bool
 	path             string // "": it has no file
 	journal, locking string // "": no database has the tables, and path is main's
 }
@@ -32,7 +33,7 @@ func homeOf(ctx context.Context, conn *sql.Conn) (home, error) {
 		if n == 0 {
 			continue
 		}
-		at := home{path: paths[i]}
+		at := home{main: i == 0, path: paths[i]}
 		if err := conn.QueryRowContext(ctx, "PRAGMA "+name+".journal_mode").Scan(&at.journal); err != nil {
 			return home{}, err
 		}

@@ -18,6 +18,8 @@ type transition struct {
 	self string // the session that asks needs not hear of a grant to itself
 	next []driver.Handoff
 	told []notice
+	// lasting: one of the grants must not be lost with the machine.
+	lasting bool
 }
 
 // notice is news for a session: the nth.
@@ -37,10 +39,29 @@ func (e *engine) change(ctx context.Context, patience time.Duration, self string
 	if err != nil {
 		return nil, err
 	}
+	t.ring()
+	return t.next, nil
+}
+
+// changeRelaxed is change for what may be lost with the machine.
+func (e *engine) changeRelaxed(ctx context.Context, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
+	var t *transition
+	err := e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+		t = &transition{q: q, self: self}
+		err = fn(ctx, t)
+		return t.lasting, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	t.ring()
+	return t.next, nil
+}
+
+func (t *transition) ring() {
 	for _, n := range t.told {
 		ring(n.session, n.attempt, n.nth)
 	}
-	return t.next, nil
 }
 
 // tell lets a session know that something became of an attempt, or of what it watches. The dead are
@@ -66,10 +87,15 @@ func standing(r room) queue.State {
 type claim = sqlitedb.FreeLockParams
 
 func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
-	next, err = e.change(ctx, 0, v.Self, func(ctx context.Context, t *transition) (err error) {
+	vacate := func(ctx context.Context, t *transition) (err error) {
 		left, err = t.leaves(ctx, v)
 		return err
-	})
+	}
+	if v.Cause == driver.ByForce { // with an entry in the history
+		next, err = e.change(ctx, 0, v.Self, vacate)
+	} else {
+		next, err = e.changeRelaxed(ctx, v.Self, vacate)
+	}
 	return next, left && err == nil, err
 }
 
@@ -291,6 +317,7 @@ func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWai
 	if err != nil {
 		return 0, err
 	}
+	t.lasting = t.lasting || mustLast(row.Token, now, microseconds(w.MinHold))
 	t.next = append(t.next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
 		Token: row.Token, Lease: microseconds(w.Lease),
 	}})

@@ -22,9 +22,9 @@ func patienceOf(r driver.Request) time.Duration {
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	var token int64
 	var taken bool
-	err := e.db.writeWithin(ctx, patienceOf(r), func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		token, taken, err = take(ctx, q, r)
-		return err
+	err := e.db.writeRelaxed(ctx, patienceOf(r), func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+		token, taken, lasting, err = take(ctx, q, r)
+		return lasting, err
 	})
 	if err != nil || !taken {
 		return driver.Grant{}, false, err
@@ -32,19 +32,19 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
-// take is one statement for the whole name, and two for units of it.
-func take(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, bool, error) {
+// take is one statement for the whole name, and two for units of it. lasting: see mustLast.
+func take(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, taken, lasting bool, err error) {
 	if r.Units > 0 {
 		return takeUnits(ctx, q, r)
 	}
-	token, taken, err := found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
+	row, taken, err := found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	}))
 	if taken {
 		err = setRest(ctx, q, r)
 	}
-	return token, taken, err
+	return row.Token, taken, taken && mustLast(row.Token, row.AcquiredAt, r.MinHold), err
 }
 
 func setRest(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
@@ -57,9 +57,9 @@ func setRest(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
 	var token int64
 	var outcome driver.Outcome
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		token, outcome, err = enqueue(ctx, q, r)
-		return err
+	err := e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+		token, outcome, lasting, err = enqueue(ctx, q, r)
+		return lasting, err
 	})
 	rouse(r.Session) // after an error too: the commit may have been made
 	switch {
@@ -71,27 +71,27 @@ func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, d
 	return driver.Grant{}, outcome, nil
 }
 
-func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, driver.Outcome, error) {
+func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, outcome driver.Outcome, lasting bool, err error) {
 	there, ok, err := found(q.RoomOf(ctx, r.Name))
 	if err != nil || !ok {
-		return 0, driver.Gone, err
+		return 0, driver.Gone, false, err
 	}
 	is := standing(there)
 	if is.Free(r) {
-		if token, taken, err := take(ctx, q, r); err != nil || taken {
-			return token, driver.Granted, err
+		if token, taken, lasting, err := take(ctx, q, r); err != nil || taken {
+			return token, driver.Granted, lasting, err
 		}
 	}
 	capacity, collides := is.Join(r)
 	if collides {
-		return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+		return 0, driver.Gone, false, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
 			driver.ErrCapacity, r.Name, capacity, r.Of)
 	}
 	ticket, err := q.TakeTicket(ctx, sqlitedb.TakeTicketParams{Name: r.Name, Capacity: int64(capacity)})
 	if err != nil {
-		return 0, driver.Gone, err
+		return 0, driver.Gone, false, err
 	}
-	return 0, driver.Queued, q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
+	return 0, driver.Queued, false, q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
 		Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(),
 	})
@@ -103,16 +103,17 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 		return nil, nil
 	}
 	var grants []driver.Grant
-	err := e.db.writeWithin(ctx, patienceOf(rs[0]), func(ctx context.Context, q *sqlitedb.Queries) error {
+	err := e.db.writeRelaxed(ctx, patienceOf(rs[0]), func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
 		grants = nil
 		for _, r := range rs {
-			token, taken, err := take(ctx, q, r)
+			token, taken, last, err := take(ctx, q, r)
 			if err != nil || !taken {
-				return err
+				return lasting, err
 			}
+			lasting = lasting || last
 			grants = append(grants, driver.Grant{Token: token, Lease: r.Lease})
 		}
-		return nil
+		return lasting, nil
 	})
 	if err != nil {
 		return nil, err
@@ -121,24 +122,24 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 }
 
 func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+	err = e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
 		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
 		for i, r := range takes {
-			token, taken, err := take(ctx, q, r)
+			token, taken, last, err := take(ctx, q, r)
 			if err != nil {
-				return err
+				return false, err
 			}
 			if taken {
+				lasting = lasting || last
 				grants[i] = driver.Grant{Token: token, Lease: r.Lease}
 			}
 		}
 		for i, h := range releases {
-			var err error
 			if released[i], err = releaseIdle(ctx, q, h); err != nil {
-				return err
+				return false, err
 			}
 		}
-		return nil
+		return lasting, nil
 	})
 	if err != nil {
 		return nil, nil, err

@@ -37,7 +37,7 @@ func (d *database) inspect(ctx context.Context) error {
 		return nil // as long as that lasts
 	}
 	var at home
-	err := d.lend(ctx, func(quiet context.Context, conn *sql.Conn) (err error) {
+	err := d.lend(ctx, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
 		at, err = homeOf(quiet, conn)
 		return err
 	})
@@ -50,6 +50,7 @@ func (d *database) inspect(ctx context.Context) error {
 		return driver.Fail(driver.ErrConfig, errExclusive)
 	case at.path != "" && at.journal != "":
 		d.file.CompareAndSwap(nil, fileAt(at.path))
+		d.main.Store(at.main)
 		d.fit.Store(true)
 		return nil
 	case at.path != "":

@@ -90,7 +90,7 @@ type upkeep struct{ e *engine }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	var alive int64
-	err := u.e.db.writeFirst(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+	err := u.e.db.writeFirst(ctx, 0, asSet, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		alive, err = q.Heartbeat(ctx, sqlitedb.HeartbeatParams{
 			Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
 		})

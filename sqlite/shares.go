@@ -8,15 +8,15 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-func takeUnits(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (int64, bool, error) {
-	token, taken, err := found(q.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
+func takeUnits(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, taken, lasting bool, err error) {
+	row, taken, err := found(q.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
 		Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
 	}))
 	if err != nil || !taken {
-		return 0, false, err
+		return 0, false, false, err
 	}
-	return token, true, q.AddShare(ctx, sqlitedb.AddShareParams{
-		Name: r.Name, Token: token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+	return row.Token, true, mustLast(row.Token, row.AcquiredAt, r.MinHold), q.AddShare(ctx, sqlitedb.AddShareParams{
+		Name: r.Name, Token: row.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Units: int64(r.Units), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	})
 }

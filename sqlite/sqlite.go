@@ -86,9 +86,14 @@
 //
 // # Durability
 //
-// In WAL mode with synchronous=NORMAL the last commits may be lost when the machine goes down. The
-// holders of these locks went down with it, and tokens follow the clock, so that they rise all the
-// same.
+// In WAL mode dblock takes, hands on and releases locks with synchronous=NORMAL where the
+// application has set FULL, and puts FULL back before the connection goes back. The last of these
+// commits can be lost when the machine goes down, and their holders go down with it. Tokens follow
+// the clock, so that they rise all the same, unless the machine starts with a clock that is behind:
+// set synchronous=EXTRA on a machine without a clock that runs while it is off. dblock leaves EXTRA
+// as it is, and in WAL mode it is FULL by another name. A token that is ahead of the clock, the rest
+// of a name (MinHold), the history, OncePer, and all that happens in the application's transactions
+// are on the disk as the application has set it.
 package sqlite
 
 import (

@@ -89,7 +89,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	}
 	began := time.Now()
 	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for b := (backoff{}); ; {
 		state, err := t.lookAside(ctx, name)
 		if err != nil || !unleased(state, own) {
 			return state, false, err
@@ -104,7 +104,7 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 		if !wait && time.Since(began) > briefly {
 			return driver.State{}, false, nil
 		}
-		if over := sleep(ctx, pause); over != nil {
+		if over := b.wait(ctx); over != nil {
 			return driver.State{}, false, driver.Fail(over, err)
 		}
 	}
@@ -134,7 +134,7 @@ func (t transactions) lookAside(ctx context.Context, name string) (state driver.
 	}
 	moment, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err = t.db.lend(moment, func(quiet context.Context, conn *sql.Conn) (err error) {
+	err = t.db.lend(moment, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, sqlitedb.New(conn), name)
 		return err
 	})
@@ -161,7 +161,7 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 	if err := t.db.file.Load().check(); err != nil {
 		return err
 	}
-	for pause := firstPause; ; pause = min(2*pause, longestPause) {
+	for b := (backoff{}); ; {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -169,7 +169,7 @@ func (t transactions) lockDatabase(ctx context.Context, tx *sql.Tx) error {
 		if !inTheWay(err) {
 			return interpret(err)
 		}
-		if over := sleep(ctx, pause); over != nil {
+		if over := b.wait(ctx); over != nil {
 			return driver.Fail(over, err)
 		}
 	}

@@ -495,7 +495,7 @@ ON CONFLICT (name) DO UPDATE SET
        acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata, asked = ''
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
    AND dblock_locks.rests_until <= excluded.acquired_at
-RETURNING token
+RETURNING token, acquired_at
 `
 
 type TakeLockParams struct {
@@ -508,10 +508,15 @@ type TakeLockParams struct {
 	Metadata string
 }
 
+type TakeLockRow struct {
+	Token      int64
+	AcquiredAt int64
+}
+
 // The acquire of a free name. The token comes from the row as it is: excluded only brings the time.
 // What few ask for is a statement of its own (SetRest): a text is parsed anew each time, and that
 // is most of its price.
-func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
+func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRowContext(ctx, takeLock,
 		arg.Name,
 		arg.Session,
@@ -521,9 +526,9 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 		arg.Lease,
 		arg.Metadata,
 	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+	var i TakeLockRow
+	err := row.Scan(&i.Token, &i.AcquiredAt)
+	return i, err
 }
 
 const takeTicket = `-- name: TakeTicket :one

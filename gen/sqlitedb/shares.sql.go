@@ -256,7 +256,7 @@ ON CONFLICT (name) DO UPDATE SET
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.rests_until <= excluded.acquired_at
    AND (dblock_locks.shared_units = 0 OR dblock_locks.capacity = excluded.capacity
         AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
-RETURNING token
+RETURNING token, acquired_at
 `
 
 type TakeUnitsParams struct {
@@ -265,13 +265,18 @@ type TakeUnitsParams struct {
 	Capacity int64
 }
 
+type TakeUnitsRow struct {
+	Token      int64
+	AcquiredAt int64
+}
+
 // The acquire of units of a name that has room for them: of its row the units and a token. AddShare
 // is the other half.
-func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
+func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (TakeUnitsRow, error) {
 	row := q.db.QueryRowContext(ctx, takeUnits, arg.Name, arg.Units, arg.Capacity)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+	var i TakeUnitsRow
+	err := row.Scan(&i.Token, &i.AcquiredAt)
+	return i, err
 }
 
 const toLock = `-- name: ToLock :execrows

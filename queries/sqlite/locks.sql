@@ -13,7 +13,7 @@ ON CONFLICT (name) DO UPDATE SET
        acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata, asked = ''
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
    AND dblock_locks.rests_until <= excluded.acquired_at
-RETURNING token;
+RETURNING token, acquired_at;
 
 -- name: SetRest :exec
 UPDATE dblock_locks SET rests_until = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(rest) AS INTEGER) WHERE name = @name;

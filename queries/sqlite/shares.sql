@@ -10,7 +10,7 @@ ON CONFLICT (name) DO UPDATE SET
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.rests_until <= excluded.acquired_at
    AND (dblock_locks.shared_units = 0 OR dblock_locks.capacity = excluded.capacity
         AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
-RETURNING token;
+RETURNING token, acquired_at;
 
 -- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since
 -- it was locked.
