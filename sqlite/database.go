@@ -41,6 +41,14 @@ type database struct {
 // epoch is from when stuck counts, on the monotonic clock.
 var epoch = time.Now()
 
+// path is the database's file, "" where it has none or is not known yet.
+func (d *database) path() string {
+	if at := d.file.Load(); at != nil {
+		return at.path
+	}
+	return ""
+}
+
 // write runs fn as one transaction that holds the write lock from its start. It may run fn more
 // than once.
 func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {

@@ -22,13 +22,7 @@ type transition struct {
 	lasting bool
 }
 
-// notice is news for a session: the nth.
-type notice struct {
-	session, attempt string
-	nth              int64
-}
-
-// change runs fn as one transaction, maybe more than once, and rings the sessions concerned after
+// change runs fn as one transaction, maybe more than once, and tells the sessions concerned after
 // the commit.
 func (e *engine) change(ctx context.Context, patience time.Duration, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
 	var t *transition
@@ -39,7 +33,7 @@ func (e *engine) change(ctx context.Context, patience time.Duration, self string
 	if err != nil {
 		return nil, err
 	}
-	t.ring()
+	e.deliver(t.told)
 	return t.next, nil
 }
 
@@ -54,14 +48,8 @@ func (e *engine) changeRelaxed(ctx context.Context, self string, fn func(context
 	if err != nil {
 		return nil, err
 	}
-	t.ring()
+	e.deliver(t.told)
 	return t.next, nil
-}
-
-func (t *transition) ring() {
-	for _, n := range t.told {
-		ring(n.session, n.attempt, n.nth)
-	}
 }
 
 // tell lets a session know that something became of an attempt, or of what it watches. The dead are
@@ -69,7 +57,7 @@ func (t *transition) ring() {
 func (t *transition) tell(ctx context.Context, session, attempt string) error {
 	nth, alive, err := found(t.q.CountGrant(ctx, session))
 	if alive {
-		t.told = append(t.told, notice{session, attempt, nth})
+		t.told = append(t.told, notice{session, nth, attempt})
 	}
 	return err
 }

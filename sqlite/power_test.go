@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/dblock-go/dblock/migrate"
@@ -22,6 +23,7 @@ type power struct {
 	levels  []int64 // PRAGMA synchronous at each commit
 	refused string  // a statement that fails
 	closed  int
+	queries atomic.Int64
 	disk    map[string][]byte
 }
 
@@ -44,6 +46,7 @@ func (c *powered) Close() error {
 }
 
 func (c *powered) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
+	c.power.queries.Add(1)
 	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, text, args)
 }
 

@@ -51,13 +51,22 @@
 //
 // # Wake-ups
 //
-// A grant to a session of the same process rings it directly. Across processes each listener reads
-// a counter in the row of its session, which the granting transaction moves: every 10 ms while the
-// session waits for something or watches a name, for a moment after a grant every millisecond, and
-// every 100 ms while all it does is hold something, which others may ask for. PRAGMA data_version
-// was tried in its place. It costs half as much, 6 microseconds a look, but moves with every commit
-// of the application, differs from connection to connection of the pool, and stands still for
-// commits of its own.
+// A grant to a session of the same process rings it directly. A session of another process has a
+// datagram socket in the folder DATABASE-dblock beside the file, which containers share with the
+// file. Those who may write to the file may send to it. The granter sends a notice after its
+// commit, and the session looks it up. A notice can be lost: its sender was killed in between, may
+// not use the folder, or is of a build that sends none. So the listener also looks at a counter in
+// the row of its session, which the granting transaction moves. It does so every 5 s, 0.1 s after a
+// notice, and for a minute after a loss every 10 ms. A waiter therefore hears of a grant whose
+// notice was lost 5 s later, or TTL/3 where that is less.
+//
+// UnlockTx sends its notice before the commit, which dblock does not see. The listener then looks
+// every 10 ms, and more rarely the longer the transaction takes.
+//
+// Where no socket can be made the listener polls: every 10 ms while its session waits for something
+// or watches a name, for a moment after a grant every millisecond, and every 100 ms while all it
+// does is hold something, which others may ask for. That is so on Windows, and on other systems
+// than Linux where the path is longer than the address of a socket can be.
 //
 // # The file
 //

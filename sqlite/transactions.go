@@ -53,7 +53,7 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 }
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
-// so a grant to the same session is counted as well, and all listeners find it by looking.
+// so a grant to the same session is counted as well, and all listeners are told to look for it.
 func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
@@ -72,7 +72,10 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		err = errors.Join(err, undone)
 	}
 	_, released := tx.ExecContext(quiet, "RELEASE dblock")
-	return interpret(errors.Join(err, released))
+	if err = errors.Join(err, released); err == nil {
+		t.announce(release.told)
+	}
+	return interpret(err)
 }
 
 // LockTx locks the database, and then looks whether that was right: under the lock nothing changes.
