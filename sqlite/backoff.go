@@ -8,8 +8,8 @@ import (
 
 const (
 	// firstPause is the first wait between two tries to get past another writer. Each is twice as
-	// long as the one before, up to shortPause: longer than a transaction of dblock's takes, so that
-	// a hand-over among many writers is not late.
+	// long as the one before, up to shortPause. A longer pause makes hand-overs among many writers
+	// late.
 	firstPause = 100 * time.Microsecond
 	shortPause = time.Millisecond
 	// longestPause is for a transaction that has lasted for longer than a moment already. A try

@@ -182,8 +182,8 @@ var outlet = sync.OnceValues(func() (int, error) {
 	return fd, syscall.SetNonblock(fd, true)
 })
 
-// post puts a notice into its session's box. It never waits: an error is that of a box that is full,
-// or of none.
+// post puts a notice into its session's box. It never waits: an error is that of a box that is
+// full, or of none.
 func post(database string, n notice) error {
 	path, err := boxOf(database, n.session)
 	if err != nil {

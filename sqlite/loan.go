@@ -14,9 +14,9 @@ import (
 type durability int
 
 const (
-	// asSet is what the application has set: with synchronous=FULL every commit waits for the disk.
+	// asSet is what the application has set. With synchronous=FULL each commit waits for the disk.
 	asSet durability = iota
-	// relaxed is synchronous=NORMAL in place of FULL, in WAL mode alone. The file stays whole, and a
+	// relaxed is synchronous=NORMAL in place of FULL, in WAL mode alone. The file stays whole. A
 	// crash of the machine can lose the last commits, all of them from one on.
 	relaxed
 )

@@ -98,11 +98,11 @@
 // In WAL mode dblock takes, hands on and releases locks with synchronous=NORMAL where the
 // application has set FULL, and puts FULL back before the connection goes back. The last of these
 // commits can be lost when the machine goes down, and their holders go down with it. Tokens follow
-// the clock, so that they rise all the same, unless the machine starts with a clock that is behind:
-// set synchronous=EXTRA on a machine without a clock that runs while it is off. dblock leaves EXTRA
-// as it is, and in WAL mode it is FULL by another name. A token that is ahead of the clock, the rest
-// of a name (MinHold), the history, OncePer, and all that happens in the application's transactions
-// are on the disk as the application has set it.
+// the clock, so that they rise all the same, unless the machine starts with a clock that is behind.
+// Set synchronous=EXTRA on a machine whose clock does not run while it is off: in WAL mode EXTRA is
+// FULL by another name, and dblock leaves it as it is. The application's setting also decides about
+// a token that is ahead of the clock, the rest of a name (MinHold), the history, OncePer, and all
+// that happens in the application's transactions.
 package sqlite
 
 import (

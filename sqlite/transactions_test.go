@@ -260,8 +260,8 @@ func TestAStepWaitsForAnotherWriterUntilItsContextEndsAndNoLonger(t *testing.T) 
 	}
 }
 
-// Broken by a ReleaseTx that does not count the grant for the session that it comes from, that rings
-// at once, or that announces nothing.
+// Broken by a ReleaseTx that does not count the grant for the session that it comes from, that
+// rings at once, or that announces nothing.
 func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 	inEachMode(t, func(t *testing.T, f, other *fixture) {
 		for _, whose := range []string{"the same session", "another's"} {
