@@ -258,7 +258,7 @@ func TestAReleasePassesOverTheHeadThatJustLeft(t *testing.T) {
 	s.enqueue(request("b", "b2"))
 	s.begin()
 	s.do(query(postgresdb.LockRow, "n"))
-	s.do(query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{Name: "n", Session: "b", Attempt: "b1"}))
+	s.do(query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{Name: "n", Session: "b", Attempts: list([]string{"b1"})}))
 	s.do(join(request("b", "b3")))
 	done := s.blocked(func() {
 		next, err := drivertest.Release(t.Context(), s, h, true)
