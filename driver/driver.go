@@ -42,8 +42,8 @@ type Engine[TX any] struct {
 //
 // The application's transactions may lock a name's row for any time (LockTx, UnlockTx). No method
 // keeps a connection to wait for such a transaction: a method that needs that row returns ErrBusy
-// after a moment, and has done nothing. On MySQL the single statements of Take and of a release
-// have no limit for the wait of their own: their contexts end it.
+// after a moment, and has done nothing. On MySQL the single statement of a release without waiters
+// has no limit for the wait of its own: its context ends it.
 type Backend interface {
 	Setup
 	Sessions

@@ -15,10 +15,8 @@ import (
 	"github.com/dblock-go/dblock/internal/queue"
 )
 
-// Take looks first, for a row that is missing, or locked, or not free: an update would wait for a
-// locked one, and find nothing else. In the moment in between somebody else's transaction may still
-// lock the row; then the update does wait for it. Units are more than the lock's row, and a
-// transaction.
+// Take looks only where it took nothing, for what was in the way: the row is missing, or locked for
+// the moment, or not free. Units are more than the lock's row, and a transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
 	if r.Units > 0 {
 		err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) (_ []string, err error) {
@@ -29,6 +27,9 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 			return driver.Grant{}, false, err
 		}
 		return grant, true, nil
+	}
+	if grant, taken, err = take(ctx, e.queries(), r); taken || err != nil {
+		return grant, taken, mysqlserver.Interpret(err)
 	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
 	if err == nil && !there {
@@ -56,7 +57,8 @@ func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Requ
 	return take(ctx, q, r)
 }
 
-// take takes a name that is free, unless it rests. For units of it its row MUST be locked.
+// take takes a name that is free, unless it rests, or another has its row locked. For units of it
+// its row MUST be locked.
 func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
 	if r.Units > 0 {
 		return lend(ctx, q, r)

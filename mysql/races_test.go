@@ -364,3 +364,45 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		}
 	})
 }
+
+func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		for what, change := range map[string]string{
+			"held":       "session_id = 'another'",
+			"waited for": "waiters = 1",
+			"shared":     "shared_units = 1, capacity = 2",
+			"resting":    "rests_until = 4000000000000000",
+		} {
+			must(t, second(drivertest.Release(t.Context(), a, a.take(t, what), false)))
+			s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", what)
+			if _, taken, err := a.Take(t.Context(), a.request(what)); err != nil || taken {
+				t.Errorf("%s: %v %v", what, taken, err)
+			}
+		}
+	})
+}
+
+func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		for _, level := range []string{"READ-COMMITTED", "REPEATABLE-READ"} {
+			b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}
+			row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
+			for _, wait := range []bool{false, true} {
+				r := b.request("n")
+				r.Wait = wait
+				got := <-start(t, func(ctx context.Context) (bool, error) {
+					_, taken, err := b.Take(ctx, r)
+					return taken, err
+				})
+				is(t, got.err, driver.ErrBusy)
+			}
+			// No gap is locked, behind which the rows of other names would wait.
+			b.take(t, "before "+level)
+			b.take(t, "o after "+level)
+			must(t, row.Commit())
+		}
+	})
+}

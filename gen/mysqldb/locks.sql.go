@@ -481,18 +481,21 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 }
 
 const takeLock = `-- name: TakeLock :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
-       acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
-       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
-       metadata = ?
- WHERE name = ? AND session_id IS NULL AND waiters = 0 AND shared_units = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
+UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = ? AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
+           AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
+         LIMIT 1 FOR UPDATE SKIP LOCKED) s
+  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
+   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
+       l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
+       l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), l.rests_until),
+       l.metadata = ?
 `
 
 type TakeLockParams struct {
+	Name     string
 	Session  string
 	Host     string
 	Thread   string
@@ -500,16 +503,17 @@ type TakeLockParams struct {
 	Lease    sql.NullInt64
 	MinHold  sql.NullInt64
 	Metadata string
-	Name     string
 }
 
-// The acquire of a free name: also alone, in one statement and one commit. It decides by the lock
-// row alone, which it sees anew after a wait. The token is computed from the row as it is, and
-// under its lock, and travels back as the insert id; 0: not taken. No lease: null, and so is the
-// sum. The index is forced, here and below, wherever another one could serve: what a statement
-// scans, it locks.
+// The acquire of a free name: also alone, in one statement and one commit. It never waits: a row
+// that another transaction has locked is not found, and not taken. All else is decided by the lock
+// row alone. The token is computed from the row as it is, and under its lock, and travels back as
+// the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
+// the derived table, and waiting. The index is forced, here and below, wherever another one could
+// serve: what a statement scans, it locks.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeLock,
+		arg.Name,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -517,7 +521,6 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 		arg.Lease,
 		arg.MinHold,
 		arg.Metadata,
-		arg.Name,
 	)
 	if err != nil {
 		return 0, err

@@ -21,21 +21,24 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, exp
 SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
--- The acquire of a free name: also alone, in one statement and one commit. It decides by the lock
--- row alone, which it sees anew after a wait. The token is computed from the row as it is, and
--- under its lock, and travels back as the insert id; 0: not taken. No lease: null, and so is the
--- sum. The index is forced, here and below, wherever another one could serve: what a statement
--- scans, it locks.
+-- The acquire of a free name: also alone, in one statement and one commit. It never waits: a row
+-- that another transaction has locked is not found, and not taken. All else is decided by the lock
+-- row alone. The token is computed from the row as it is, and under its lock, and travels back as
+-- the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
+-- the derived table, and waiting. The index is forced, here and below, wherever another one could
+-- serve: what a statement scans, it locks.
 -- name: TakeLock :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),
-       acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
-       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), rests_until),
-       metadata = sqlc.arg(metadata)
- WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0 AND shared_units = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c);
+UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = sqlc.arg(name) AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
+           AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
+         LIMIT 1 FOR UPDATE SKIP LOCKED) s
+  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
+   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.holds = 1, l.attempt = sqlc.arg(attempt),
+       l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
+       l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
+       l.metadata = sqlc.arg(metadata);
 
 -- After LockRow: gives the lock to a waiter, whether it is held or not.
 -- name: GiveLock :execlastid
