@@ -29,7 +29,7 @@ type Sweep interface {
 	Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error)
 
 	// Forget deletes up to limit dead sessions that started longer ago than idle and that nothing
-	// refers to.
+	// refers to, and what else clients have left behind for so long.
 	Forget(ctx context.Context, idle time.Duration, limit int) (int, error)
 
 	// DropGuards deletes up to limit rows: those of MakeGuard for locks that are not held any more,

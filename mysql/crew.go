@@ -29,6 +29,10 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 			if err != nil {
 				return upkeep{}, err
 			}
+			if _, err := conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil { // in seconds; there is no less
+				mysqlserver.Discard(conn)
+				return upkeep{}, err
+			}
 			return upkeepOn(conn), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },

@@ -28,18 +28,22 @@ func (h hand) drop(ctx context.Context, tickets []int64) error {
 
 // give gives the whole name to a waiter.
 func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) ([]driver.Handoff, error) {
-	var handed int8
-	if w.SessionID != h.self {
-		handed = 1
-	}
 	fixed := microseconds(w.Lease)
 	token, err := h.q.GiveLock(ctx, mysqldb.GiveLockParams{
 		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed,
+		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed(h.self, w.SessionID),
 	})
 	return []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
 		Token: token, Contended: waiters > 0, Lease: fixed,
 	}}}, err
+}
+
+// handed is 1 for a grant that its session has to be told of.
+func handed(self, session string) int8 {
+	if session == self {
+		return 0
+	}
+	return 1
 }
 
 // share writes the row of a name that nobody has as a whole, and gives those with these tickets

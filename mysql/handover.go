@@ -42,6 +42,10 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 	switch {
 	case v.Cause == driver.Nothing:
 		return e.promote(ctx, v.Self, v.Name)
+	case v.Cause == driver.ByHolder && v.Contended && !v.Shared:
+		if next, left, err := e.handOver(ctx, v); left || err != nil {
+			return next, left, err
+		}
 	case v.Cause == driver.ByHolder && !v.Contended && !v.Shared:
 		released, err := e.queries().ReleaseIdle(ctx, mysqldb.ReleaseIdleParams{Name: v.Name, Session: v.Session, Token: v.Token})
 		if err != nil || released > 0 {

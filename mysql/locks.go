@@ -82,6 +82,12 @@ func standing(row mysqldb.LockRowRow) queue.State {
 }
 
 func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
+	switch joined, err := e.joinQueue(ctx, r); {
+	case err != nil:
+		return driver.Grant{}, driver.Gone, err
+	case joined:
+		return driver.Grant{}, driver.Queued, nil
+	}
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
 		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there {

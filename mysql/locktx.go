@@ -116,9 +116,6 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 // makeRow makes a name's row. Somebody may make it and lock it in the same moment: that is waited
 // for, for no longer than a second at a time.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
-	if _, err := u.conn.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
-		return err
-	}
 	err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
 	if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
 		return nil // look again

@@ -1,11 +1,14 @@
 // Package mysql keeps dblock's locks in tables of MySQL 8.0 or newer and MariaDB 10.6 or newer.
 //
 // To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the
-// name has none; to release it when nobody waits is another. Everything else is a transaction at
-// READ COMMITTED, whatever the application's default, that first locks the name's row and decides
-// in later statements. It is several round trips: a process stopped in the middle of one keeps that
-// name's row locked for a TTL, after which the server ends its connection. So is all that is
-// shared: no statement writes the lock's row and a share's.
+// name has none; to release it when nobody waits is another. A third hands a lock over to a waiter
+// that lives and wants the whole name, and a fourth queues for a lock (short.go). Each is its own
+// transaction, and a process that stops in between keeps nothing locked.
+//
+// Everything else is a transaction at READ COMMITTED, whatever the application's default, that
+// first locks the name's row and decides in later statements. It is several round trips: a process
+// stopped in the middle of one keeps that name's row locked for a TTL, after which the server ends
+// its connection. So is all that is shared: no statement writes the lock's row and a share's.
 //
 // A grant to another session ends the sleep of that session's listener, with KILL
 // QUERY on the connection that holds the session's named lock. Processes that wait for each other's
@@ -86,6 +89,7 @@ type engine struct {
 	rowTimeout   time.Duration
 	singleWriter bool
 	rowQueues    rowQueues
+	spares       spares
 	obstructed   func() // tells a test that a row was found locked; else nil
 }
 

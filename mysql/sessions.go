@@ -48,6 +48,9 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 		if err := bury(ctx, q, session); err != nil {
 			return nil, err
 		}
+		if err := dropSpares(ctx, q, e.spares.take(maxSpares)...); err != nil {
+			return nil, err
+		}
 		if referred, err := q.Referred(ctx, mysqldb.ReferredParams{ID: session}); err != nil || referred.Bool {
 			return nil, err
 		}
@@ -97,7 +100,7 @@ func (e *engine) Expire(ctx context.Context, session string) (dead bool, err err
 		}
 		if !dead {
 			expiresAt, err := q.LockHeartbeat(ctx, session)
-			beats, err := found(err)
+			beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the crew
 			if err != nil {
 				return nil, err
 			}
@@ -205,6 +208,13 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	ids, err := e.queries().Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
+	if err != nil {
+		return 0, mysqlserver.Interpret(err)
+	}
+	spares, err := e.queries().Spares(ctx, mysqldb.SparesParams{Idle: idle.Microseconds(), Limit: int32(limit)})
+	if err == nil {
+		err = dropSpares(ctx, e.queries(), spares...)
+	}
 	if err != nil {
 		return 0, mysqlserver.Interpret(err)
 	}

@@ -172,6 +172,110 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 	return i, err
 }
 
+const handOver = `-- name: HandOver :execlastid
+UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = ? AND r.session_id = ? AND r.token = ?
+           AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
+         LIMIT 1 FOR UPDATE) s
+  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
+  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = s.name
+   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
+       l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = ?, l.asked = NULL,
+       l.waiters = GREATEST(l.waiters - 1, 0), l.handed = ?,
+       w.name = '', w.ticket = CAST(? AS SIGNED), w.session_id = '', w.attempt = CAST(? AS CHAR), w.metadata = '',
+       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c)
+ WHERE w.ticket = CAST(? AS SIGNED)
+`
+
+type HandOverParams struct {
+	Name     string
+	Holder   string
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	Attempt  string
+	Metadata string
+	Handed   int8
+	Spare    int64
+	Ticket   int64
+}
+
+// The release of a whole name to a waiter that NextWaiters found to be the first, without a row
+// locked: GiveLock and DropWaiter in one statement and one commit. It waits for the name's row, and
+// decides by it as it is then. Nobody comes before the waiter as long as its place is there: tickets
+// rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
+// name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
+// id; 0: not done.
+func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, handOver,
+		arg.Name,
+		arg.Holder,
+		arg.Token,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Metadata,
+		arg.Handed,
+		arg.Spare,
+		arg.Spare,
+		arg.Ticket,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+const joinQueue = `-- name: JoinQueue :execrows
+UPDATE (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = ? AND r.session_id IS NOT NULL LIMIT 1 FOR UPDATE) s
+  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
+  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = ''
+   SET l.next_ticket = s.next_ticket + 1, l.waiters = s.waiters + 1, l.capacity = IF(s.waiters = 0, 0, s.capacity),
+       w.name = s.name, w.ticket = s.next_ticket, w.session_id = ?, w.host = ?, w.thread = ?,
+       w.attempt = ?, w.lease = CAST(? AS SIGNED), w.metadata = ?,
+       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(? AS SIGNED)
+ WHERE w.ticket = CAST(? AS SIGNED)
+`
+
+type JoinQueueParams struct {
+	Name     string
+	Session  string
+	Host     string
+	Thread   string
+	Attempt  string
+	Lease    int64
+	Metadata string
+	MinHold  int64
+	Spare    int64
+}
+
+// TakeTicket and AddWaiter in one statement and one commit, of a request for the whole of a name that
+// somebody holds: with a place that HandOver has set aside, and that becomes the last in the queue.
+// It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
+// the change: the order in which two tables are set is not defined. 0: the name is not held, or the
+// place is gone.
+func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, joinQueue,
+		arg.Name,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Lease,
+		arg.Metadata,
+		arg.MinHold,
+		arg.Spare,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const nextWaiters = `-- name: NextWaiters :many
 SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
@@ -226,6 +330,40 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 			return nil, err
 		}
 		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const spares = `-- name: Spares :many
+SELECT ticket FROM dblock_waiters
+ WHERE name = '' AND enqueued_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED) LIMIT ?
+`
+
+type SparesParams struct {
+	Idle  int64
+	Limit int32
+}
+
+// Places that were set aside by clients that did not come to use or drop them.
+func (q *Queries) Spares(ctx context.Context, arg SparesParams) ([]int64, error) {
+	rows, err := q.db.QueryContext(ctx, spares, arg.Idle, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var ticket int64
+		if err := rows.Scan(&ticket); err != nil {
+			return nil, err
+		}
+		items = append(items, ticket)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -1,0 +1,305 @@
+package mysql_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// attending is an actor as an application has it: a client attends its engine.
+func (s server) attending(t *testing.T) actor {
+	t.Helper()
+	a := actor{Backend: mysql.New(s.open(t, nil)).Backend, session: id()}
+	t.Cleanup(a.Attend(ttl))
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	return a
+}
+
+// pass has the actor hold a name and hand it over the short way, which leaves it with a spare.
+func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
+	t.Helper()
+	held := a.take(t, name)
+	attempt := to.enqueue(t, name)
+	spares := s.spares(t)
+	next, err := sole(drivertest.Release(t.Context(), a, held, true))
+	must(t, err)
+	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token || next.Grant.Contended || s.spares(t) != spares+1 {
+		t.Fatalf("%+v, with %d spares: want %s, and one spare more than %d", next, s.spares(t), attempt, spares)
+	}
+	return driver.Held{Name: name, Session: to.session, Token: next.Grant.Token}
+}
+
+func (s server) spares(t *testing.T) int64 {
+	t.Helper()
+	return s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ''")
+}
+
+// waits waits until a statement waits for a row.
+func (s server) waits(t *testing.T, query string) {
+	t.Helper()
+	var a actor
+	eventually(t, query+" to run", func() bool {
+		a.conn = s.number(t, "SELECT COALESCE(MAX(id), -1) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE ?", "-- name: "+query+" %")
+		return a.conn >= 0
+	})
+	a.locked = new(atomic.Bool)
+	s.blocked(t, a)
+}
+
+func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		held := a.pass(t, s, "n", b)
+		s.exec(t, "UPDATE dblock_locks SET next_ticket = 7")
+		r := a.request("n")
+		r.Metadata, r.Lease, r.MinHold = `{"k":"ü"}`, time.Hour, time.Minute
+		if _, outcome, err := a.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued || s.spares(t) != 0 {
+			t.Fatal(outcome, err, s.spares(t))
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters w JOIN dblock_locks l ON l.name = w.name"+
+			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 60000000"+
+			" AND w.units = 0 AND w.metadata <> '' AND w.enqueued_at > l.acquired_at AND l.waiters = 1 AND l.next_ticket = 8",
+			r.Session, r.Host, r.Thread, r.Attempt); n != 1 {
+			t.Fatal("the place, or the name's row, is not as it should be")
+		}
+		// What has a time of its own goes the long way.
+		next, err := sole(drivertest.Release(t.Context(), b, held, true))
+		if err != nil || next.Attempt != r.Attempt || next.Grant.Lease != time.Hour || s.spares(t) != 0 {
+			t.Fatal(next, err, s.spares(t))
+		}
+		must(t, second(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true)))
+		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
+			t.Fatal("somebody is left in the queue")
+		}
+	})
+}
+
+func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b, c := s.attending(t), s.attending(t), s.attending(t)
+		held := a.take(t, "n")
+		first, last := b.enqueue(t, "n"), c.enqueue(t, "n")
+		s.exec(t, "UPDATE dblock_locks SET token = ?, asked = 'please', holds = 2, metadata = '{}'", farAhead)
+		held.Token = farAhead
+		next, err := sole(drivertest.Release(t.Context(), a, held, true))
+		if err != nil || next.Attempt != first || next.Grant.Token != farAhead+1 || !next.Grant.Contended || s.spares(t) != 1 {
+			t.Fatal(next, err, s.spares(t))
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND holds = 1 AND waiters = 1"+
+			" AND handed = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
+			t.Fatal("the name's row is not as it should be")
+		}
+		// A spare is nobody's place.
+		if claims, err := a.Orphans(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
+			t.Fatal(claims, err)
+		}
+		if claims, err := a.Orphans(t.Context(), b.session, 10); err != nil || len(claims) != 1 {
+			t.Fatal(claims, err)
+		}
+		if state := c.look(t, "n"); state.Waiters != 1 || len(state.Queued) != 1 || state.Queued[0] != last {
+			t.Fatalf("%+v", state)
+		}
+		// Its own waiter needs no wake-up.
+		own := b.enqueue(t, "n")
+		must(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
+		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: farAhead + 1}, true))
+		if err != nil || next.Attempt != own || s.number(t, "SELECT handed FROM dblock_locks") != 0 {
+			t.Fatal(next, err)
+		}
+	})
+}
+
+func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for what, change := range map[string]string{
+			"another holder":  "UPDATE dblock_locks SET session_id = 'another' WHERE name = ?",
+			"another token":   "UPDATE dblock_locks SET token = token + 1 WHERE name = ?",
+			"nobody holds it": "UPDATE dblock_locks SET session_id = NULL WHERE name = ?",
+		} {
+			a, b, name := s.attending(t), s.attending(t), id()
+			held := a.take(t, name)
+			b.enqueue(t, name)
+			changing := s.transaction(t, change, name)
+			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+			s.waits(t, "HandOver")
+			must(t, changing.Commit())
+			got := <-releasing
+			is(t, got.err, driver.ErrNotHeld)
+			if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name); n != 1 {
+				t.Errorf("%s: the place is gone", what)
+			}
+		}
+		a, b, name := s.attending(t), s.attending(t), id()
+		held := a.take(t, name)
+		b.enqueue(t, name)
+		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+		s.waits(t, "HandOver")
+		must(t, resting.Commit())
+		if got := <-releasing; got.err != nil || got.value.Session != "" {
+			t.Fatalf("%+v: a name that rests was handed over", got)
+		}
+	})
+}
+
+// The process stands still between the two statements, while the first in the queue leaves.
+func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		a, b := server{s.Through(t, proxy), s.pool}.attending(t), s.attending(t)
+		held := a.take(t, "n")
+		left, stays := b.enqueue(t, "n"), b.enqueue(t, "n")
+		stopped, goOn := stopAt(t, proxy, "-- name: HandOver", 1)
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
+		soon(t, "the release to be stopped", stopped)
+		if _, taken, err := b.Take(t.Context(), b.request("m")); err != nil || !taken {
+			t.Fatal(taken, err)
+		}
+		must(t, second(drivertest.Undo(t.Context(), b, b.session, "n", left))) // nothing is locked meanwhile
+		goOn()
+		if got := <-releasing; got.err != nil || got.value.Attempt != stays {
+			t.Fatalf("%+v, want %s", got, stays)
+		}
+		if n := s.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != 0 {
+			t.Fatalf("%d waiters are counted", n)
+		}
+	})
+}
+
+func TestAShortHandOverPassesNobodyOver(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, dead, b := s.attending(t), s.attending(t), s.attending(t)
+		held := a.take(t, "n")
+		dead.enqueue(t, "n")
+		attempt := b.enqueue(t, "n")
+		s.expire(t, dead)
+		next, err := sole(drivertest.Release(t.Context(), a, held, true))
+		if err != nil || next.Attempt != attempt || s.spares(t) != 0 {
+			t.Fatal(next, err, s.spares(t))
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
+			t.Fatal("the dead are still in the queue")
+		}
+		reader := a.reader("n")
+		if _, outcome, err := a.Enqueue(t.Context(), reader); err != nil || outcome != driver.Queued {
+			t.Fatal(outcome, err)
+		}
+		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true))
+		if err != nil || next.Attempt != reader.Attempt || s.number(t, "SELECT COUNT(*) FROM dblock_shares") != 1 {
+			t.Fatal(next, err)
+		}
+	})
+}
+
+func TestAPlaceThatIsUsedAgainGetsItsTicketFromTheLockedRow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		held := a.pass(t, s, "n", b)
+		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
+		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
+		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0)", b.session)
+		must(t, err)
+		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
+			_, outcome, err := a.Enqueue(ctx, a.request("n"))
+			return outcome, err
+		})
+		s.waits(t, "JoinQueue")
+		must(t, first.Commit())
+		if got := <-second; got.err != nil || got.value != driver.Queued {
+			t.Fatalf("%+v, want queued", got)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE waiters = 2 AND next_ticket = 12 AND capacity = 5"); n != 1 {
+			t.Fatal("the name's row is not as it should be")
+		}
+		next, err := sole(drivertest.Release(t.Context(), b, held, true))
+		if err != nil || next.Attempt != "first" {
+			t.Fatal(next, err)
+		}
+	})
+}
+
+// A capacity that earlier requests have left counts no more.
+func TestAPlaceThatIsUsedAgainForgetsTheCapacityOfEarlierRequests(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		a.pass(t, s, "n", b)
+		s.exec(t, "UPDATE dblock_locks SET capacity = 5")
+		a.enqueue(t, "n")
+		r := a.request("n")
+		r.Units, r.Of = 1, 4
+		if _, outcome, err := a.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued || s.spares(t) != 0 {
+			t.Fatal(outcome, err)
+		}
+	})
+}
+
+func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		a.pass(t, s, "n", b)
+		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
+		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
+			_, outcome, err := a.Enqueue(ctx, a.request("n"))
+			return outcome, err
+		})
+		s.waits(t, "JoinQueue")
+		must(t, freeing.Commit())
+		if got := <-joining; got.err != nil || got.value != driver.Granted || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
+			t.Fatalf("%+v, want granted, and the spare dropped", got)
+		}
+	})
+}
+
+// In an application's transaction a row stays locked for as long as it likes.
+func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		held := a.pass(t, s, "n", b)
+		queued := a.enqueue(t, "n")
+		b.pass(t, s, "m", a)
+		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
+		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, b, held, true)) })
+		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
+			_, outcome, err := b.Enqueue(ctx, b.request("m"))
+			return outcome, err
+		})
+		is(t, (<-releasing).err, driver.ErrBusy)
+		is(t, (<-joining).err, driver.ErrBusy)
+		must(t, row.Commit())
+		next, err := sole(drivertest.Release(t.Context(), b, held, true))
+		if err != nil || next.Attempt != queued {
+			t.Fatal(next, err)
+		}
+	})
+}
+
+func TestSparesDoNotOutliveTheirUse(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.attending(t), s.attending(t)
+		a.pass(t, s, "n", b)
+		a.pass(t, s, "m", b)
+		must(t, second(b.Forget(t.Context(), time.Hour, 10)))
+		if n := s.spares(t); n != 2 {
+			t.Fatalf("%d spares are left, want those of the living", n)
+		}
+		s.exec(t, "UPDATE dblock_waiters SET enqueued_at = 0 ORDER BY ticket LIMIT 1")
+		must(t, second(b.Forget(t.Context(), time.Hour, 10)))
+		if n := s.spares(t); n != 1 {
+			t.Fatalf("%d spares are left, want the young one", n)
+		}
+		for _, name := range []string{"n", "m"} { // one of them finds its spare gone
+			a.enqueue(t, name)
+		}
+		a.pass(t, s, "o", b)
+		must(t, a.EndSession(t.Context(), a.session))
+		if n := s.spares(t); n != 0 {
+			t.Fatalf("%d spares are left after the end of the session", n)
+		}
+	})
+}
