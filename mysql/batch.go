@@ -22,7 +22,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []dri
 	}
 	locked := false
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		rows, err := lockRows(ctx, q, names)
+		rows, _, err := lockRows(ctx, q, names)
 		if err != nil {
 			return nil, err
 		}
@@ -63,75 +63,24 @@ func takeWhile(rs []driver.Request, take func(driver.Request) (driver.Grant, boo
 	return grants, nil
 }
 
-// lockRows locks those rows that are there and that nobody else has locked.
-func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (map[string]mysqldb.LockRowRow, error) {
-	locked := make(map[string]mysqldb.LockRowRow, len(names))
+// lockRows locks those rows that are there and that nobody else has locked. now is a time before
+// that.
+func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked map[string]mysqldb.LockRowRow, now int64, err error) {
+	locked = make(map[string]mysqldb.LockRowRow, len(names))
 	for some := range chunks(names) {
 		rows, err := q.LockRows(ctx, some)
 		if err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 		for _, row := range rows {
+			now = row.NowUs
 			locked[row.Name] = mysqldb.LockRowRow{
 				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, ExpiresAt: row.ExpiresAt,
 				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, RestsUntil: row.RestsUntil,
 			}
 		}
 	}
-	return locked, nil
-}
-
-// Batch passes over what is locked just now, and what is new.
-func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	names := make([]string, 0, len(takes)+len(releases))
-	for _, r := range takes {
-		names = append(names, r.Name)
-	}
-	for _, h := range releases {
-		names = append(names, h.Name)
-	}
-	slices.Sort(names)
-	names = slices.Compact(names)
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
-		rows, err := lockRows(ctx, q, names)
-		if err != nil {
-			return nil, err
-		}
-		for i, r := range takes {
-			row, there := rows[r.Name]
-			if !there || !standing(row).Free(r) {
-				continue
-			}
-			if grants[i], _, err = take(ctx, q, r); err != nil {
-				return nil, err
-			}
-		}
-		var whole []string
-		for i, h := range releases {
-			switch row, there := rows[h.Name]; {
-			case !there || row.Waiters > 0:
-			case h.Shared:
-				if released[i], err = returnShare(ctx, q, h, row); err != nil {
-					return nil, err
-				}
-			default:
-				if released[i] = row.SessionID == h.Session && row.Token == h.Token; released[i] {
-					whole = append(whole, h.Name)
-				}
-			}
-		}
-		for some := range chunks(whole) {
-			if err := q.FreeLocks(ctx, some); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return grants, released, nil
+	return locked, now, nil
 }
 
 // returnShare releases a share of a locked name that nobody waits for.

@@ -29,7 +29,9 @@ func (stale) SQLState() string { return "40001" }
 // that looks later sees it.
 func (t transactions) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		err := up.(upkeep).transact(ctx, func(q *mysqldb.Queries) ([]string, error) { return nil, t.engine.makeGuard(ctx, q, h) })
+		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
+			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
+		})
 		if sent := new(crew.Sent); errors.As(err, sent) {
 			return sent.Err // what was made is found when it is made again
 		}

@@ -56,8 +56,8 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	within, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
 	var done []string
-	err = transactOn(within, l.conn, l.prepared, func(q *mysqldb.Queries) (err error) {
-		done, err = l.tell(within, q)
+	err = transactOn(within, l.conn, l.prepared, func(db mysqldb.DBTX) (err error) {
+		done, err = l.tell(within, mysqldb.New(db))
 		return err
 	})
 	if mysqlserver.WasKilled(err) || errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {

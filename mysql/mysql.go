@@ -122,6 +122,11 @@ func (e *engine) queries() *mysqldb.Queries { return mysqldb.New(e.prepared) }
 // sessions that work then names in wake are woken, on the same connection: the pool may have no
 // other.
 func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+	return e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) { return work(mysqldb.New(db)) })
+}
+
+// transactWith is transact for work with statements that sqlc does not know.
+func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
 	if e.crew.Attended() {
 		return e.transactApart(ctx, work)
 	}
@@ -133,8 +138,8 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 		return mysqlserver.Interpret(err)
 	}
 	var wake []string
-	err = transactOn(ctx, conn, e.prepared, func(q *mysqldb.Queries) (err error) {
-		wake, err = work(q)
+	err = transactOn(ctx, conn, e.prepared, func(db mysqldb.DBTX) (err error) {
+		wake, err = work(db)
 		return err
 	})
 	if errors.Is(err, errUnanswered) {
@@ -151,8 +156,8 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 // transactApart runs work on a connection of the crew. Between two statements the process may be
 // stopped, and its transaction would keep the name's row locked: there the server ends it after a
 // TTL of silence.
-func (e *engine) transactApart(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
-	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transact(ctx, work) }))
+func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
+	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transactWith(ctx, work) }))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be
@@ -174,12 +179,12 @@ func finish(ctx context.Context, end func() error) error {
 
 // transactOn runs a transaction on a connection. An error of work, or a context that ends, rolls it
 // back.
-func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(q *mysqldb.Queries) error) error {
+func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(db mysqldb.DBTX) error) error {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return err
 	}
-	if err := work(mysqldb.New(preparedTx{p, tx})); err != nil {
+	if err := work(preparedTx{p, tx}); err != nil {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)
 		defer cancel()
 		if undone := finish(within, tx.Rollback); !errors.Is(undone, sql.ErrTxDone) {

@@ -67,11 +67,13 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 // upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
 type upkeep struct {
 	conn *sql.Conn
+	db   *prepared // on conn
 	q    *mysqldb.Queries
 }
 
 func upkeepOn(conn *sql.Conn) upkeep {
-	return upkeep{conn, mysqldb.New(preparedOnConn(conn))}
+	db := preparedOnConn(conn)
+	return upkeep{conn, db, mysqldb.New(db)}
 }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
@@ -114,13 +116,13 @@ func (u upkeep) Close() error {
 	return nil
 }
 
-// transact runs work as one transaction, and then wakes those that it names, as engine.transact
-// does.
-func (u upkeep) transact(ctx context.Context, work func(q *mysqldb.Queries) (wake []string, err error)) error {
+// transactWith runs work as one transaction, and then wakes those that it names, as
+// engine.transactWith does.
+func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
 	if _, err := u.conn.ExecContext(ctx, "START TRANSACTION"); err != nil { // at READ COMMITTED, as reserve has set it
 		return mysqlserver.Interpret(err)
 	}
-	wake, err := work(u.q)
+	wake, err := work(u.db)
 	if err == nil {
 		_, err = u.conn.ExecContext(ctx, "COMMIT")
 	}

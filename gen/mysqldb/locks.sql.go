@@ -209,7 +209,8 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 }
 
 const lockRows = `-- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?) ORDER BY name FOR UPDATE SKIP LOCKED
 `
 
@@ -225,9 +226,10 @@ type LockRowsRow struct {
 	SharedUnits int32
 	Capacity    int32
 	RestsUntil  int64
+	NowUs       int64
 }
 
-// LockRow of many, in the order of their keys.
+// LockRow of many, in the order of their keys, with the time: it waits for none of them.
 func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, error) {
 	query := lockRows
 	var queryParams []interface{}
@@ -259,6 +261,7 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 			&i.SharedUnits,
 			&i.Capacity,
 			&i.RestsUntil,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}

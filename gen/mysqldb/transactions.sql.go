@@ -8,6 +8,7 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
+	"strings"
 )
 
 const awaitRow = `-- name: AwaitRow :one
@@ -219,4 +220,42 @@ func (q *Queries) RowExists(ctx context.Context, name string) (string, error) {
 	var name_2 string
 	err := row.Scan(&name_2)
 	return name_2, err
+}
+
+const rowsExist = `-- name: RowsExist :many
+SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?)
+`
+
+// The same of rows that LockRows did not return.
+func (q *Queries) RowsExist(ctx context.Context, names []string) ([]string, error) {
+	query := rowsExist
+	var queryParams []interface{}
+	if len(names) > 0 {
+		for _, v := range names {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(names))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

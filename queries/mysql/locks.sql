@@ -16,9 +16,10 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
--- LockRow of many, in the order of their keys.
+-- LockRow of many, in the order of their keys, with the time: it waits for none of them.
 -- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
 -- The acquire of a free name: also alone, in one statement and one commit. It never waits: a row

@@ -56,3 +56,7 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, exp
 -- Whether a row that LockRow did not return is there, and locked by somebody else.
 -- name: RowExists :one
 SELECT name FROM dblock_locks WHERE name = sqlc.arg(name);
+
+-- The same of rows that LockRows did not return.
+-- name: RowsExist :many
+SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names));

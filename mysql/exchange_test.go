@@ -1,0 +1,182 @@
+package mysql_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
+)
+
+func (a actor) requests(names ...string) (rs []driver.Request) {
+	for _, name := range names {
+		rs = append(rs, a.request(name))
+	}
+	return rs
+}
+
+// exchanged is what a batch returned.
+type exchanged struct {
+	grants   []driver.Grant
+	released []bool
+}
+
+func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []driver.Held) exchanged {
+	t.Helper()
+	got := <-start(t, func(ctx context.Context) (e exchanged, err error) {
+		e.grants, e.released, err = a.Batch(ctx, takes, releases)
+		return e, err
+	})
+	must(t, got.err)
+	if len(got.value.grants) != len(takes) || len(got.value.released) != len(releases) {
+		t.Fatalf("%+v for %d and %d", got.value, len(takes), len(releases))
+	}
+	return got.value
+}
+
+func TestABatchTakesWhatIsFreeAndPassesOverTheRest(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		names := []string{"held", "waited for", "shared", "resting", "locked", "ahead", "free"}
+		for _, name := range names {
+			held := a.take(t, name)
+			if name != "held" {
+				must(t, second(drivertest.Release(t.Context(), a, held, false)))
+			}
+		}
+		s.exec(t, "UPDATE dblock_locks SET waiters = 1 WHERE name = 'waited for'")
+		s.exec(t, "UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
+		s.exec(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = 'resting'", farAhead)
+		s.exec(t, "UPDATE dblock_locks SET token = ? WHERE name = 'ahead'", farAhead)
+		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'locked' FOR UPDATE")
+		rs := b.requests(append(names, "new", "n\x00e\xffw", "Ä")...)
+		last := &rs[len(rs)-1]
+		last.Host, last.Thread, last.Metadata, last.Lease, last.MinHold = "höst", "thr'\"\\ead", `{"k":"ü"}`, time.Hour, time.Minute
+		got := s.batch(t, b, rs, nil)
+		for i, r := range rs {
+			row := s.number(t, "SELECT token FROM dblock_locks WHERE name = ? AND session_id = ? AND host = ? AND thread = ? AND attempt = ? AND holds = 1",
+				r.Name, b.session, r.Host, r.Thread, r.Attempt)
+			if want := i >= slices.Index(names, "ahead"); want != (row > 0) || row > 0 && row != got.grants[i].Token || !want && got.grants[i].Token != 0 {
+				t.Errorf("%q: token %d in the row, %+v returned: want it taken: %v", r.Name, row, got.grants[i], want)
+			}
+		}
+		if got.grants[5].Token != farAhead+1 || got.grants[len(rs)-1].Lease != time.Hour {
+			t.Errorf("%+v", got.grants)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE metadata <> '' AND expires_at = acquired_at + 3600000000 AND rests_until = acquired_at + 60000000"); n != 1 {
+			t.Errorf("%d rows have the lease, the cool-down and the metadata", n)
+		}
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE token <> ? AND token > (SELECT now_us FROM dblock_clock)", farAhead+1); n != 0 {
+			t.Errorf("%d tokens are ahead of the clock", n)
+		}
+		must(t, row.Commit())
+	})
+}
+
+func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a, b := s.actor(t), s.actor(t)
+		idle, contended, locked, again := a.take(t, "idle"), a.take(t, "contended"), a.take(t, "locked"), a.take(t, "again")
+		b.enqueue(t, "contended")
+		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'locked' FOR UPDATE")
+		others, old := idle, again
+		others.Session, others.Name = b.session, "again"
+		old.Token--
+		releases := []driver.Held{locked, contended, idle, others, {Name: "missing", Session: a.session, Token: 1}}
+		got := s.batch(t, a, a.requests("m", "l"), releases)
+		if want := []bool{false, false, true, false, false}; !slices.Equal(got.released, want) || got.grants[0].Token == 0 || got.grants[1].Token == 0 {
+			t.Fatalf("%+v, want %v", got, want)
+		}
+		if got := s.batch(t, a, nil, []driver.Held{old}); got.released[0] {
+			t.Fatal("released with an old token")
+		}
+		must(t, row.Commit())
+		if got := s.batch(t, a, nil, []driver.Held{again, locked}); !got.released[0] || !got.released[1] {
+			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// Two batches at once lock the rows in one order, and wait for none.
+func TestBatchesInOppositeOrdersDoNotDeadlock(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		var all sync.WaitGroup
+		for reverse := range 2 {
+			a := s.actor(t)
+			all.Go(func() {
+				for round := range 30 {
+					var names []string
+					for i := range 20 { // old names, and new ones that both make
+						names = append(names, fmt.Sprint("old ", i), fmt.Sprint("new ", round, " ", i))
+					}
+					if reverse == 1 {
+						slices.Reverse(names)
+					}
+					grants, _, err := a.Batch(t.Context(), a.requests(names...), nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					var held []driver.Held
+					for i, g := range grants {
+						if g.Token != 0 {
+							held = append(held, driver.Held{Name: names[i], Session: a.session, Token: g.Token})
+						}
+					}
+					if reverse == 1 {
+						slices.Reverse(held)
+					}
+					for len(held) > 0 {
+						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}
+
+func TestABatchIsFewRoundTrips(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		a := server{s.Through(t, proxy), s.pool}.attending(t)
+		var names []string
+		for i := range 256 {
+			names = append(names, fmt.Sprint(i))
+		}
+		var held []driver.Held
+		for _, r := range s.batch(t, a, a.requests(names...), nil).grants { // makes rows, and prepares
+			held = append(held, driver.Held{Name: names[len(held)], Session: a.session, Token: r.Token})
+		}
+		for _, released := range s.batch(t, a, nil, held).released {
+			if !released {
+				t.Fatal("not released")
+			}
+		}
+		var requests int
+		var mu sync.Mutex
+		proxy.Watch(func(request []byte) {
+			mu.Lock()
+			defer mu.Unlock()
+			requests++
+		})
+		for _, g := range s.batch(t, a, a.requests(names...), nil).grants {
+			if g.Token == 0 {
+				t.Fatal("not taken")
+			}
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if requests > 8 { // four, the longer of them in several pieces
+			t.Errorf("%d requests for 256 names", requests)
+		}
+	})
+}
