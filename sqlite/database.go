@@ -29,10 +29,11 @@ type database struct {
 	db *sql.DB
 	// turn is held by the writer of this engine that goes next. Without it, each of many goroutines
 	// would take a connection of the pool only to find the database busy.
-	turn chan struct{}
-	fit  atomic.Bool          // inspect has nothing more to find
-	file atomic.Pointer[file] // nil: not known yet
-	main atomic.Bool          // the tables are in a file that is the connections' own, and not attached
+	turn  chan struct{}
+	fit   atomic.Bool          // inspect has nothing more to find
+	file  atomic.Pointer[file] // nil: not known yet
+	main  atomic.Bool          // the tables are in a file that is the connections' own, and not attached
+	cache atomic.Int32         // see cache
 	// stuck is since when the writers of this engine have found the database busy, each time; 0:
 	// the last one has not.
 	stuck atomic.Int64

@@ -34,9 +34,6 @@ func (d *database) lend(ctx context.Context, commits durability, fn func(quiet c
 	}
 	defer conn.Close()
 	quiet := context.WithoutCancel(ctx)
-	if !d.main.Load() {
-		commits = asSet
-	}
 	own, err := settingsOf(quiet, conn, commits)
 	if err != nil {
 		return err

@@ -17,6 +17,12 @@ var errLasting = errors.New("this transaction must outlive the machine")
 // commit does not wait for the disk. Where fn reports that what it did must last, it is undone and
 // done anew with a commit that waits as the application has set it.
 func (d *database) writeRelaxed(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error)) error {
+	if !d.main.Load() || !d.ownCaches(ctx) {
+		return d.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
+			_, err := fn(ctx, q)
+			return err
+		})
+	}
 	err := d.writeAs(ctx, patience, relaxed, func(ctx context.Context, q *sqlitedb.Queries) error {
 		lasting, err := fn(ctx, q)
 		if err == nil && lasting {

@@ -88,9 +88,11 @@ func TestWhatMayBeLostWithTheMachineDoesNotWaitForTheDiskInWALMode(t *testing.T)
 		{"wal", "NORMAL", 1, 1},
 		{"wal", "OFF", 0, 0},
 		{"delete", "FULL", 2, 2},
+		{"wal", "FULL)&cache=shared&_pragma=temp_store(0", 2, 2}, // one pager for all connections
 	} {
 		t.Run(c.journal+" "+c.level, func(t *testing.T) {
 			f, p := onPower(t, c.journal, c.level)
+			f.take("first", f.session()) // from now on it knows of the caches
 			f.pool.SetMaxOpenConns(1)
 			check := func(what string, step func(f *fixture, s string), want int64) {
 				t.Helper()
@@ -145,8 +147,10 @@ func TestAHandOverToAWaiterWithARestIsOnTheDisk(t *testing.T) {
 // Broken by a restoring that fails and is not heeded: the application's commits would not wait.
 func TestAConnectionWhoseSettingCannotBePutBackIsThrownAway(t *testing.T) {
 	f, p := onPower(t, "wal", "FULL")
-	f.pool.SetMaxOpenConns(1)
 	s := f.session()
+	f.take("first", s) // from now on it knows of the caches
+	f.pool.SetMaxOpenConns(1)
+	p.closed = 0
 	p.refused = "PRAGMA main.synchronous = FULL"
 	f.take("n", s)
 	p.refused = ""
