@@ -95,8 +95,9 @@
 //
 // # Durability
 //
-// In WAL mode, and without a shared cache, dblock takes, hands on and releases locks with synchronous=NORMAL where the
-// application has set FULL, and puts FULL back before the connection goes back. The last of these
+// In WAL mode dblock takes, hands on and releases locks with synchronous=NORMAL where the
+// application has set FULL, and puts FULL back before the connection goes back. A pool of one
+// connection, and connections that share a cache, keep what is set. The last of these
 // commits can be lost when the machine goes down, and their holders go down with it. Tokens follow
 // the clock, so that they rise all the same, unless the machine starts with a clock that is behind.
 // Set synchronous=EXTRA on a machine whose clock does not run while it is off: in WAL mode EXTRA is
