@@ -11,9 +11,9 @@ type Queue interface {
 	// another capacity.
 	Enqueue(ctx context.Context, r Request) (Grant, Outcome, error)
 
-	// Leave gives up the places in a name's queue that attempts of a session have, and hands on what
-	// fits then, as Vacate does, in one transaction. It does nothing for the other attempts, which
-	// may have the lock.
+	// Leave gives up the places in a name's queue that attempts of a session have, and hands on
+	// what fits then, as Vacate does, in one transaction. It does nothing for the other attempts,
+	// which may have the lock.
 	Leave(ctx context.Context, session, name string, attempts []string) (next []Handoff, err error)
 
 	// Look reads the state of names as the session sees it, in no order. A name without a row is

@@ -50,7 +50,7 @@ func (e *engine) handOver(ctx context.Context, v driver.Vacancy) (next []driver.
 			return nil
 		}
 		spare := rand.Int64()
-		token, err := u.q.HandOver(ctx, mysqldb.HandOverParams{
+		token, err := u.q.HandToHead(ctx, mysqldb.HandToHeadParams{
 			Name: v.Name, Holder: v.Session, Token: v.Token, Spare: spare, Handed: handed(v.Self, w.SessionID),
 			Ticket: w.Ticket, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
 		})

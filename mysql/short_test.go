@@ -127,7 +127,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			b.enqueue(t, name)
 			changing := s.transaction(t, change, name)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
-			s.waits(t, "HandOver")
+			s.waits(t, "HandToHead")
 			must(t, changing.Commit())
 			got := <-releasing
 			is(t, got.err, driver.ErrNotHeld)
@@ -140,7 +140,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		b.enqueue(t, name)
 		resting := s.transaction(t, "UPDATE dblock_locks SET rests_until = ? WHERE name = ?", farAhead, name)
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
-		s.waits(t, "HandOver")
+		s.waits(t, "HandToHead")
 		must(t, resting.Commit())
 		if got := <-releasing; got.err != nil || got.value.Session != "" {
 			t.Fatalf("%+v: a name that rests was handed over", got)
@@ -155,7 +155,7 @@ func TestAShortHandOverToAWaiterThatHasLeft(t *testing.T) {
 		a, b := server{s.Through(t, proxy), s.pool}.attending(t), s.attending(t)
 		held := a.take(t, "n")
 		left, stays := b.enqueue(t, "n"), b.enqueue(t, "n")
-		stopped, goOn := stopAt(t, proxy, "-- name: HandOver", 1)
+		stopped, goOn := stopAt(t, proxy, "-- name: HandToHead", 1)
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, a, held, true)) })
 		soon(t, "the release to be stopped", stopped)
 		if _, taken, err := b.Take(t.Context(), b.request("m")); err != nil || !taken {

@@ -9,7 +9,7 @@ import (
 // right after it has released it.
 const maxSpares = 64
 
-// spares are the places that HandOver has set aside for JoinQueue, by their tickets. No other
+// spares are the places that HandToHead has set aside for JoinQueue, by their tickets. No other
 // engine knows them. It is a store, not a promise: a spare that is gone from the tables only makes
 // the long way necessary.
 type spares struct {

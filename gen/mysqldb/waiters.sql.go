@@ -172,7 +172,7 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 	return i, err
 }
 
-const handOver = `-- name: HandOver :execlastid
+const handToHead = `-- name: HandToHead :execlastid
 UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = ? AND r.session_id = ? AND r.token = ?
            AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
@@ -188,7 +188,7 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
  WHERE w.ticket = CAST(? AS SIGNED)
 `
 
-type HandOverParams struct {
+type HandToHeadParams struct {
 	Name     string
 	Holder   string
 	Token    int64
@@ -208,8 +208,8 @@ type HandOverParams struct {
 // rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
 // name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
 // id; 0: not done.
-func (q *Queries) HandOver(ctx context.Context, arg HandOverParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, handOver,
+func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, handToHead,
 		arg.Name,
 		arg.Holder,
 		arg.Token,
@@ -254,7 +254,7 @@ type JoinQueueParams struct {
 }
 
 // TakeTicket and AddWaiter in one statement and one commit, of a request for the whole of a name that
-// somebody holds: with a place that HandOver has set aside, and that becomes the last in the queue.
+// somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
 // It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
 // the change: the order in which two tables are set is not defined. 0: the name is not held, or the
 // place is gone.

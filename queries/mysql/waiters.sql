@@ -43,7 +43,7 @@ DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket IN (sqlc.slice
 UPDATE dblock_locks SET waiters = sqlc.arg(waiters) WHERE name = sqlc.arg(name);
 
 -- TakeTicket and AddWaiter in one statement and one commit, of a request for the whole of a name that
--- somebody holds: with a place that HandOver has set aside, and that becomes the last in the queue.
+-- somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
 -- It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
 -- the change: the order in which two tables are set is not defined. 0: the name is not held, or the
 -- place is gone.
@@ -64,7 +64,7 @@ UPDATE (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r 
 -- rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
 -- name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
 -- id; 0: not done.
--- name: HandOver :execlastid
+-- name: HandToHead :execlastid
 UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = sqlc.arg(name) AND r.session_id = sqlc.arg(holder) AND r.token = sqlc.arg(token)
            AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
