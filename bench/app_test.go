@@ -115,6 +115,7 @@ func (a *app) rest() {
 // client is a dblock.Client, whatever its transactions are.
 type client interface {
 	lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error)
+	tryLock(ctx context.Context, name string) (held, error)
 	lockAll(ctx context.Context, names []string) (unlocker, error)
 	Close(ctx context.Context) error
 }
@@ -133,6 +134,10 @@ type clientOf[TX any] struct{ *dblock.Client[TX] }
 
 func (c clientOf[TX]) lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error) {
 	return c.Lock(ctx, name, options...)
+}
+
+func (c clientOf[TX]) tryLock(ctx context.Context, name string) (held, error) {
+	return c.TryLock(ctx, name)
 }
 
 func (c clientOf[TX]) lockAll(ctx context.Context, names []string) (unlocker, error) {

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // counter counts the statements that a pool's connections send, and those which dblock opens with
@@ -18,8 +19,9 @@ import (
 // elsewhere the pool's driver is wrapped. What the drivers send on their own account, to prepare or
 // to reset, is not counted.
 type counter struct {
-	mu     sync.Mutex // protects byName
-	byName map[string]int
+	mu       sync.Mutex // protects what follows
+	byName   map[string]int
+	timeouts int // errors by which PostgreSQL says that a row was locked for too long
 }
 
 func newCounter() *counter { return &counter{byName: map[string]int{}} }
@@ -54,12 +56,28 @@ func (c *counter) reset() (all, beyondHeartbeat int, words string) {
 	return all, beyondHeartbeat, strings.Join(list, ", ")
 }
 
+func (c *counter) lockTimeouts() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.timeouts
+}
+
+func (c *counter) failed(err error) {
+	if e, is := errors.AsType[*pgconn.PgError](err); is && e.Code == "55P03" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.timeouts++
+	}
+}
+
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	c.saw(data.SQL)
 	return ctx
 }
 
-func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (c *counter) TraceQueryEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceQueryEndData) {
+	c.failed(data.Err)
+}
 
 func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
 	return ctx
@@ -68,7 +86,10 @@ func (c *counter) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 func (c *counter) TraceBatchQuery(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchQueryData) {
 	c.saw(data.SQL)
 }
-func (c *counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (c *counter) TraceBatchEnd(_ context.Context, _ *pgx.Conn, data pgx.TraceBatchEndData) {
+	c.failed(data.Err)
+}
 
 // counted opens connections that count.
 type counted struct {

@@ -107,17 +107,14 @@ func (c *idle) connections(b *testing.B) (n int) {
 // queued waits until so many stand in queues.
 func queued(b *testing.B, a *app, want int) {
 	b.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
-		n, err := a.number(b.Context(), "SELECT count(*) FROM dblock_waiters")
-		if err != nil {
-			b.Fatal(err)
-		}
+		n := waitersOf(b, a)
 		if n == want {
 			return
 		}
 		if time.Now().After(deadline) {
-			b.Fatalf("%d wait after a minute: want %d", n, want)
+			b.Fatalf("%d wait after three minutes: want %d", n, want)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
