@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -110,6 +111,43 @@ func (a *app) rest() {
 		return
 	}
 	a.db.SetMaxIdleConns(0)
+}
+
+// watch looks every millisecond how many of the pool's connections are in use, until stop is
+// called, which returns how many that were at most.
+func (a *app) watch() (stop func() int) {
+	done, most := make(chan struct{}), make(chan int)
+	go func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for n := 0; ; {
+			select {
+			case <-done:
+				most <- n
+				return
+			case <-tick.C:
+				n = max(n, a.inUse())
+			}
+		}
+	}()
+	return func() int { close(done); return <-most }
+}
+
+func (a *app) inUse() int {
+	if a.pgx != nil {
+		return int(a.pgx.Stat().AcquiredConns())
+	}
+	return a.db.Stats().InUse
+}
+
+// own counts the connections that dblock has opened beside the pools, where this pool is the only
+// one of its database.
+func (a *app) own(b testing.TB) int {
+	b.Helper()
+	if a.pgx != nil {
+		return a.connections(b, a) - int(a.pgx.Stat().TotalConns())
+	}
+	return a.connections(b, a) - a.db.Stats().OpenConnections
 }
 
 // client is a dblock.Client, whatever its transactions are.

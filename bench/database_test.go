@@ -140,7 +140,7 @@ func (d database) connections(b testing.TB, a *app) int {
 	case migrate.SQLite:
 		return a.db.Stats().OpenConnections
 	case migrate.Postgres:
-		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1"
+		query = "SELECT count(*) FROM pg_stat_activity WHERE datname = $1 AND backend_type = 'client backend'"
 	}
 	admin := d.admin(b)
 	defer admin.Close()

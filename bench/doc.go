@@ -3,5 +3,6 @@
 // machine; the rest are figures.
 //
 // There is nothing in it but benchmarks. Script run starts durable servers where it finds how to,
-// or takes DSNs from the environment, runs everything once and prints the table of README.md.
+// or takes DSNs from the environment, runs everything once, prints the table of README.md (command
+// table) and draws its plots (command plot).
 package bench

@@ -9,8 +9,10 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// held2ms is what is done under a lock.
-const held2ms = 2 * time.Millisecond
+const (
+	sharers = 64                   // goroutines
+	held2ms = 2 * time.Millisecond // what is done under a lock
+)
 
 // BenchmarkSharing is 64 goroutines of one client who want the same name, as readers or for one of
 // 8 permits, and work for 2 ms under it, against the same with the name as a mutex, in turns of
@@ -22,13 +24,13 @@ func BenchmarkSharing(b *testing.B) {
 				c := k.create(b).mustOpen(b, poolSize, nil).mustClient(b)
 				subject := func(ctx context.Context, _, _ int) error { return work2ms(ctx, c, "shared", option) }
 				reference := func(ctx context.Context, _, _ int) error { return work2ms(ctx, c, "mutex") }
-				together(b, subject)
-				together(b, reference)
+				together(b, sharers, subject)
+				together(b, sharers, reference)
 				var ours, theirs float64
 				n := 0
 				for ; b.Loop(); n++ {
-					theirs += together(b, reference)
-					ours += together(b, subject)
+					theirs += together(b, sharers, reference)
+					ours += together(b, sharers, subject)
 				}
 				b.ReportMetric(0, "ns/op")
 				b.ReportMetric(ours/theirs, "ratio")

@@ -2,50 +2,68 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
-	"strconv"
 	"strings"
+
+	"github.com/dblock-go/dblock/bench/figures"
 )
 
 // line is a row of the table: of which benchmark, and its metrics joined by " / ".
 type line struct {
 	title, benchmark string
 	metrics          []string
-	format           string // of one metric
+	format           string  // of one metric
+	times            float64 // what the metrics are multiplied by, if not 0
 }
 
 var table = []line{
-	{"`Lock` + `Unlock`, one free name: time ÷ two bare commits, of the medians / of the sums (aim ≤ 1.25)", "Pair/names=1", []string{"p50-ratio", "ratio"}, "%.2f"},
-	{"the same over 1,000 names", "Pair/names=1000", []string{"p50-ratio", "ratio"}, "%.2f"},
-	{"64 goroutines, 960 names: pairs per second ÷ pairs of bare commits", "Parallel", []string{"ratio"}, "%.2f"},
-	{"a transaction with `LockTx` ÷ one with a bare `SELECT … FOR UPDATE`, medians", "LockTx", []string{"p50-ratio"}, "%.2f"},
-	{"a transaction with `Guard` ÷ the same without, medians", "Guard", []string{"p50-ratio"}, "%.2f"},
-	{"8 greedy processes, one name: grants per second ÷ commits in sequence (aim ≥ 0.4, MySQL and MariaDB 0.25)", "Handoff/greedy", []string{"ratio"}, "%.2f"},
-	{"fairness among them (Jain; aim 0.99)", "Handoff/greedy", []string{"jain"}, "%.4f"},
-	{"fairness among 8 polite processes", "Handoff/polite", []string{"jain"}, "%.4f"},
-	{"64 readers of one name, 2 ms of work: per second ÷ of a mutex", "Sharing/readers", []string{"ratio"}, "%.1f"},
-	{"64 goroutines, 8 permits, 2 ms of work: per second ÷ of a mutex (at most 8)", "Sharing/permits", []string{"ratio"}, "%.1f"},
-	{"`LockAll` of 10 free names + `Unlock`: time ÷ ten `Lock`s + ten `Unlock`s, medians", "LockAll", []string{"p50-ratio"}, "%.2f"},
-	{"who waits for whom, one waiter's question in 10,000, ms: p50 / p99 (aim on PostgreSQL ≤ 20)", "Deadlock", []string{"p50-ms", "p99-ms"}, "%.2f"},
-	{"1 holder, 200 waiters, 1 client: statements per second beyond the heartbeat, without / with reaper (aim ≤ 1)", "Idle", []string{"1:stmt/s-beyond-heartbeat", "1+reaper:stmt/s-beyond-heartbeat"}, "%.2f"},
-	{"the same over 4 clients, per client", "Idle", []string{"4:stmt/s-beyond-heartbeat", "4+reaper:stmt/s-beyond-heartbeat"}, "%.2f"},
-	{"connections per client beyond the heartbeat's, 1 client / 4 clients (aim ≤ 2)", "Idle", []string{"1+reaper:conns-beyond-heartbeat", "4+reaper:conns-beyond-heartbeat"}, "%.2g"},
-	{"2,000 held locks: rows written per heartbeat (aim 1)", "Upkeep", []string{"rows-written/heartbeat"}, "%.2f"},
-	{"SIGKILL of the holder to the next grant, TTL 2,000 ms: min / median / max, ms", "Crash", []string{"min-ms", "median-ms", "max-ms"}, "%.0f"},
-	{"pair / two bare commits, median, µs", "Pair/names=1", []string{"p50-pair-µs", "p50-reference-µs"}, "%.0f"},
-	{"with `LockTx` / with `SELECT … FOR UPDATE`, µs", "LockTx", []string{"p50-µs", "p50-reference-µs"}, "%.0f"},
-	{"with `Guard` / without, µs", "Guard", []string{"p50-µs", "p50-reference-µs"}, "%.0f"},
-	{"64 goroutines: pairs / pairs of bare commits per second", "Parallel", []string{"pairs/s", "reference/s"}, "%.0f"},
-	{"8 greedy processes: grants / commits in sequence per second", "Handoff/greedy", []string{"grants/s", "reference/s"}, "%.0f"},
-	{"hand-off, greedy: p50 / p99, µs", "Handoff/greedy", []string{"p50-µs", "p99-µs"}, "%.0f"},
-	{"hand-off, polite: p50 / p99, µs", "Handoff/polite", []string{"p50-µs", "p99-µs"}, "%.0f"},
-}
-
-var kinds = []struct{ name, title string }{
-	{"sqlite", "SQLite"}, {"postgres", "PostgreSQL"}, {"mysql", "MySQL"}, {"mariadb", "MariaDB"},
+	{title: "`Lock` + `Unlock`, one free name: time ÷ two bare commits, of the medians / of the sums (aim ≤ 0.6 / 1.0 / 1.3 / 1.3)", benchmark: "Pair/names=1", metrics: []string{"p50-ratio", "ratio"}, format: "%.2f"},
+	{title: "the same over 1,000 names", benchmark: "Pair/names=1000", metrics: []string{"p50-ratio", "ratio"}, format: "%.2f"},
+	{title: "256 goroutines, 768 names: pairs per second ÷ pairs of bare commits (aim ≥ 5 / 6 / 4 / 4)", benchmark: "Parallel/goroutines=256", metrics: []string{"ratio"}, format: "%.2f"},
+	{title: "connections that dblock used at most: of the pool + its own (aim ≤ 4)", benchmark: "Parallel/goroutines=256", metrics: []string{"pool-conns", "own-conns"}, format: "%.0f"},
+	{title: "64 goroutines, 960 names: pairs per second ÷ pairs of bare commits", benchmark: "Parallel/goroutines=64", metrics: []string{"ratio"}, format: "%.2f"},
+	{title: "8 greedy processes, one name: hand-offs per second ÷ naive locking (aim ≥ 1)", benchmark: "Handoff/greedy", metrics: []string{"grants/s ÷ naive/s"}, format: "%.2f"},
+	{title: "the time of a hand-off there ÷ of naive locking, p99 (aim ≤ 1)", benchmark: "Handoff/greedy", metrics: []string{"p99-µs ÷ naive-p99-us"}, format: "%.2f"},
+	{title: "8 greedy processes, one name: hand-offs per second ÷ pairs of bare commits of one goroutine (aim ≥ 0.45)", benchmark: "Handoff/greedy", metrics: []string{"grants/s ÷ reference/s"}, format: "%.2f", times: 2},
+	{title: "fairness among them (Jain; aim 0.99)", benchmark: "Handoff/greedy", metrics: []string{"jain"}, format: "%.4f"},
+	{title: "fairness among 8 polite processes", benchmark: "Handoff/polite", metrics: []string{"jain"}, format: "%.4f"},
+	{title: "32 new clients, one name: hand-offs per second in their first 4 s ÷ of 8 processes (aim ≥ 0.8)", benchmark: "Crowd/fresh=32", metrics: []string{"ratio"}, format: "%.2f"},
+	{title: "32 goroutines of one process, one name: grants per second ÷ of 8 processes (aim ≥ 16)", benchmark: "Crowd/goroutines=32,processes=1", metrics: []string{"ratio"}, format: "%.1f"},
+	{title: "8 goroutines of each of 4 processes, one name: grants per second ÷ of 8 processes (aim ≥ 4)", benchmark: "Crowd/goroutines=8,processes=4", metrics: []string{"ratio"}, format: "%.1f"},
+	{title: "`TryLock` of a name on which 10,000 of the same client wait: time ÷ on which 1 waits, medians (aim ≤ 1.5)", benchmark: "Waiters", metrics: []string{"trylock-p50-ratio"}, format: "%.2f"},
+	{title: "9,000 of them cancelled at once: ms until all are gone (aim ≤ 1,000)", benchmark: "Waiters", metrics: []string{"cancel-p50-ms"}, format: "%.0f"},
+	{title: "lock time-outs of the server meanwhile (aim 0)", benchmark: "Waiters", metrics: []string{"lock-timeouts"}, format: "%.0f"},
+	{title: "bytes in the client: per waiter (aim ≤ 8,000)", benchmark: "Waiters", metrics: []string{"bytes/waiter"}, format: "%.0f"},
+	{title: "bytes in the client: per held lock (aim ≤ 1,000)", benchmark: "Memory", metrics: []string{"bytes/lock"}, format: "%.0f"},
+	{title: "a pair among 10⁴ / 10⁶ locks of others: time ÷ among 10², medians (aim ≤ 1.5)", benchmark: "Scale/rows", metrics: []string{"1e4:pair-p50-ratio", "1e6:pair-p50-ratio"}, format: "%.2f"},
+	{title: "a hand-off there", benchmark: "Scale/rows", metrics: []string{"1e4:handoff-p50-ratio", "1e6:handoff-p50-ratio"}, format: "%.2f"},
+	{title: "a pair beside 10² / 10⁴ waiters of another name: time ÷ beside 1, medians (aim ≤ 1.5)", benchmark: "Scale/waiters", metrics: []string{"1e2:pair-p50-ratio", "1e4:pair-p50-ratio"}, format: "%.2f"},
+	{title: "a hand-off among those waiters", benchmark: "Scale/waiters", metrics: []string{"1e2:handoff-p50-ratio", "1e4:handoff-p50-ratio"}, format: "%.2f"},
+	{title: "a transaction with `LockTx` ÷ one with a bare `SELECT … FOR UPDATE`, medians", benchmark: "LockTx", metrics: []string{"p50-ratio"}, format: "%.2f"},
+	{title: "a transaction with `Guard` ÷ the same without, medians", benchmark: "Guard", metrics: []string{"p50-ratio"}, format: "%.2f"},
+	{title: "64 readers of one name, 2 ms of work: per second ÷ of a mutex", benchmark: "Sharing/readers", metrics: []string{"ratio"}, format: "%.1f"},
+	{title: "64 goroutines, 8 permits, 2 ms of work: per second ÷ of a mutex (at most 8)", benchmark: "Sharing/permits", metrics: []string{"ratio"}, format: "%.1f"},
+	{title: "`LockAll` of 10 free names + `Unlock`: time ÷ ten `Lock`s + ten `Unlock`s, medians", benchmark: "LockAll", metrics: []string{"p50-ratio"}, format: "%.2f"},
+	{title: "who waits for whom, one waiter's question in 10,000, ms: p50 / p99 (aim on PostgreSQL ≤ 20)", benchmark: "Deadlock", metrics: []string{"p50-ms", "p99-ms"}, format: "%.2f"},
+	{title: "1 holder, 200 waiters, 1 client: statements per second beyond the heartbeat, without / with reaper (aim ≤ 0.5 without)", benchmark: "Idle", metrics: []string{"1:stmt/s-beyond-heartbeat", "1+reaper:stmt/s-beyond-heartbeat"}, format: "%.2f"},
+	{title: "the same over 4 clients, per client", benchmark: "Idle", metrics: []string{"4:stmt/s-beyond-heartbeat", "4+reaper:stmt/s-beyond-heartbeat"}, format: "%.2f"},
+	{title: "connections per client beyond the heartbeat's, 1 client / 4 clients (aim ≤ 2)", benchmark: "Idle", metrics: []string{"1+reaper:conns-beyond-heartbeat", "4+reaper:conns-beyond-heartbeat"}, format: "%.2g"},
+	{title: "2,000 held locks: rows written per heartbeat (aim 1)", benchmark: "Upkeep", metrics: []string{"rows-written/heartbeat"}, format: "%.2f"},
+	{title: "SIGKILL of the holder to the next grant, TTL 2,000 ms: min / median / max, ms", benchmark: "Crash", metrics: []string{"min-ms", "median-ms", "max-ms"}, format: "%.0f"},
+	{title: "pair / two bare commits, median, µs", benchmark: "Pair/names=1", metrics: []string{"p50-pair-µs", "p50-reference-µs"}, format: "%.0f"},
+	{title: "with `LockTx` / with `SELECT … FOR UPDATE`, µs", benchmark: "LockTx", metrics: []string{"p50-µs", "p50-reference-µs"}, format: "%.0f"},
+	{title: "with `Guard` / without, µs", benchmark: "Guard", metrics: []string{"p50-µs", "p50-reference-µs"}, format: "%.0f"},
+	{title: "64 goroutines: pairs / pairs of bare commits per second", benchmark: "Parallel/goroutines=64", metrics: []string{"pairs/s", "reference/s"}, format: "%.0f"},
+	{title: "256 goroutines: pairs / pairs of bare commits per second", benchmark: "Parallel/goroutines=256", metrics: []string{"pairs/s", "reference/s"}, format: "%.0f"},
+	{title: "8 greedy processes: grants / commits in sequence per second", benchmark: "Handoff/greedy", metrics: []string{"grants/s", "reference/s"}, format: "%.0f"},
+	{title: "naive locking by 8 processes: per second", benchmark: "Handoff/greedy", metrics: []string{"naive/s"}, format: "%.0f"},
+	{title: "hand-off, greedy: p50 / p99, µs", benchmark: "Handoff/greedy", metrics: []string{"p50-µs", "p99-µs"}, format: "%.0f"},
+	{title: "hand-off, naive locking: p99, µs", benchmark: "Handoff/greedy", metrics: []string{"naive-p99-us"}, format: "%.0f"},
+	{title: "hand-off, polite: p50 / p99, µs", benchmark: "Handoff/polite", metrics: []string{"p50-µs", "p99-µs"}, format: "%.0f"},
+	{title: "32 goroutines of one process: grants per second; p50 / p99, µs", benchmark: "Crowd/goroutines=32,processes=1", metrics: []string{"grants/s", "p50-µs", "p99-µs"}, format: "%.0f"},
+	{title: "`TryLock` where 10,000 wait / where 1 waits, median, µs", benchmark: "Waiters", metrics: []string{"trylock-crowded-p50-µs", "trylock-lonely-p50-µs"}, format: "%.0f"},
 }
 
 func main() {
@@ -56,64 +74,49 @@ func main() {
 }
 
 func run(in io.Reader, out io.Writer) error {
-	figures, servers, err := read(in)
+	f, err := figures.Read(in)
 	if err != nil {
 		return err
 	}
 	head, rule := "| |", "|---|"
-	for _, k := range kinds {
-		if servers[k.name] != "" {
-			head, rule = head+" "+k.title+" |", rule+"---|"
+	for _, k := range figures.Kinds {
+		if f.Servers[k.Name] != "" {
+			head, rule = head+" "+k.Title+" |", rule+"---|"
 		}
 	}
 	fmt.Fprintf(out, "%s\n%s\n", head, rule)
 	for _, l := range table {
-		fmt.Fprintf(out, "| %s |", l.title)
-		for _, k := range kinds {
-			if servers[k.name] == "" {
-				continue
-			}
-			var cell []string
-			for _, m := range l.metrics {
-				if v, ok := figures[l.benchmark+"/"+k.name+" "+m]; ok {
-					cell = append(cell, fmt.Sprintf(l.format, v))
-				}
-			}
-			fmt.Fprintf(out, " %s |", strings.Join(cell, " / "))
+		if cells, any := l.cells(f); any {
+			fmt.Fprintf(out, "| %s |%s\n", l.title, cells)
 		}
-		fmt.Fprintln(out)
 	}
 	fmt.Fprintln(out)
-	for _, k := range kinds {
-		if servers[k.name] != "" {
-			fmt.Fprintf(out, "- %s %s\n", k.title, servers[k.name])
+	for _, k := range figures.Kinds {
+		if f.Servers[k.Name] != "" {
+			fmt.Fprintf(out, "- %s %s\n", k.Title, f.Servers[k.Name])
 		}
 	}
 	return nil
 }
 
-// read collects the metrics by "benchmark/kind unit", and the versions by kind.
-func read(in io.Reader) (figures map[string]float64, servers map[string]string, err error) {
-	figures, servers = map[string]float64{}, map[string]string{}
-	lines := bufio.NewScanner(in)
-	for lines.Scan() {
-		fields := strings.Fields(lines.Text())
-		switch {
-		case len(fields) > 2 && fields[0] == "server":
-			servers[fields[1]] = strings.Join(fields[2:], " ")
-		case len(fields) > 3 && strings.HasPrefix(fields[0], "Benchmark"):
-			name := strings.TrimPrefix(fields[0], "Benchmark")
-			if dash := strings.LastIndexByte(name, '-'); dash > 0 {
-				name = name[:dash] // GOMAXPROCS
-			}
-			for i := 2; i+1 < len(fields); i += 2 {
-				v, err := strconv.ParseFloat(fields[i], 64)
-				if err != nil {
-					return nil, nil, fmt.Errorf("%q: %w", lines.Text(), err)
-				}
-				figures[name+" "+fields[i+1]] = v
-			}
+// cells are those of the kinds that were measured, and whether there is a figure in any.
+func (l line) cells(f figures.Figures) (cells string, any bool) {
+	for _, k := range figures.Kinds {
+		if f.Servers[k.Name] == "" {
+			continue
 		}
+		var cell []string
+		for _, m := range l.metrics {
+			v, ok := f.Metric(l.benchmark, k.Name, m)
+			if !ok {
+				continue
+			}
+			if l.times != 0 {
+				v *= l.times
+			}
+			cell, any = append(cell, fmt.Sprintf(l.format, v)), true
+		}
+		cells += " " + strings.Join(cell, " / ") + " |"
 	}
-	return figures, servers, lines.Err()
+	return cells, any
 }

@@ -1,0 +1,45 @@
+package figures
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestFiguresAreReadByBenchmarkKindAndUnit(t *testing.T) {
+	f, err := Read(strings.NewReader(`server sqlite 3.53.4, WAL
+goos: linux
+BenchmarkCrowd/goroutines=8,processes=4/sqlite-2   3   12.00 grants/s   4.000 reference-grants/s   0 lost/s
+BenchmarkPair/sqlite   3   7.5 p50-µs
+--- FAIL: BenchmarkPair/mysql
+PASS
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := f.Servers["sqlite"]; got != "3.53.4, WAL" {
+		t.Errorf("the version is %q", got)
+	}
+	for _, c := range []struct {
+		benchmark, kind, metric string
+		want                    float64
+		ok                      bool
+	}{
+		{"Crowd/goroutines=8,processes=4", "sqlite", "grants/s", 12, true},
+		{"Pair", "sqlite", "p50-µs", 7.5, true},
+		{"Crowd/goroutines=8,processes=4", "sqlite", "grants/s ÷ reference-grants/s", 3, true},
+		{"Crowd/goroutines=8,processes=4", "sqlite", "grants/s ÷ naive/s", 0, false},
+		{"Crowd/goroutines=8,processes=4", "sqlite", "naive/s ÷ grants/s", 0, false},
+		{"Crowd/goroutines=8,processes=4", "sqlite", "grants/s ÷ lost/s", 0, false},
+		{"Pair", "mysql", "p50-µs", 0, false},
+	} {
+		if got, ok := f.Metric(c.benchmark, c.kind, c.metric); ok != c.ok || ok && got != c.want {
+			t.Errorf("%s of %s on %s is %v, %v: want %v, %v", c.metric, c.benchmark, c.kind, got, ok, c.want, c.ok)
+		}
+	}
+}
+
+func TestAFigureThatIsNoNumberIsAnError(t *testing.T) {
+	if _, err := Read(strings.NewReader("BenchmarkPair/sqlite 3 fast p50-µs")); err == nil {
+		t.Error("no error")
+	}
+}
