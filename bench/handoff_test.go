@@ -84,25 +84,6 @@ func benchmarkHandoff(b *testing.B, k kind, manner string) {
 	b.ReportMetric(ours.jain(), "jain")
 }
 
-// BenchmarkFresh is one name wanted by 32 greedy clients that nobody has used before, four in each
-// of 8 processes, each with a pool of its own: the hand-offs of their first 4 s, against those of
-// the 8 processes with one client each, which have been at it before.
-func BenchmarkFresh(b *testing.B) {
-	each(b, func(b *testing.B, k kind) {
-		children := k.create(b).contenders(b)
-		var warm, fresh tally
-		for b.Loop() {
-			warm.add(b, children, "greedy", settle, round)
-			fresh.add(b, children, "fresh", 0, 4*time.Second)
-		}
-		b.ReportMetric(0, "ns/op")
-		b.ReportMetric(fresh.rate()/warm.rate(), "ratio")
-		b.ReportMetric(fresh.rate(), "grants/s")
-		b.ReportMetric(warm.rate(), "reference/s")
-		b.ReportMetric(micros(quantile(fresh.times, 0.99)), "p99-µs")
-	})
-}
-
 // BenchmarkNames is 64 names, each wanted by one goroutine of each of 4 processes, against as many
 // goroutines that commit a row each, over as many connections.
 func BenchmarkNames(b *testing.B) {
@@ -113,7 +94,7 @@ func BenchmarkNames(b *testing.B) {
 		var ours tally
 		commits, turns := 0.0, 0.0
 		for ; b.Loop(); turns++ {
-			commits += together(b, func(ctx context.Context, g, _ int) error { return a.commit(ctx, g) })
+			commits += together(b, 64, func(ctx context.Context, g, _ int) error { return a.commit(ctx, g) })
 			ours.add(b, children, "many", 4*time.Second, 3*round) // at first everyone connects
 		}
 		b.ReportMetric(0, "ns/op")
