@@ -288,7 +288,7 @@ func onMany(ctx context.Context, d database, name string, until time.Duration) (
 		return nil, err
 	}
 	defer c.Close(ctx)
-	return concurrently(goroutines, func(i int) ([]grant, error) {
+	return concurrently(64, func(i int) ([]grant, error) {
 		its, err := contending(ctx, c, fmt.Sprint(name, i), "greedy", until)
 		for n := range its {
 			its[n].name = i
