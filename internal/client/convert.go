@@ -82,9 +82,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 			next, err = g.engine.Downgrade(ctx, l.hold.held())
 			return err
 		})
-		g.in.hub.Hand(next, asked)
+		g.in.deliver(l.hold.name, next, asked, err)
 		if err != nil {
-			g.in.hub.Doubt(l.hold.name)
 			return m, err
 		}
 		m.units, m.of = 1, driver.Readers

@@ -24,6 +24,7 @@
 //	tables.go                                              a client with tables
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts
+//	exchange.go                                            what goroutines of a session send together
 //	hold.go  state.go  mode.go  departure.go               what is held
 //	calls.go  owner.go  errors.go  text.go
 //

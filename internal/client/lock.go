@@ -50,7 +50,7 @@ func (l *Lock) Until() time.Time {
 // Asked receives why others want the lock. From the first call on the client listens for that.
 func (l *Lock) Asked() <-chan string {
 	if s, ok := l.hold.grip.session(); ok {
-		s.hub.Attend()
+		s.hub.Listen()
 	}
 	return l.hold.asked
 }

@@ -27,9 +27,9 @@ type clientSession struct {
 // deliver tells the waiters of this client what a statement has given them. Where its answer was
 // lost they look for themselves.
 func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
-	s.hub.Hand(next, asked)
+	s.hub.Deliver(next, asked)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
-		s.hub.Doubt(name)
+		s.hub.Recheck(name)
 	}
 }
 

@@ -44,7 +44,7 @@ type command struct {
 	Name    string
 	Hold    int      // the op of the acquire that is meant
 	Names   []string // work; lock: all of them together, after Name
-	Grade   grade    // of a lock
+	Portion portion  // of a lock
 	Under   int      // the op of an acquire: its owner asks; 0: a new owner
 	Workers int
 	For     time.Duration // lock: patience; work: the slots' length

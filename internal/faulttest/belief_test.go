@@ -17,15 +17,15 @@ type hold struct {
 	phases []*phase      // at least one
 }
 
-// phase is a hold as long as it is of one grade.
+// phase is a hold as long as it is of one portion.
 type phase struct {
 	*hold
-	grade
+	portion
 	token int64
 	asked time.Duration // it did not begin before
 	from  time.Duration // it had begun; forever where that is not known
-	sure  time.Duration // from then on the name was held in this grade at least
-	live  time.Duration // believed in then for certain, in this grade at least; the last phase ends with the hold
+	sure  time.Duration // from then on the name was held in this portion at least
+	live  time.Duration // believed in then for certain, in this portion at least; the last phase ends with the hold
 	grant bool          // it began with a token of its own
 }
 
@@ -36,7 +36,7 @@ const forever = time.Duration(1<<63 - 1)
 
 // holds reads them from what an actor said.
 func (p *process) holds() []*hold {
-	asked, open, grading := map[int]time.Duration{}, map[int]*hold{}, map[*hold]event{}
+	asked, open, converting := map[int]time.Duration{}, map[int]*hold{}, map[*hold]event{}
 	var all []*hold
 	for _, e := range p.all() {
 		h := open[e.Op]
@@ -45,18 +45,18 @@ func (p *process) holds() []*hold {
 			asked[e.Op] = e.At
 		case e.What == evHeld:
 			h = &hold{by: p.label, op: e.Op, name: e.Name, token: e.Token, asked: asked[e.Op], from: e.At, live: asked[e.Op], until: forever}
-			h.phases = []*phase{{h, e.Grade, e.Token, h.asked, e.At, e.At, h.live, true}}
+			h.phases = []*phase{{h, e.Portion, e.Token, h.asked, e.At, e.At, h.live, true}}
 			open[e.Op] = h
 			all = append(all, h)
 		case h == nil:
 		case e.What == evEnding:
 			h.live = max(h.live, e.Live)
-		case e.What == evGrading && e.Grade == reader:
+		case e.What == evConverting && e.Portion == reader:
 			h.downgrades(e)
-		case e.What == evGrading:
-			h.last().live, grading[h] = max(h.last().live, e.Live), e
-		case e.What == evGraded:
-			h.graded(grading[h], e)
+		case e.What == evConverting:
+			h.last().live, converting[h] = max(h.last().live, e.Live), e
+		case e.What == evConverted:
+			h.converted(converting[h], e)
 		case e.What == evLost:
 			h.live, h.until = max(h.live, e.Live), min(h.until, e.At)
 			if e.is(kindLost) && !e.is(kindClosed) {
@@ -101,16 +101,16 @@ func (h *hold) downgrades(e event) {
 	h.phases = append(h.phases, &phase{h, reader, before.token, e.At, forever, max(before.sure, before.live), before.live, false})
 }
 
-// graded is what came of a Downgrade or TryUpgrade.
-func (h *hold) graded(asked, e event) {
+// converted is what came of a Downgrade or TryUpgrade.
+func (h *hold) converted(asked, e event) {
 	now := h.last()
 	switch {
-	case e.Grade == reader && e.Err == "":
+	case e.Portion == reader && e.Err == "":
 		now.from = e.At
-	case e.Grade == reader && (e.is(kindCapacity) || e.is(kindNotAcquired)):
+	case e.Portion == reader && (e.is(kindCapacity) || e.is(kindNotAcquired)):
 		h.phases = h.phases[:len(h.phases)-1]
-	case e.Grade == grade{} && e.Err == "":
-		h.phases = append(h.phases, &phase{h, grade{}, e.Token, asked.At, e.At, e.At, asked.Live, true})
+	case e.Portion == portion{} && e.Err == "":
+		h.phases = append(h.phases, &phase{h, portion{}, e.Token, asked.At, e.At, e.At, asked.Live, true})
 	}
 }
 

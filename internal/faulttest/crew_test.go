@@ -193,7 +193,7 @@ func (w *crew) hold(ctx context.Context, random *rand.Rand, c *client, op int, n
 	if h == nil {
 		return
 	}
-	if w.mode == modeLoad && g == (grade{}) {
+	if w.mode == modeLoad && g == (portion{}) {
 		w.actor.write(h)
 	}
 	w.linger(random)
@@ -213,7 +213,7 @@ func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, n
 		w.hold(ctx, random, c, op, name, false)
 		return
 	}
-	a.report(event{What: evAsked, Op: op, Name: name, At: asked, Grade: g})
+	a.report(event{What: evAsked, Op: op, Name: name, At: asked, Portion: g})
 	entered := false
 	err := c.Do(ctx, name, func(ctx context.Context, outer *held) error {
 		entered = true
@@ -227,7 +227,7 @@ func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, n
 			err = inner.Unlock(ctx)
 		case err == nil: // the outer one was lost meanwhile, and this is a hold of its own
 			op := int(w.ops.Add(1))
-			a.report(event{What: evAsked, Op: op, Name: name, At: asked, Grade: g})
+			a.report(event{What: evAsked, Op: op, Name: name, At: asked, Portion: g})
 			a.unlock(a.hold(op, inner, g, asked))
 			a.forget(op)
 		}
@@ -238,7 +238,7 @@ func (w *crew) nest(ctx context.Context, random *rand.Rand, c *client, op int, n
 	if !entered {
 		what = evRefused
 	}
-	a.report(event{What: what, Op: op, Name: name, Grade: g}.with(err))
+	a.report(event{What: what, Op: op, Name: name, Portion: g}.with(err))
 	a.witness.remove(op)
 	a.forget(op)
 }

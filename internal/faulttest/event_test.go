@@ -15,25 +15,25 @@ import (
 
 // What an event can be about.
 const (
-	evReady    = "ready"
-	evAsked    = "asked"    // Lock or TryLock is about to be called
-	evHeld     = "held"     // it returned a lock
-	evRefused  = "refused"  // it returned an error
-	evReheld   = "reheld"   // the same owner entered the lock again
-	evGrading  = "grading"  // Downgrade or TryUpgrade is about to be called
-	evGraded   = "graded"   // it returned
-	evEnding   = "ending"   // Unlock is about to be called
-	evUnlocked = "unlocked" // it returned
-	evLost     = "lost"     // the context of a lock ended by itself
-	evWrote    = "wrote"    // the fenced write returned
-	evLeave    = "leave"    // a place in a queue is about to be given up by its own client
-	evQueued   = "queued"   // a place in a queue, with its ticket
-	evGranted  = "granted"  // the database says that an attempt has the lock
-	evIdle     = "idle"     // no worker does anything any more
-	evHogging  = "hogging"  // a write transaction is open
-	evRan      = "ran"      // a job runs in its slot
-	evSlow     = "slow"     // to ask whether it should took long
-	evDone     = "done"
+	evReady      = "ready"
+	evAsked      = "asked"      // Lock or TryLock is about to be called
+	evHeld       = "held"       // it returned a lock
+	evRefused    = "refused"    // it returned an error
+	evReheld     = "reheld"     // the same owner entered the lock again
+	evConverting = "converting" // Downgrade or TryUpgrade is about to be called
+	evConverted  = "converted"  // it returned
+	evEnding     = "ending"     // Unlock is about to be called
+	evUnlocked   = "unlocked"   // it returned
+	evLost       = "lost"       // the context of a lock ended by itself
+	evWrote      = "wrote"      // the fenced write returned
+	evLeave      = "leave"      // a place in a queue is about to be given up by its own client
+	evQueued     = "queued"     // a place in a queue, with its ticket
+	evGranted    = "granted"    // the database says that an attempt has the lock
+	evIdle       = "idle"       // no worker does anything any more
+	evHogging    = "hogging"    // a write transaction is open
+	evRan        = "ran"        // a job runs in its slot
+	evSlow       = "slow"       // to ask whether it should took long
+	evDone       = "done"
 )
 
 // event is a line that an actor writes.
@@ -51,7 +51,7 @@ type event struct {
 	Ticket  int64         `json:",omitempty"`
 	Err     string        `json:",omitempty"`
 	Kinds   []string      `json:",omitempty"` // which of the errors below it is
-	Grade   grade         `json:",omitzero"`
+	Portion portion       `json:",omitzero"`
 }
 
 func (e event) is(kind string) bool { return slices.Contains(e.Kinds, kind) }

@@ -18,7 +18,7 @@ type handle struct {
 }
 
 func (a *actor) lock(c command) {
-	a.acquire(a.under(c), a.client, c.Op, c.Name, c.Grade, c.Verb == "try")
+	a.acquire(a.under(c), a.client, c.Op, c.Name, c.Portion, c.Verb == "try")
 }
 
 // under is the context of a request, until the command cancel.
@@ -41,7 +41,7 @@ func (a *actor) under(c command) context.Context {
 
 // lockAll tells of several locks as if they were one, of the first name.
 func (a *actor) lockAll(c command) {
-	all, err := a.client.LockAll(a.under(c), c.Names, c.Grade.options()...)
+	all, err := a.client.LockAll(a.under(c), c.Names, c.Portion.options()...)
 	if err != nil {
 		a.report(event{What: evRefused, Op: c.Op, Name: c.Names[0]}.with(err))
 		return
@@ -49,7 +49,7 @@ func (a *actor) lockAll(c command) {
 	a.mu.Lock()
 	a.several[c.Op] = all
 	a.mu.Unlock()
-	a.report(event{What: evHeld, Op: c.Op, Name: c.Names[0], Token: all.Token(c.Names[0]), Grade: c.Grade})
+	a.report(event{What: evHeld, Op: c.Op, Name: c.Names[0], Token: all.Token(c.Names[0]), Portion: c.Portion})
 }
 
 func (a *actor) unlockAll(c command) {
@@ -60,29 +60,29 @@ func (a *actor) unlockAll(c command) {
 }
 
 // acquire tells of the attempt and of what came of it; nil: no lock.
-func (a *actor) acquire(ctx context.Context, c *client, op int, name string, g grade, try bool) *handle {
+func (a *actor) acquire(ctx context.Context, c *client, op int, name string, g portion, try bool) *handle {
 	asked := session.Boottime()
-	a.report(event{What: evAsked, Op: op, Name: name, At: asked, Grade: g})
+	a.report(event{What: evAsked, Op: op, Name: name, At: asked, Portion: g})
 	call := c.Lock
 	if try {
 		call = c.TryLock
 	}
 	lock, err := call(ctx, name, g.options()...)
 	if err != nil {
-		a.report(event{What: evRefused, Op: op, Name: name, Grade: g}.with(err))
+		a.report(event{What: evRefused, Op: op, Name: name, Portion: g}.with(err))
 		return nil
 	}
 	return a.hold(op, lock, g, asked)
 }
 
-func (a *actor) hold(op int, lock *held, g grade, asked time.Duration) *handle {
+func (a *actor) hold(op int, lock *held, g portion, asked time.Duration) *handle {
 	at := session.Boottime()
 	a.witness.add(op, lock.Context(), asked)
 	h := &handle{op: op, lock: lock}
 	a.mu.Lock()
 	a.handles[op] = h
 	a.mu.Unlock()
-	a.report(event{What: evHeld, Op: op, Name: lock.Name(), Token: lock.Token(), At: at, Grade: g})
+	a.report(event{What: evHeld, Op: op, Name: lock.Name(), Token: lock.Token(), At: at, Portion: g})
 	context.AfterFunc(lock.Context(), func() {
 		at, cause := session.Boottime(), context.Cause(lock.Context())
 		if e := (event{What: evLost, Op: op, Name: lock.Name(), Token: lock.Token(), At: at}).with(cause); e.is(kindLost) || e.is(kindClosed) {
@@ -113,9 +113,9 @@ func (a *actor) unlock(h *handle) {
 func (a *actor) regrade(h *handle) {
 	call, to := h.lock.Downgrade, reader
 	if h.lock.Shared() {
-		call, to = h.lock.TryUpgrade, grade{}
+		call, to = h.lock.TryUpgrade, portion{}
 	}
-	told := event{What: evGrading, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Live: a.witness.live(h.op), Grade: to}
+	told := event{What: evConverting, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Live: a.witness.live(h.op), Portion: to}
 	a.report(told)
 	err := call(context.Background())
 	for range 3 {
@@ -124,7 +124,7 @@ func (a *actor) regrade(h *handle) {
 		}
 		err = call(context.Background()) // it is not known which of the two the lock is
 	}
-	a.report(event{What: evGraded, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Grade: to}.with(err))
+	a.report(event{What: evConverted, Op: h.op, Name: h.lock.Name(), Token: h.lock.Token(), Portion: to}.with(err))
 }
 
 // known reports whether what was asked for was certainly not done, or is of no use any more.

@@ -154,7 +154,7 @@ func (h *history) silence() bool {
 	}
 	h.Logf("quiet after %v", session.Boottime()-at)
 	used := func() int64 {
-		return h.count("SELECT count(*) FROM dblock_waiters") + h.count("SELECT count(*) FROM dblock_shares") +
+		return h.count("SELECT count(*) FROM dblock_waiters WHERE name <> ''") + h.count("SELECT count(*) FROM dblock_shares") +
 			h.count("SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL OR waiters <> 0 OR shared_units <> 0")
 	}
 	if !within(limit(), func() bool { return used() == 0 }) {
@@ -205,8 +205,8 @@ func (h *history) check() {
 			switch {
 			case e.What == evLeave:
 				leaves[e.Attempt] = true
-			case (e.What == evRefused || e.What == evGraded) && e.surprising():
-				h.find(surprises, "%s: %s of %s: %s", p.label, e.Grade, e.Name, e.Err)
+			case (e.What == evRefused || e.What == evConverted) && e.surprising():
+				h.find(surprises, "%s: %s of %s: %s", p.label, e.Portion, e.Name, e.Err)
 			}
 		}
 		for _, hold := range p.holds() {

@@ -18,11 +18,11 @@ type lockState struct {
 type holder struct {
 	name  string
 	token int64
-	grade
+	portion
 }
 
 // step is an operation of the model: a holder begins to hold a lock, holds it, holds it in another
-// grade, or holds it no longer.
+// portion, or holds it no longer.
 type step struct {
 	name string
 	what string
@@ -64,14 +64,14 @@ var lockModel = porcupine.Model{
 	Step: func(state, input, _ any) (bool, any) {
 		s, in := state.(lockState), input.(step)
 		others := make([]holder, 0, len(s.holders)+1)
-		var room []grade
+		var room []portion
 		var mine holder
 		for _, h := range s.holders {
 			if h.name == in.holder.name {
 				mine = h
 				continue
 			}
-			others, room = append(others, h), append(room, h.grade)
+			others, room = append(others, h), append(room, h.portion)
 		}
 		here, token := mine.name != "", s.token
 		switch in.what {
@@ -80,7 +80,7 @@ var lockModel = porcupine.Model{
 		case stepUpgrade:
 			here, token = here && in.token > s.token && in.beside(room), in.token
 		case stepDowngrade:
-			here = here && mine.grade == grade{}
+			here = here && mine.portion == portion{}
 		case stepReenter:
 			return here && mine.token == in.token, s
 		case stepEnd:
@@ -94,7 +94,7 @@ var lockModel = porcupine.Model{
 	},
 	DescribeOperation: func(input, _ any) string {
 		in := input.(step)
-		return fmt.Sprintf("%s %s %v of %s with %d", in.holder.name, in.what, in.grade, in.name, in.token)
+		return fmt.Sprintf("%s %s %v of %s with %d", in.holder.name, in.what, in.portion, in.name, in.token)
 	},
 }
 
@@ -110,7 +110,7 @@ func operations(actors []*process) (all []porcupine.Operation) {
 		add := func(f *phase, what string, token int64, call, end time.Duration) {
 			all = append(all, porcupine.Operation{
 				ClientId: id, Call: int64(call), Return: int64(max(call, end)),
-				Input: step{f.name, what, holder{fmt.Sprintf("%s/%d", f.by, f.op), token, f.grade}},
+				Input: step{f.name, what, holder{fmt.Sprintf("%s/%d", f.by, f.op), token, f.portion}},
 			})
 		}
 		for _, h := range p.holds() {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// ascend takes some names in the order of their bytes, in all grades, one by one and together, as
+// ascend takes some names in the order of their bytes, in all portions, one by one and together, as
 // one owner. Of what goes well it only keeps the number.
 func (w *crew) ascend(ctx context.Context, random *rand.Rand, c *client) {
 	var unlocks []func(context.Context) error

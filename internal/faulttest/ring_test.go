@@ -16,14 +16,14 @@ const ringInterval = 500 * time.Millisecond
 
 // link is how an owner of a ring holds its name, and how the owner before it requests that name.
 type link struct {
-	has, wants grade
+	has, wants portion
 	together   bool // with LockAll, and a second name: the request gets another name first, and holds it while it waits
 }
 
 var links = []link{
 	{},
 	{has: reader},
-	{has: grade{2, 3}, wants: grade{2, 3}},
+	{has: portion{2, 3}, wants: portion{2, 3}},
 	{together: true},
 }
 
@@ -71,15 +71,15 @@ func (w *world) ring(actors []*process, canary *canary, n int) {
 	owner := func(i int) *process { return actors[i%len(actors)] }
 	name := func(i int) string { return fmt.Sprintf("ring of %d, %d", n, i%n) }
 	kind := func(i int) link { return links[i%n%len(links)] }
-	acquire := func(i int, name string, g grade, together bool, under int) int {
+	acquire := func(i int, name string, g portion, together bool, under int) int {
 		if together {
 			also := name + "+"
 			if under != 0 {
 				also = "!" + name
 			}
-			return owner(i).send(command{Verb: "lockall", Names: []string{name, also}, Grade: g, Under: under})
+			return owner(i).send(command{Verb: "lockall", Names: []string{name, also}, Portion: g, Under: under})
 		}
-		return owner(i).send(command{Verb: "lock", Name: name, Grade: g, Under: under})
+		return owner(i).send(command{Verb: "lock", Name: name, Portion: g, Under: under})
 	}
 	release := func(i, op int, together bool) {
 		verb := "unlock"

@@ -27,7 +27,7 @@ func phasesByName(actors []*process) map[string][]*phase {
 }
 
 func (f *phase) String() string {
-	return fmt.Sprintf("%s %d with %v and token %d", f.by, f.op, f.grade, f.token)
+	return fmt.Sprintf("%s %d with %v and token %d", f.by, f.op, f.portion, f.token)
 }
 
 // crowded are the moments at which more of a name was held for certain than there is of it.
@@ -59,7 +59,7 @@ func crowded(actors ...*process) (found []string) {
 				now = slices.DeleteFunc(now, func(f *phase) bool { return f == t.phase })
 				continue
 			}
-			if !t.beside(grades(now)) {
+			if !t.beside(portions(now)) {
 				found = append(found, fmt.Sprintf("%s: %v held it at %v, while it was held by %v", name, t.phase, t.at, now))
 			}
 			now = append(now, t.phase)
@@ -68,9 +68,9 @@ func crowded(actors ...*process) (found []string) {
 	return found
 }
 
-func grades(phases []*phase) (gs []grade) {
+func portions(phases []*phase) (gs []portion) {
 	for _, f := range phases {
-		gs = append(gs, f.grade)
+		gs = append(gs, f.portion)
 	}
 	return gs
 }
@@ -102,7 +102,7 @@ func misplaced(actors ...*process) (found []string) {
 						now = append(now, b)
 					}
 				}
-				if !f.beside(grades(now)) {
+				if !f.beside(portions(now)) {
 					found = append(found, fmt.Sprintf("%s: %v from %v on, while it was held by %v", name, f, f.from, now))
 				}
 			}

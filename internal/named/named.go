@@ -69,7 +69,7 @@ func (n native) Validate() error {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
 	}
 	if n := n.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; the locks need one of their own, whoever waits another, and work a third: SetMaxOpenConns(3) or more", n))
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; the locks need one of their own, a wait another, and work a third: SetMaxOpenConns(3) or more", n))
 	}
 	return nil
 }

@@ -97,7 +97,7 @@ type Hub struct {
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
-// Attend.
+// Listen.
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
@@ -110,7 +110,7 @@ func New(ctx context.Context, backend Backend, session string, config Config) *H
 // ends. A session that joined a queue before that would be deaf when its turn comes: the name would
 // stand still until it looks, and the connect is what keeps it from looking.
 func (h *Hub) Ready(ctx context.Context) {
-	h.Attend()
+	h.Listen()
 	limit := time.NewTimer(readyLimit)
 	defer limit.Stop()
 	select {
@@ -141,8 +141,8 @@ func (h *Hub) Queued(w *Waiter) {
 	h.expect(w)
 }
 
-// Attend starts the listener without a waiter, so that holders hear of Ask and Break.
-func (h *Hub) Attend() {
+// Listen starts the listener without a waiter, so that holders hear of Ask and Break.
+func (h *Hub) Listen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.ctx.Err() == nil {
@@ -188,9 +188,9 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return s, ok
 }
 
-// Hand answers the waiters of this hub that a statement of this process granted a lock to, without
+// Deliver answers the waiters of this hub that a statement of this process granted a lock to, without
 // a look at the database. asked is the clock before that statement was sent.
-func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
+func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, n := range next {
@@ -200,8 +200,8 @@ func (h *Hub) Hand(next []driver.Handoff, asked time.Duration) {
 	}
 }
 
-// Doubt schedules a look at a name now, after a statement with an unknown outcome.
-func (h *Hub) Doubt(name string) {
+// Recheck schedules a look at a name now, after a statement with an unknown outcome.
+func (h *Hub) Recheck(name string) {
 	h.mu.Lock()
 	if h.names[name] > 0 {
 		h.due[name] = 0

@@ -328,13 +328,13 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour, "a1")
 		w := h.enter("n", "a1")
-		h.Hand([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
-		h.Hand([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
+		h.Deliver([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
+		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
 		early := h.Add("n", "a2") // answered before its own statement has returned
-		h.Hand([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
+		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)

@@ -174,7 +174,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	next, taken, err := h.backend.Vacate(ctx, driver.TakeOver(h.session, name, holder))
 	switch {
 	case err == nil && taken:
-		h.Hand(next, asked)
+		h.Deliver(next, asked)
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}

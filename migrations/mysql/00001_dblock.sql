@@ -2,13 +2,13 @@
 
 -- Every statement can be run again: DDL commits as it goes, so that a migration that was cut off halfway is repeated.
 
--- The version of these tables, whoever ran the migrations and in whatever history. One row.
+-- The version of these tables, whatever ran the migrations, in whatever history. One row.
 CREATE TABLE IF NOT EXISTS dblock_schema (
     version INT NOT NULL PRIMARY KEY
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
 -- Microseconds since 1970 on this server's clock at the start of the statement, whatever the session's time zone. With
--- the rights of whoever asks: a definer can be dropped.
+-- the rights of the caller: a definer can be dropped.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW dblock_clock AS
 SELECT CAST(TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6)) AS SIGNED) AS now_us;
 

@@ -4,8 +4,8 @@
 -- that both know: so the text of each is chosen by what is there, one for each table, which the server does wholly or not at
 -- all. sqlc, whose parser is of TiDB, reads no strings: for it the same stands in comments of TiDB, which are none to it only.
 
--- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next who
--- shares the name sets it. rests_until: before that nobody gets the name, whoever has it. asked: why somebody else wants it;
+-- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next request
+-- that shares the name sets it. rests_until: before that time it is granted to nobody, held or not. asked: why another client wants it;
 -- null where nobody holds the name.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0, '
 ALTER TABLE dblock_locks
@@ -23,7 +23,7 @@ EXECUTE dblock_ddl;
     ADD COLUMN rests_until  BIGINT NOT NULL DEFAULT 0,
     ADD COLUMN asked        TEXT; */ DO 0;
 
--- units 0: the whole name. Who waits for whom goes from owners to what they wait for.
+-- units 0: the whole name. The wait-for graph goes from owners to what they wait for.
 SET @dblock_ddl = (SELECT IF(COUNT(*) = 0, '
 ALTER TABLE dblock_waiters
     ADD COLUMN units    INT    NOT NULL DEFAULT 0,
@@ -103,7 +103,7 @@ CREATE TABLE IF NOT EXISTS dblock_watchers (
     KEY dblock_watchers_session (session_id)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- Since when this database has had its data, for those who must know that it lost none (one row, or none).
+-- Since when this database has had its data, for a client that must know that it lost none (one row, or none).
 CREATE TABLE IF NOT EXISTS dblock_incarnation (
     one         INT    NOT NULL PRIMARY KEY,
     since       BIGINT NOT NULL,

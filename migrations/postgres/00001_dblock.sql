@@ -1,6 +1,6 @@
 -- +goose Up
 
--- The version of these tables, whoever ran the migrations and in whatever history.
+-- The version of these tables, whatever ran the migrations, in whatever history.
 CREATE TABLE dblock_schema (version integer NOT NULL);
 INSERT INTO dblock_schema (version) VALUES (1);
 

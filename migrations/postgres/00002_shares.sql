@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next who
--- shares the name sets it. rests_until: before that nobody gets the name, whoever has it. asked: why somebody else wants it.
+-- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next request
+-- that shares the name sets it. rests_until: before that time it is granted to nobody, held or not. asked: why another client wants it.
 ALTER TABLE dblock_locks
     ADD COLUMN shared_units integer NOT NULL DEFAULT 0,
     ADD COLUMN capacity     integer NOT NULL DEFAULT 0,
@@ -27,7 +27,7 @@ CREATE TABLE dblock_shares (
 CREATE INDEX dblock_shares_session ON dblock_shares (session_id, name);
 CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
 
--- All who hold a name: with units 0, the whole of it.
+-- All holders of a name; units 0: the whole of it.
 CREATE VIEW dblock_holders AS
 SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked
   FROM dblock_shares
@@ -39,7 +39,7 @@ SELECT name, token, session_id, host, thread, holds, attempt, 0, acquired_at, ex
 ALTER TABLE dblock_waiters
     ADD COLUMN units    integer NOT NULL DEFAULT 0,
     ADD COLUMN min_hold bigint  NOT NULL DEFAULT 0;
--- Who waits for whom goes from owners to what they wait for.
+-- The wait-for graph goes from owners to what they wait for.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
 
 -- The history. An id is no order of commits across names; of one name it is where events are written under its row's lock.
@@ -85,7 +85,7 @@ CREATE TABLE dblock_watchers (
 );
 CREATE INDEX dblock_watchers_session ON dblock_watchers (session_id);
 
--- Since when this database has had its data, for those who must know that it lost none (one row, or none).
+-- Since when this database has had its data, for a client that must know that it lost none (one row, or none).
 CREATE TABLE dblock_incarnation (
     one         integer PRIMARY KEY CHECK (one = 1),
     since       bigint  NOT NULL,

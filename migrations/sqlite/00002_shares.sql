@@ -1,7 +1,7 @@
 -- +goose Up
 
--- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next who
--- shares the name sets it. rests_until: before that nobody gets the name, whoever has it. asked: why somebody else wants it.
+-- What is shared of a name, in units. capacity counts while shared_units or waiters are above 0; otherwise the next request
+-- that shares the name sets it. rests_until: before that time it is granted to nobody, held or not. asked: why another client wants it.
 ALTER TABLE dblock_locks ADD COLUMN shared_units integer NOT NULL DEFAULT 0;
 ALTER TABLE dblock_locks ADD COLUMN capacity integer NOT NULL DEFAULT 0;
 ALTER TABLE dblock_locks ADD COLUMN rests_until bigint NOT NULL DEFAULT 0;
@@ -29,7 +29,7 @@ CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at
 -- units 0: the whole name.
 ALTER TABLE dblock_waiters ADD COLUMN units integer NOT NULL DEFAULT 0;
 ALTER TABLE dblock_waiters ADD COLUMN min_hold bigint NOT NULL DEFAULT 0;
--- Who waits for whom goes from owners to what they wait for. It serves those who ask by session alone as well.
+-- The wait-for graph goes from owners to what they wait for. It also serves queries by session alone.
 CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
 DROP INDEX dblock_waiters_session;
 
@@ -81,7 +81,7 @@ CREATE TABLE dblock_watchers (
 ) WITHOUT ROWID;
 CREATE INDEX dblock_watchers_session ON dblock_watchers (session_id);
 
--- Since when this database has had its data, for those who must know that it lost none (one row, or none).
+-- Since when this database has had its data, for a client that must know that it lost none (one row, or none).
 CREATE TABLE dblock_incarnation (
     one         integer NOT NULL PRIMARY KEY CHECK (one = 1),
     since       bigint  NOT NULL,

@@ -1,7 +1,7 @@
 -- +goose Up
 
 -- How often each name was bumped. A name without a row is at version 0, and so is one whose first Bump is under way.
--- Rows are never deleted: a name that begins again lets somebody pass who read the same number the first time. It can be
+-- Rows are never deleted: a name that begins again lets a writer pass that read the same number the first time. It can be
 -- run again: DDL commits as it goes.
 CREATE TABLE IF NOT EXISTS dblock_versions (
     name    VARBINARY(255) NOT NULL PRIMARY KEY,

@@ -9,14 +9,14 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// grade is how a name is taken. The zero value: the whole of it.
-type grade struct{ Units, Of int }
+// portion is how a name is taken. The zero value: the whole of it.
+type portion struct{ Units, Of int }
 
-var reader = grade{1, driver.Readers}
+var reader = portion{1, driver.Readers}
 
-func (g grade) String() string {
+func (g portion) String() string {
 	switch g {
-	case grade{}:
+	case portion{}:
 		return "the whole"
 	case reader:
 		return "a reader's share"
@@ -24,9 +24,9 @@ func (g grade) String() string {
 	return fmt.Sprintf("%d of %d units", g.Units, g.Of)
 }
 
-func (g grade) options() []dblock.LockOption {
+func (g portion) options() []dblock.LockOption {
 	switch g {
-	case grade{}:
+	case portion{}:
 		return nil
 	case reader:
 		return []dblock.LockOption{dblock.Shared()}
@@ -34,8 +34,8 @@ func (g grade) options() []dblock.LockOption {
 	return []dblock.LockOption{dblock.Permits(g.Units, g.Of)}
 }
 
-// beside reports whether one holder can have this grade while others have that.
-func (g grade) beside(others []grade) bool {
+// beside reports whether one holder can have this portion while others have that.
+func (g portion) beside(others []portion) bool {
 	used := g.Units
 	for _, o := range others {
 		if g.Units == 0 || o.Units == 0 || g.Of != o.Of {
@@ -55,19 +55,19 @@ const (
 )
 
 // otherPermits is the request of a client that takes a semaphore for a smaller one.
-var otherPermits = grade{1, permits - 2}
+var otherPermits = portion{1, permits - 2}
 
 func isRead(name string) bool { return strings.HasPrefix(name, readName) }
 
 func isPermits(name string) bool { return strings.HasPrefix(name, permitsName) }
 
 // gradeOf is one that the name is taken in.
-func gradeOf(random *rand.Rand, name string) grade {
+func gradeOf(random *rand.Rand, name string) portion {
 	switch {
 	case isRead(name) && random.IntN(3) > 0:
 		return reader
 	case isPermits(name) && random.IntN(12) > 0:
-		return grade{1 + random.IntN(permits), permits}
+		return portion{1 + random.IntN(permits), permits}
 	}
-	return grade{}
+	return portion{}
 }
