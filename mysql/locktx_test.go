@@ -223,6 +223,7 @@ func TestLockTxMakesARowAnewThatIsBeingPurged(t *testing.T) {
 func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
+		a.beside = a.Beside // whose connections wait for a row no longer than a second
 		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -234,7 +235,6 @@ func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 0
 		})
 		must(t, making.Commit())
-		a.beside = aside(t, a.Backend) // the driver has closed the other
 		if locked, err := a.lock(t.Context(), tx, "n", true); err != nil || !locked {
 			t.Fatal(locked, err)
 		}
