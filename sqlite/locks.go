@@ -121,8 +121,13 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 	return grants, nil
 }
 
+// Batch waits for another transaction no longer than the least patient of its requests may.
 func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	err = e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+	patience := time.Duration(0)
+	for _, r := range takes {
+		patience = max(patience, patienceOf(r)) // 0 is without end
+	}
+	err = e.db.writeRelaxed(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
 		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
 		for i, r := range takes {
 			token, taken, last, err := take(ctx, q, r)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -60,6 +61,11 @@ func TestTakeAllWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	r := request("n", s)
 	r.Wait = false
 	if grants, err := f.TakeAll(t.Context(), []driver.Request{r}); !errors.Is(err, driver.ErrBusy) || grants != nil {
+		t.Fatalf("%+v, %v", grants, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if grants, _, err := f.Batch(ctx, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
 }
