@@ -188,8 +188,8 @@ func (h *Hub) State(name string) (driver.State, bool) {
 	return s, ok
 }
 
-// Deliver answers the waiters of this hub that a statement of this process granted a lock to, without
-// a look at the database. asked is the clock before that statement was sent.
+// Deliver answers the waiters of this hub that a statement of this process granted a lock to,
+// without a look at the database. asked is the clock before that statement was sent.
 func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
