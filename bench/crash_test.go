@@ -76,7 +76,7 @@ func crash(b *testing.B, d database, a *app, c client) []time.Duration {
 
 // holdChild holds the name until it is killed.
 func holdChild(ctx context.Context, d database) error {
-	a, err := d.open(ctx, 4, nil)
+	a, err := d.open(ctx, 8, nil)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,7 @@ func (c crowd) contend(b *testing.B, children []*child) handoffs {
 
 // crowdChild contends for the name whenever it is told to.
 func crowdChild(ctx context.Context, d database) error {
-	a, err := d.open(ctx, 4, nil)
+	a, err := d.open(ctx, 8, nil)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func crowdChild(ctx context.Context, d database) error {
 				return errs[i]
 			}
 			for _, g := range grants[i] {
-				fmt.Fprintln(out, g.token, int64(g.granted), int64(g.unlocked))
+				fmt.Fprintln(out, g.name, g.token, int64(g.granted), int64(g.unlocked))
 			}
 		}
 		fmt.Fprintln(out, "done")
@@ -152,7 +152,7 @@ func crowdChild(ctx context.Context, d database) error {
 
 // freshGreedy is greedy with a new client and a new pool.
 func (d database) freshGreedy(ctx context.Context, name string, until time.Duration) ([]grant, error) {
-	a, err := d.open(ctx, 4, nil)
+	a, err := d.open(ctx, 8, nil)
 	if err != nil {
 		return nil, err
 	}

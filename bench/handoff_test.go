@@ -189,7 +189,7 @@ func contend(b *testing.B, children []*child, manner string, until time.Duration
 
 // handoffChild contends for the name whenever it is told to.
 func handoffChild(ctx context.Context, d database) error {
-	a, err := d.open(ctx, 4, nil)
+	a, err := d.open(ctx, 8, nil)
 	if err != nil {
 		return err
 	}
@@ -262,7 +262,7 @@ func contending(ctx context.Context, c client, name, manner string, until time.D
 // freshly has four clients contend, with pools of their own.
 func freshly(ctx context.Context, d database, name string, until time.Duration) (grants []grant, err error) {
 	return concurrently(4, func(int) ([]grant, error) {
-		a, err := d.open(ctx, 4, nil)
+		a, err := d.open(ctx, 8, nil)
 		if err != nil {
 			return nil, err
 		}
