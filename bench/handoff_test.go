@@ -125,7 +125,7 @@ type tally struct {
 func (t *tally) add(b *testing.B, children []*child, manner string, settle, round time.Duration) {
 	from := session.Boottime() + settle
 	var last grant
-	for _, g := range contend(b, children, manner, from+round) {
+	for _, g := range contend(b, children, manner, 1, from+round) {
 		if g.name != last.name {
 			last = grant{}
 		}
@@ -162,9 +162,9 @@ func (t *tally) jain() float64 {
 
 // contend lets all processes contend until a time, and returns the grants of each name in the order
 // of their tokens.
-func contend(b *testing.B, children []*child, manner string, until time.Duration) (grants []grant) {
+func contend(b *testing.B, children []*child, manner string, each int, until time.Duration) (grants []grant) {
 	for _, c := range children {
-		if _, err := fmt.Fprintln(c.in, manner, int64(until)); err != nil {
+		if _, err := fmt.Fprintln(c.in, manner, each, int64(until)); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -207,8 +207,9 @@ func handoffChild(ctx context.Context, d database) error {
 	in, out := bufio.NewScanner(os.Stdin), bufio.NewWriter(os.Stdout)
 	for in.Scan() {
 		var manner string
+		var each int
 		var until time.Duration
-		if _, err := fmt.Sscan(in.Text(), &manner, (*int64)(&until)); err != nil {
+		if _, err := fmt.Sscan(in.Text(), &manner, &each, (*int64)(&until)); err != nil {
 			return err
 		}
 		var grants []grant
@@ -216,11 +217,11 @@ func handoffChild(ctx context.Context, d database) error {
 		case "naive":
 			grants, err = naively(ctx, a, until)
 		case "fresh":
-			grants, err = freshly(ctx, d, name, until)
+			grants, err = concurrently(each, func(int) ([]grant, error) { return freshly(ctx, d, name, until) })
 		case "many":
 			grants, err = onMany(ctx, d, name, until)
 		default:
-			grants, err = contending(ctx, c, name, manner, until)
+			grants, err = concurrently(each, func(int) ([]grant, error) { return contending(ctx, c, name, manner, until) })
 		}
 		if err != nil {
 			return err
@@ -259,21 +260,19 @@ func contending(ctx context.Context, c client, name, manner string, until time.D
 	return grants, nil
 }
 
-// freshly has four clients contend, with pools of their own.
+// freshly has a new client contend, with a pool of its own.
 func freshly(ctx context.Context, d database, name string, until time.Duration) (grants []grant, err error) {
-	return concurrently(4, func(int) ([]grant, error) {
-		a, err := d.open(ctx, 8, nil)
-		if err != nil {
-			return nil, err
-		}
-		defer a.close()
-		c, err := a.client()
-		if err != nil {
-			return nil, err
-		}
-		defer c.Close(ctx)
-		return contending(ctx, c, name, "greedy", until)
-	})
+	a, err := d.open(ctx, 8, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer a.close()
+	c, err := a.client()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close(ctx)
+	return contending(ctx, c, name, "greedy", until)
 }
 
 // onMany has a goroutine contend for each of many names, through one client.
