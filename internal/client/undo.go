@@ -102,7 +102,7 @@ func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
 		}
 	}
 	var held []driver.Held
-	var rest, of []int // in all: what is left, and of whom held is
+	var rest, of []int // indexes in all: of what is left, and of each in held
 	for i, u := range all {
 		switch h, there := has[u.claim.attempt]; {
 		case there && h.Token != 0:

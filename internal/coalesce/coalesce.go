@@ -3,8 +3,8 @@
 // slot is free they go together. So the number of statements under way stays small, and the batches
 // grow with the load.
 //
-// A batch belongs to all who share it. It is not ended for one of them: a caller whose context ends
-// leaves, and what its request has done is for the caller to find out once the batch is answered.
+// A batch belongs to all its callers. The end of one caller's context does not end the batch: that
+// caller leaves, and finds out what its request has done once the batch is answered.
 package coalesce
 
 import (
@@ -58,7 +58,7 @@ func New[Q, A any](config Config[Q, A]) *Coalescer[Q, A] {
 	return &Coalescer[Q, A]{config: config}
 }
 
-// Left is the error of a caller whose context ended before its batch was answered.
+// Left is the error of Do where the context ended before the batch was answered.
 type Left struct {
 	Cause    error           // of the context's end
 	Answered <-chan struct{} // closed when the batch is answered; nil: the request was never sent
