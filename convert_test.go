@@ -6,9 +6,11 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -43,6 +45,11 @@ func (d *deaf) Raise(ctx context.Context, h driver.Held, token int64) (int64, er
 	return raised, d.answer(err)
 }
 
+func (d *deaf) Extend(ctx context.Context, h driver.Held, by time.Duration) (time.Duration, error) {
+	left, err := d.Backend.Extend(ctx, h, by)
+	return left, d.answer(err)
+}
+
 // After a change whose outcome is not known, whatever comes next finds out what the lock is.
 func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 	db := dbtest.SQLite(t).SQL(t)
@@ -58,7 +65,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
 		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
-			_, err := l.Raise(ctx, l.Token()+1000)
+			_, err := core.LockOf(l).Raise(ctx, l.Token()+1000)
 			return err
 		}, false},
 	}
@@ -158,7 +165,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			t.Fatalf("upgrade: %v", err)
 		}
 		d.lost.Store(&nobody)
-		if token, err := l.Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+		if token, err := core.LockOf(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
 			t.Fatalf("raise: %d, %v", token, err)
 		}
 		if err := l.Unlock(t.Context()); err != nil {
@@ -167,9 +174,90 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 	}
 }
 
-func newClient(t *testing.T, engine driver.Engine[*sql.Tx]) *dblock.Client[*sql.Tx] {
+// The client goes by what it was told. Nothing waits for a lease that the database has for longer.
+func TestAnExtendWhoseAnswerWasLostLeavesTheEarlierEnd(t *testing.T) {
+	db := dbtest.SQLite(t).SQL(t)
+	engine := sqlite.New(db)
+	d := &deaf{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	const lease = time.Second
+	l, err := client.Lock(t.Context(), "n", dblock.Lease(lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	until := l.Until()
+	ctx, cancel := context.WithCancel(t.Context())
+	d.lost.Store(&cancel)
+	if err := l.Extend(ctx, time.Hour); !errors.Is(err, dblock.ErrUnavailable) {
+		t.Fatalf("the lost answer: %v", err)
+	}
+	if moved := l.Until().Sub(until).Abs(); moved > lease/10 {
+		t.Errorf("its end has moved by %v", moved)
+	}
+	<-l.Context().Done()
+	if cause := context.Cause(l.Context()); !errors.Is(cause, dblock.ErrLost) {
+		t.Errorf("it ended with %v", cause)
+	}
+	if err := l.Extend(t.Context(), time.Hour); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("extended after its end: %v", err)
+	}
+
+	l, err = client.Lock(t.Context(), "asked again", dblock.Lease(lease))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nobody := context.CancelFunc(func() {})
+	d.lost.Store(&nobody)
+	if err := l.Extend(t.Context(), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if left := time.Until(l.Until()); left < 2*lease {
+		t.Errorf("it has %v left", left)
+	}
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// answeredLate is an engine whose answer to an Extend comes when the lock has ended.
+type answeredLate struct {
+	driver.Backend
+	until <-chan struct{}
+	sent  atomic.Int64
+}
+
+func (d *answeredLate) Extend(ctx context.Context, h driver.Held, by time.Duration) (time.Duration, error) {
+	d.sent.Add(1)
+	left, err := d.Backend.Extend(ctx, h, by)
+	<-d.until
+	return left, err
+}
+
+func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {
+	engine := sqlite.New(dbtest.SQLite(t).SQL(t))
+	d := &answeredLate{Backend: engine.Backend}
+	client := newClient(t, driver.Engine[*sql.Tx]{Backend: d, Transactions: engine.Transactions})
+	l, err := client.Lock(t.Context(), "n", dblock.Lease(300*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.until = l.Context().Done()
+	for range 2 { // the second is not sent: the database would keep the name for longer
+		if err := l.Extend(t.Context(), time.Second); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("extended: %v", err)
+		}
+	}
+	if n := d.sent.Load(); n != 1 {
+		t.Errorf("%d were sent", n)
+	}
+	if err := l.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("unlocked: %v", err)
+	}
+}
+
+func newClient(t *testing.T, engine driver.Engine[*sql.Tx], options ...dblock.Option) *dblock.Client[*sql.Tx] {
 	t.Helper()
-	client, err := dblock.New(engine)
+	client, err := dblock.New(engine, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

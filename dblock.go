@@ -39,7 +39,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	c := &Client[TX]{}
 	switch {
 	case engine.Native != nil:
-		keeper := engine.Native.Open(config.Log, config.TTL)
+		keeper := engine.Native.Open(config.App, config.Log, config.TTL)
 		c.core = client.NewNative(keeper, config)
 		c.transactions = func(tx TX) client.Tx { return nativeTx[TX]{keeper, tx} }
 	default:
@@ -63,7 +63,8 @@ func validate[TX any](engine driver.Engine[TX]) error {
 
 // Lock waits until it holds the lock, first come first served over all processes, or until ctx
 // ends. ctx bounds the waiting only, not the lock. A context under which this owner already holds
-// the name enters it again at once.
+// the name enters it again at once. If it then asks for a Lease, Metadata or MinHold that the lock
+// is not held with, it gets ErrInvalidOption; what it does not ask for stays as it is.
 //
 // ErrNotAcquired, with the context's error and with the holder of the lock, when ctx ends: the
 // place in the queue is given up, and so is a lock that was granted in the same moment. Lock

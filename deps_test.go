@@ -43,18 +43,18 @@ var layers = []layer{
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb", "internal/connlock", "internal/crew", "internal/mysqlserver", "internal/named", "internal/queue", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb", "internal/queue", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/outage")},
 	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/connlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/advisory", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/connlock", "internal/pgserver", "internal/transaction")},
 	{name: "internal/pgserver", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/connlock", "internal/mysqlserver", "internal/transaction")},
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
-	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/queue")},
+	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/queue", "internal/outage")},
 	{name: "internal/coalesce", not: [][]string{anything}},
 	{name: "internal/queue", not: [][]string{anything}, but: below("driver")},
 	{name: "internal/outage", not: [][]string{anything}},
-	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
 	// reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("driver")},
@@ -63,6 +63,7 @@ var layers = []layer{
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: []string{"testing"}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has
@@ -74,6 +75,7 @@ var layers = []layer{
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
 	{name: "internal/enginetest", not: [][]string{engines}},
 	{name: "internal/faulttest"},
+	{name: "internal/runtest"},
 }
 
 func TestArrowsPointDownOnly(t *testing.T) {

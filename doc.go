@@ -51,15 +51,23 @@
 //
 // Lock takes the whole of a name, Shared takes one of any number of shares, and Permits takes some
 // of a fixed number. They share one queue: a large request is not overtaken by small ones. LockAll
-// takes several names at once. OncePer runs a job once in each slot of time. Package election
-// elects leaders, and package quorum keeps one lock in three or five databases. postgres.Advisory
-// and mysql.Named use the locks of the server itself: they need no tables and have no tokens.
+// takes several names at once. OncePer runs a job once in each slot of time, OnceAt once for each
+// planned time. Package election elects leaders, and package quorum keeps one lock in three or five
+// databases. postgres.Advisory and mysql.Named use the locks of the server itself: they need no
+// tables and have no tokens.
 //
 // # Reentrancy
 //
 // The owner of a lock travels in the context. Under Lock.Context, and in the function given to Do,
-// the same name is entered again at once and counted. With the option Owner, a process that was
-// restarted enters its own lock again immediately, and the old process is fenced.
+// the same name is entered again at once and counted, with the same options or with none. With the
+// option Owner, a process that was restarted enters its own lock again immediately, and the old
+// process is fenced.
+//
+// # Observing
+//
+// WithObserver tells of attempts, locks, heartbeats and the listener. Stats and Ping tell of the
+// client, Inspect, List, Watch and Events of the locks. The log has nothing at level INFO in normal
+// operation, and of an outage the first failure, later ones at growing intervals, and the end.
 //
 // # Failures
 //

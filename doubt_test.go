@@ -44,8 +44,8 @@ func (d *doubtful) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Hando
 	return next, left, nil
 }
 
-func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
-	run, ours, err := d.Backend.BeginRun(ctx, r, interval, retry)
+func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry bool) (driver.Run, bool, error) {
+	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
 	if d.begin.Swap(false) {
 		d.end()
 		return driver.Run{}, false, ctx.Err()
@@ -180,7 +180,7 @@ func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	d.end = cancel
 	d.begin.Store(true)
-	job := func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil }
+	job := func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }
 	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed()); ran || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ran, err)
 	}
@@ -194,7 +194,7 @@ func TestAJobEntersWhatItsCallerHolds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	err := client.Do(ctx, "outer", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
-		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+		_, err := client.OncePer(ctx, "job", time.Hour, func(ctx context.Context, _ *dblock.Lock[*sql.Tx], _ time.Time) error {
 			l, err := client.Lock(ctx, "outer")
 			if err == nil {
 				err = l.Unlock(ctx)

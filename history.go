@@ -27,22 +27,36 @@ type Event struct {
 	Metadata map[string]string
 }
 
-// EventFilter chooses events. The zero value: all there are, from the oldest.
+// EventFilter chooses events: those that match all of it. The zero value: all there are, from the
+// oldest.
 type EventFilter struct {
-	Name  string   // "": of all names
-	Kinds []string // none: all
-	After int64    // only events with a higher ID
+	Name   string    // "": of all names
+	Kinds  []string  // none: all
+	After  int64     // only events with a higher ID
+	Before int64     // only events with a lower ID; 0: any
+	Since  time.Time // only events of this time or later, by the database's clock; the zero time: any
+	Newest bool      // the highest ID first
 }
 
-// Events reads the history, from the oldest event to the latest, a page at a time: what WithEvents
-// has written, and what Ask, Break and Record have. How long it is kept is an option of the reaper.
-// The iteration ends after the first error.
+// Events reads the history in the order of IDs, a page at a time: what WithEvents has written, and
+// what Ask, Break and Record have. How long it is kept is an option of the reaper. The iteration
+// ends after the first error. To go on later where it was left, give After the last ID that was
+// seen, or Before with Newest. A negative Before is ErrInvalidOption.
 func (c *Client[TX]) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {
-		for {
+		if f.Before < 0 {
+			yield(Event{}, &LockError{"events", f.Name, fmt.Errorf("%w: Before is %d: want 0 or more", ErrInvalidOption, f.Before)})
+			return
+		}
+		after, err := c.eventsAfter(ctx, f)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		for want := (driver.EventFilter{Name: f.Name, Kinds: f.Kinds, After: after, Before: f.Before, Newest: f.Newest}); ; {
 			var page []driver.Event
 			err := c.inquire(ctx, "events", f.Name, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Events(ctx, f.Name, f.Kinds, f.After, pageSize)
+				page, err = engine.Events(ctx, want, pageSize)
 				return err
 			})
 			if err != nil {
@@ -50,7 +64,9 @@ func (c *Client[TX]) Events(ctx context.Context, f EventFilter) iter.Seq2[Event,
 				return
 			}
 			for _, e := range page {
-				f.After = e.ID
+				if e.At.Before(f.Since) { // ids are not quite in the order of times
+					continue
+				}
 				if !yield(eventOf(e), nil) {
 					return
 				}
@@ -58,8 +74,25 @@ func (c *Client[TX]) Events(ctx context.Context, f EventFilter) iter.Seq2[Event,
 			if len(page) < pageSize {
 				return
 			}
+			if last := page[len(page)-1].ID; want.Newest {
+				want.Before = last
+			} else {
+				want.After = last
+			}
 		}
 	}
+}
+
+// eventsAfter returns an ID that all events of the filter are above.
+func (c *Client[TX]) eventsAfter(ctx context.Context, f EventFilter) (id int64, err error) {
+	if f.Since.IsZero() {
+		return f.After, nil
+	}
+	err = c.inquire(ctx, "events", f.Name, func(ctx context.Context, engine driver.Backend) (err error) {
+		id, err = engine.EventsSince(ctx, f.Since)
+		return err
+	})
+	return max(id, f.After), err
 }
 
 func eventOf(e driver.Event) Event {

@@ -15,13 +15,15 @@ type Info struct {
 	Token    int64         // the highest that was granted
 	Capacity int           // the units of a semaphore; 0: it is none, or idle
 	Holders  []Party       // one that has it alone, or those that share it, in the order of their tokens
-	Waiters  []Party       // in the order in which they are served
+	Waiters  []Party       // in the order in which they are served; of List only the first 10
+	Queued   int           // how many wait
 	Rests    time.Duration // how long the name still cools down (MinHold)
 }
 
 // Party is a holder of a name, or a waiter.
 type Party struct {
 	Host, Thread string // the owner
+	Session      string // of its client, as Sessions lists it
 	App          string // of its client
 	PID          int
 	Token        int64     // 0: it waits
@@ -30,6 +32,7 @@ type Party struct {
 	Holds        int       // how often the owner has entered
 	Since        time.Time // when it was granted, or joined the queue, by the database's clock
 	Until        time.Time // when it ends if its client gives no sign of life any more, by this machine's clock
+	Alive        bool      // that time is not over; what is not alive is taken away by the next waiter, or by the reaper
 	Metadata     map[string]string
 	Asked        string // why it was asked to release the lock
 }
@@ -40,15 +43,23 @@ type Filter struct {
 	Host   string        // of a holder
 	Older  time.Duration // a holder has held it for at least this long
 	Idle   bool          // also names without holders and waiters, for as long as the reaper leaves them
+
+	Contended bool   // only names with waiters
+	After     string // only names above this one, byte for byte: the last of a page, to go on behind it
 }
 
+// firstWaiters is how many waiters of a name List shows.
+const firstWaiters = 10
+
 // Inspect returns the holders of a name and its waiters. A name that was never used is a name
-// without holders. ErrUnsupported on an engine without tables.
+// without holders. Where goroutines of one client pass a lock on in memory, the first of them is
+// shown for up to 20 ms, and those that it was granted with are no waiters. ErrUnsupported on an
+// engine without tables.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 	if err := checkText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
 	}
-	infos, err := c.describe(ctx, "inspect", []string{name})
+	infos, err := c.describe(ctx, "inspect", []string{name}, driver.AllWaiters)
 	if err != nil || len(infos) == 0 {
 		return Info{Name: name}, err
 	}
@@ -56,18 +67,20 @@ func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 }
 
 // List tells the same of many names, in the order of their bytes, a page at a time: each as it was
-// when its page was read. The iteration ends after the first error.
+// when its page was read. Of a queue it reads the first 10 places, on MySQL and MariaDB those of a
+// longer queue a moment after the holders; Queued is how many there are. The iteration ends after
+// the first error. To go on later where it was left, give Filter.After the last name that was seen.
 func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for after := ""; ; {
+		for want := driver.Filter(f); ; {
 			var page []string
 			err := c.inquire(ctx, "list", f.Prefix, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Names(ctx, driver.Filter(f), after, pageSize)
+				page, err = engine.Names(ctx, want, pageSize)
 				return err
 			})
 			var infos []Info
 			if err == nil && len(page) > 0 {
-				infos, err = c.describe(ctx, "list", page)
+				infos, err = c.describe(ctx, "list", page, firstWaiters)
 			}
 			if err != nil {
 				yield(Info{}, err)
@@ -81,7 +94,7 @@ func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] 
 			if len(page) < pageSize {
 				return
 			}
-			after = page[len(page)-1]
+			want.After = page[len(page)-1]
 		}
 	}
 }
@@ -123,15 +136,15 @@ func fingerprint(i Info) string {
 	return text
 }
 
-func (c *Client[TX]) describe(ctx context.Context, op string, names []string) (infos []Info, err error) {
+func (c *Client[TX]) describe(ctx context.Context, op string, names []string, waiters int) (infos []Info, err error) {
 	var details []driver.Detail
 	err = c.inquire(ctx, op, names[0], func(ctx context.Context, engine driver.Backend) (err error) {
-		details, err = engine.Describe(ctx, names)
+		details, err = engine.Describe(ctx, names, waiters)
 		return err
 	})
 	now := time.Now()
 	for _, d := range details {
-		info := Info{Name: d.Name, Token: d.Token, Rests: max(d.Rest, 0)}
+		info := Info{Name: d.Name, Token: d.Token, Queued: d.Queued, Rests: max(d.Rest, 0)}
 		if d.Capacity != driver.Readers {
 			info.Capacity = d.Capacity
 		}
@@ -148,33 +161,13 @@ func (c *Client[TX]) describe(ctx context.Context, op string, names []string) (i
 
 func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	party := Party{
-		Host: p.Host, Thread: p.Thread, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0, Holds: p.Holds,
-		Since: p.Since, Until: now.Add(p.Left), Metadata: metadataOf(p.Metadata), Asked: p.Asked,
+		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0, Holds: p.Holds,
+		Since: p.Since, Until: now.Add(p.Left), Alive: p.Left > 0, Metadata: metadataOf(p.Metadata), Asked: p.Asked,
 	}
 	if capacity > 0 {
 		party.Permits = p.Units
 	}
 	return party
-}
-
-// Incarnation is for how long a database has had the data that it has. Package quorum needs it,
-// which must know that a database has lost none.
-type Incarnation struct {
-	Age   time.Duration // since it was first asked, or last renewed
-	Floor int64         // a token that none before was above; 0: none was given
-	Fresh bool          // this was the first time
-}
-
-// Incarnation asks the database for its memory, and with renew begins it anew, with a floor. A
-// floor below 0 changes nothing, and has the database look at all its locks: Floor is then at least
-// every token that it knows of. ErrUnsupported without tables.
-func (c *Client[TX]) Incarnation(ctx context.Context, renew bool, floor int64) (Incarnation, error) {
-	var i driver.Incarnation
-	err := c.inquire(ctx, "incarnation", "", func(ctx context.Context, engine driver.Backend) (err error) {
-		i, err = engine.Incarnation(ctx, renew, floor)
-		return err
-	})
-	return Incarnation(i), err
 }
 
 // inquire runs a statement that no lock depends on, and again where a race was lost.

@@ -2,6 +2,7 @@ package dblock
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/client"
@@ -71,12 +72,21 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.fail("tryupgrade", l.core.TryUpgrade(ctx))
 }
 
-// Raise lifts the fencing token to at least the given value and returns what it is then. Package
-// quorum needs it, which keeps one lock in several databases with one order of tokens. ErrLost as
-// Unlock. ErrUnsupported on a share and on a lock without tables.
-func (l *Lock[TX]) Raise(ctx context.Context, token int64) (raised int64, err error) {
-	raised, err = l.core.Raise(ctx, token)
-	return raised, l.fail("raise", err)
+// Extend moves the end of a lock with a Lease to d from now, by the database's clock: for work that
+// takes longer than was thought. It never moves the end back, so that nothing that relies on it
+// (Context, Guard, Until) is cut short. The token stays. Nothing repeats it: call it again before
+// the lease is over. d: at least 100 ms.
+//
+// ErrLost where the lease is over, or the lock was lost, also if nobody has it yet.
+// ErrInvalidOption for a shorter d, and on a lock without Lease, which lives as long as its client.
+// ErrUnsupported on a lock without tables. While the database is away or a transaction has locked
+// the name, Extend tries until ctx ends. After any error the lock ends when it would have; others
+// may have to wait until the later end.
+func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
+	if d < minLease {
+		return l.fail("extend", fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, minLease))
+	}
+	return l.fail("extend", l.core.Extend(ctx, d))
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on, by

@@ -14,11 +14,17 @@ import (
 // minInterval is the shortest slot of OncePer.
 const minInterval = 100 * time.Millisecond
 
+// firstMoment is the earliest slot of OnceAt: the numbers of OncePer's slots are lower.
+var firstMoment = time.Date(1971, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// lastYear is the last with slots of OnceAt: far later years have no number of microseconds.
+const lastYear = 9999
+
 // Run is one run of a job in its slot.
 type Run struct {
 	Name     string
-	Slot     int64     // the database's time divided by the interval, rounded down; another interval has other slots
-	SlotEnds time.Time // by the database's clock
+	Slot     int64     // the database's time divided by the interval, rounded down; another interval has other slots; of OnceAt microseconds since 1970
+	SlotEnds time.Time // by the database's clock; of OnceAt the slot itself
 	Token    int64     // of the lock under which it ran
 	Host     string    // of the process that ran it
 	Thread   string
@@ -28,7 +34,7 @@ type Run struct {
 	Tries    int       // how often it was begun
 }
 
-// RunOption configures OncePer.
+// RunOption configures OncePer and OnceAt.
 type RunOption func(*runConfig)
 
 type runConfig struct{ retry bool }
@@ -56,15 +62,55 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // that is lost. What it returns becomes the run's outcome, which is kept (Runs) for as long as the
 // reaper's History says. If the process dies, the slot counts as run, unless RetryFailed is given.
 //
-// The error is fn's, joined with ErrLost where the lock was lost before fn returned. Where fn did
-// not run, it is nil if another call has run the slot or is running, or is about to find out; and
-// otherwise as of TryLock. name: 1 to 250 bytes. interval: at least 100 ms. ErrUnsupported without
-// tables.
-func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX]) error, options ...RunOption) (ran bool, err error) {
+// fn is told when its slot began, by the database's clock. The error is fn's, joined with ErrLost
+// where the lock was lost before fn returned. Where fn did not run, it is nil if another call has
+// run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250
+// bytes. interval: at least 100 ms. ErrUnsupported without tables.
+func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
+	if interval < minInterval {
+		return false, &LockError{"onceper", name, fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, interval, minInterval)}
+	}
+	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, fn, options)
+}
+
+// OnceAt runs fn if no process has done so for this slot, over all processes: for schedules that
+// are no intervals, such as cron expressions. A slot is the time for which the run was planned, to
+// the microsecond: every process must name it alike, and call OnceAt when that time has come. ran
+// tells whether it was this call. As with OncePer, at most one call runs a slot, runs of a name do
+// not overlap, fn runs under a lock of the name, "once/" before it, Runs lists its outcome, and a
+// slot whose run failed, or whose process died, is run again only with RetryFailed.
+//
+// Slots of a name are run in their order. Once a slot has a run, whatever became of that, no
+// earlier one is run, however late it is asked for: the caller gets false and nil, as for a slot
+// that was run. Nor is a slot that came while a run of the name went on, unless a call for it comes
+// after that run and before a later slot has one. The latest slot of each name is remembered for
+// ever, the others for as long as the reaper's History says. A name may pass from OncePer to OnceAt
+// and back: a run of OncePer that began at the slot's time or later counts as its run, and a slot
+// of OncePer in which a run of OnceAt began counts as run.
+//
+// fn is told its slot. Errors are those of OncePer. ErrInvalidOption for a slot before 1971, such
+// as the zero time, or after 9999. ErrInvalidOption also for one that is more than a minute ahead
+// of the database's clock, which is asked when nobody else runs the job: such a slot would keep all
+// those before it from being run. A process whose clock is that far ahead gets this error until the
+// time has come.
+func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
+	if slot.Before(firstMoment) || slot.Year() > lastYear {
+		return false, &LockError{"onceat", name, fmt.Errorf("%w: a slot at %v: want 1971 to %d", ErrInvalidOption, slot, lastYear)}
+	}
+	slot = slot.Truncate(time.Microsecond)
+	told := fn
+	if fn != nil { // in the location that the caller gave
+		told = func(ctx context.Context, l *Lock[TX], _ time.Time) error { return fn(ctx, l, slot) }
+	}
+	return c.once(ctx, "onceat", name, driver.Slot{Moment: slot.UnixMicro()}, told, options)
+}
+
+// once is OncePer and OnceAt.
+func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (ran bool, err error) {
 	var config runConfig
 	for _, o := range options {
 		if o == nil {
-			return false, &LockError{"onceper", name, fmt.Errorf("%w: a nil RunOption", ErrInvalidOption)}
+			return false, &LockError{op, name, fmt.Errorf("%w: a nil RunOption", ErrInvalidOption)}
 		}
 		o(&config)
 	}
@@ -76,20 +122,18 @@ func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Dur
 		err = fmt.Errorf("%w: the context is nil", ErrInvalidOption)
 	case fn == nil:
 		err = fmt.Errorf("%w: fn is nil", ErrInvalidOption)
-	case interval < minInterval:
-		err = fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, interval, minInterval)
 	}
 	if err != nil {
-		return false, &LockError{"onceper", name, err}
+		return false, &LockError{op, name, err}
 	}
 	want, err := wantOf(onceName(name), nil)
 	if err != nil {
-		return false, &LockError{"onceper", name, err}
+		return false, &LockError{op, name, err}
 	}
-	ran, outcome, failure := c.core.Job(ctx, name, want, interval, config.retry, func(ctx context.Context, l *client.Lock) error {
-		return fn(ctx, &Lock[TX]{c, l})
+	ran, outcome, failure := c.core.Job(ctx, name, want, slot, config.retry, func(ctx context.Context, l *client.Lock, begins time.Time) error {
+		return fn(ctx, &Lock[TX]{c, l}, begins)
 	})
-	return ran, errors.Join(outcome, fail("onceper", name, failure))
+	return ran, errors.Join(outcome, fail(op, name, failure))
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval a run gives its
@@ -114,6 +158,37 @@ func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error
 				}
 			}
 			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+// jobsPage is how many names Jobs reads at a time. Each costs a look at all of its runs.
+const jobsPage = 50
+
+// Jobs lists the latest run of each job of OncePer or OnceAt, in the order of the bytes of names, a
+// page at a time. A job is listed for as long as the reaper leaves one of its runs (History). The
+// iteration ends after the first error. ErrUnsupported without tables.
+func (c *Client[TX]) Jobs(ctx context.Context) iter.Seq2[Run, error] {
+	return func(yield func(Run, error) bool) {
+		for after := ""; ; {
+			var page []driver.Run
+			err := c.inquire(ctx, "jobs", after, func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.LatestRuns(ctx, after, jobsPage)
+				return err
+			})
+			if err != nil {
+				yield(Run{}, err)
+				return
+			}
+			for _, r := range page {
+				after = r.Name
+				if !yield(runOf(r), nil) {
+					return
+				}
+			}
+			if len(page) < jobsPage {
 				return
 			}
 		}

@@ -20,11 +20,11 @@ type halting struct {
 	halt atomic.Pointer[func()]
 }
 
-func (h *halting) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
+func (h *halting) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry bool) (driver.Run, bool, error) {
 	if halt := h.halt.Swap(nil); halt != nil {
 		(*halt)()
 	}
-	return h.Backend.BeginRun(ctx, r, interval, retry)
+	return h.Backend.BeginRun(ctx, r, of, retry)
 }
 
 // Who was stopped between the lock and the slot, and comes back when another is running, does not
@@ -42,7 +42,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 			t.Error(err)
 		}
 		go func() {
-			_, err := quick.OncePer(t.Context(), "job", 2*slot, func(context.Context, lock) error {
+			_, err := quick.OncePer(t.Context(), "job", 2*slot, func(context.Context, lock, time.Time) error {
 				close(began)
 				<-end
 				return nil
@@ -52,7 +52,7 @@ func TestAJobWhoseLockWasLostBeforeItBeganIsNotRun(t *testing.T) {
 		<-began
 	}
 	h.halt.Store(&halt)
-	ran, err := slow.OncePer(t.Context(), "job", slot, func(context.Context, lock) error {
+	ran, err := slow.OncePer(t.Context(), "job", slot, func(context.Context, lock, time.Time) error {
 		t.Error("it runs beside another")
 		return nil
 	})

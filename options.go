@@ -42,7 +42,9 @@ func WithHost(host string) Option { return func(c *client.Config) { c.Host = hos
 func WithApp(app string) Option { return func(c *client.Config) { c.App = app } }
 
 // WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats,
-// takeovers. What it does not survive it returns as errors. Default: slog.Default.
+// takeovers. What it does not survive it returns as errors. In normal operation it logs nothing at
+// level INFO. Of an outage it logs the first failure of each kind of work, then at growing
+// intervals, and the recovery with how long it took. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *client.Config) { c.Log = log } }
 
 // WithReaper configures the reaper that the client runs from its first lock on. Default: the
@@ -132,8 +134,8 @@ func Owner(host, thread string) LockOption {
 }
 
 // Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
-// not prolong it. It still ends with the session if that ends first. At least 100 ms. Default: as
-// long as the client lives.
+// not prolong it, Lock.Extend does. It still ends with the session if that ends first. At least 100
+// ms. Default: as long as the client lives.
 func Lease(d time.Duration) LockOption {
 	return func(c *lockConfig) { c.lease, c.leased = d, true }
 }
@@ -171,9 +173,10 @@ func Shared() LockOption {
 // permit's context, too, Permits takes more units (ErrDeadlock, at once, where there are not so
 // many beside the caller's own). Without Permits, Lock takes all.
 //
-// How many units there are is said by the first request while the name is idle, and stays so
-// until it is idle again, which is when nobody has it or waits for it. A request with another
-// number meanwhile gets ErrCapacity, at once. 1 <= n <= of < 2^31 - 1. In tables only.
+// How many units there are is said by the first request while the name is idle, and stays so until
+// it is idle again, which is when nobody has it or waits for it. A request with another number
+// meanwhile gets ErrCapacity, at once; under the caller's own permits ErrInvalidOption. 1 <= n <=
+// of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }
 }

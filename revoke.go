@@ -36,13 +36,27 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // reason. What the old holder does without looking at its context or token may overlap with the
 // next holder's work: try Ask first. reason: 1 to 1,024 bytes of UTF-8.
 //
-// ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrUnsupported on
-// an engine without tables.
-func (c *Client[TX]) Break(ctx context.Context, name, reason string) (int, error) {
+// With tokens it takes the name only from the holders that have one of them, as Inspect shows it
+// (Party.Token), shares and permits too: show the holder, let a person confirm, and force that one
+// and no later one. The database compares the token when it takes the lock away. A token that holds
+// nothing any more breaks nothing: 0 and nil. Where goroutines of one client pass a lock on in
+// memory, any token of theirs stands for all of them. What MinHold keeps of the name ends if the
+// holder that it was for is broken. A list that is spread out must not be empty: without tokens
+// all holders are meant.
+//
+// ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrInvalidOption
+// for a token below 1, which nothing has (that of a waiter, say). ErrUnsupported on an engine
+// without tables.
+func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error) {
 	if err := checkReason(name, reason); err != nil {
 		return 0, &LockError{"break", name, err}
 	}
-	holders, err := c.core.Break(ctx, name, reason)
+	for _, token := range tokens {
+		if token < 1 {
+			return 0, &LockError{"break", name, fmt.Errorf("%w: token %d: want that of a holder, more than 0", ErrInvalidOption, token)}
+		}
+	}
+	holders, err = c.core.Break(ctx, name, reason, tokens)
 	return holders, fail("break", name, err)
 }
 

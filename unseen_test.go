@@ -14,9 +14,9 @@ import (
 // silent is a server that answers nothing before its caller's context ends.
 type silent struct{}
 
-func (silent) Validate() error                                           { return nil }
-func (silent) Open(*slog.Logger, time.Duration) driver.Keeper[*struct{}] { return silent{} }
-func (silent) Close(context.Context) error                               { return nil }
+func (silent) Validate() error                                                   { return nil }
+func (silent) Open(string, *slog.Logger, time.Duration) driver.Keeper[*struct{}] { return silent{} }
+func (silent) Close(context.Context) error                                       { return nil }
 
 func (silent) Acquire(ctx context.Context, _ string, _, _ bool) (driver.Possession, bool, error) {
 	<-ctx.Done()

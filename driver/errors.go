@@ -15,9 +15,14 @@ var (
 	ErrBusy        = errors.New("another transaction has locked the row")
 	ErrNotHeld     = errors.New("not held by this session and token")
 	ErrCapacity    = errors.New("the name is shared with another number of units")
+	ErrFuture      = errors.New("the slot is too far ahead of the database's clock")
 	ErrUnsupported = errors.New("not supported")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
+
+	// ErrCannotListen is ErrUnsupported of Queue.Listen where no setting would help: the
+	// application's driver has nothing to listen with.
+	ErrCannotListen = Fail(ErrUnsupported, errors.New("the database driver offers no LISTEN"))
 
 	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
 	// may have them already.

@@ -2,18 +2,27 @@ package driver
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
+// AllWaiters has Describe return every waiter.
+const AllWaiters = math.MaxInt32
+
 // Inspection shows the locks to people and programs.
 type Inspection interface {
-	// Describe returns the details of names, in the order of their bytes. A name without a row is
-	// left out.
-	Describe(ctx context.Context, names []string) ([]Detail, error)
+	// Describe returns the details of names, in the order of their bytes, each with up to so many
+	// waiters: the first of its queue. It reads no more places of a queue than these, and those of
+	// a run before them. A name without a row is left out.
+	Describe(ctx context.Context, names []string, waiters int) ([]Detail, error)
 
-	// Names lists up to limit names that match the filter and come after one, in the order of their
-	// bytes.
-	Names(ctx context.Context, f Filter, after string, limit int) ([]string, error)
+	// Names lists up to limit names that match the filter, in the order of their bytes. It goes
+	// along the primary key, from f.After on.
+	Names(ctx context.Context, f Filter, limit int) ([]string, error)
+
+	// Sessions lists up to limit sessions that match the filter and have a higher id than after, in
+	// the order of their ids, with what each holds and waits for.
+	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
 	// receives a hint with the id for each Stir or Announce. The watch ends with the session, or
@@ -31,6 +40,29 @@ type Filter struct {
 	Host   string        // of a holder
 	Older  time.Duration // a holder has had it for at least so long
 	Idle   bool          // also names without holders and waiters
+
+	Contended bool   // only names with waiters; members of a run are none
+	After     string // only names above this one
+}
+
+// SessionFilter selects sessions. The zero value selects all that live.
+type SessionFilter struct {
+	Host string
+	App  string
+	Dead bool // also sessions that are dead, or whose time is over
+}
+
+// SessionDetail is a session as an inspector sees it.
+type SessionDetail struct {
+	ID      string
+	Host    string
+	App     string
+	PID     int
+	Started time.Time     // by the database's clock
+	Dead    bool          // it was ended: it has no time
+	Left    time.Duration // until it ends without another heartbeat; ≤ 0: over
+	Held    int           // locks and shares; a run is one
+	Waiting int           // places in queues; members of a run are none
 }
 
 // Detail is a name as an inspector sees it.
@@ -39,7 +71,8 @@ type Detail struct {
 	Token    int64 // the highest token granted
 	Capacity int   // as in State
 	Holders  []Party
-	Waiters  []Party // in the order of the queue
+	Waiters  []Party // the first, in the order of the queue
+	Queued   int     // how many wait; members of a run are none
 	Rest     time.Duration
 }
 

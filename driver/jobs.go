@@ -7,14 +7,19 @@ import (
 
 // Jobs keep the runs of jobs in their slots.
 type Jobs interface {
-	// BeginRun claims the slot of the database's clock (time divided by interval, rounded down) of
-	// a name. It returns false and the existing run where the slot is claimed already, or where a
-	// run of another interval began within it. With retry, a run that has failed, or that has a
-	// dead session, passes its claim on, and Tries goes up. Slots of two intervals may have the
-	// same number: their ends tell them apart, and a run of a slot that is over gives its row to a
-	// slot with the same number. The caller must hold the job's lock: the key decides between two
-	// claims at once only where their intervals are the same.
-	BeginRun(ctx context.Context, r Run, interval time.Duration, retry bool) (Run, bool, error)
+	// BeginRun claims a slot of a name. It returns false and the existing run where the slot is
+	// claimed already, or counts as run. With retry, a run that has failed, or that has a dead
+	// session, passes its claim on, and Tries goes up. The caller must hold the job's lock: the key
+	// decides between two claims at once only where they are for the same slot.
+	//
+	// A slot of the database's clock counts as run if a run under another interval, or of a moment,
+	// began within it. Slots of two intervals may have the same number: their ends tell them apart,
+	// and a run of a slot that is over gives its row to a slot with the same number.
+	//
+	// A moment counts as run if a later one has a run, failed or not, or if a run under an interval
+	// began at it or later. ErrFuture for a moment that is more than MaxAhead ahead of the
+	// database's clock: then nothing was done.
+	BeginRun(ctx context.Context, r Run, slot Slot, retry bool) (Run, bool, error)
 
 	// EndRun writes the outcome of a run. ErrNotHeld unless the claim is still that of the run's
 	// token.
@@ -23,7 +28,33 @@ type Jobs interface {
 	// Runs lists up to limit runs of a name that began before a time (the zero time: all), latest
 	// first. Slots do not order runs, because the interval may have changed.
 	Runs(ctx context.Context, name string, before time.Time, limit int) ([]Run, error)
+
+	// LatestRuns lists the latest run of each of up to limit names above one, in the order of their
+	// bytes. It reads all runs of these names.
+	LatestRuns(ctx context.Context, after string, limit int) ([]Run, error)
 }
+
+// MaxAhead is how far a moment may be ahead of the database's clock for its slot to be claimed.
+const MaxAhead = time.Minute
+
+// Slot is what a job is run once for.
+type Slot struct {
+	Length time.Duration // the slot of the database's clock, of all slots of this length
+	Moment int64         // with Length 0: a moment, in microseconds since 1970, which is also its number and its end
+}
+
+// At returns the number of the slot, and when it begins and ends, by a clock.
+func (s Slot) At(now int64) (number, begins, ends int64) {
+	if s.Length == 0 {
+		return s.Moment, s.Moment, s.Moment
+	}
+	length := max(s.Length.Microseconds(), 1)
+	number = now / length
+	return number, number * length, (number + 1) * length
+}
+
+// Early reports whether the slot is a moment that is too far ahead of a clock.
+func (s Slot) Early(now int64) bool { return s.Length == 0 && s.Moment > now+MaxAhead.Microseconds() }
 
 // Run is one run of a job in its slot.
 type Run struct {
@@ -38,5 +69,5 @@ type Run struct {
 	Failed   bool
 	Detail   string // why the run failed
 	Tries    int
-	SlotEnds time.Time
+	SlotEnds time.Time // of a moment: the moment
 }

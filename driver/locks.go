@@ -1,8 +1,18 @@
 package driver
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Locks are the transitions of a lock.
+//
+// A run is a grant of a name to several waiters of one session at once, which the session passes
+// the lock on to in its memory, one after the other. The row shows the first of them, and the
+// tokens of the run (first_token, last_token; both are the holder's own token where there is no
+// run). Every statement knows a holder by its session and last_token, so that the whole run is
+// released, taken over and broken as one lock with the last token of the run. The highest token
+// ever reserved for the name (token) never falls.
 type Locks interface {
 	// Take takes the lock if it has room for the request, no waiters, and no cool-down (MinHold)
 	// that goes on. It is one statement and one commit, after those that make a missing row of the
@@ -23,6 +33,11 @@ type Locks interface {
 	// SetHolds records how many times the holder has entered the lock. ErrNotHeld.
 	SetHolds(ctx context.Context, h Held, holds int) error
 
+	// Extend moves the end of a fixed lease to d from now, unless it is later already, and returns
+	// what is left of it then. ErrNotHeld, also where the lease is over or there is none. It is
+	// safe to repeat.
+	Extend(ctx context.Context, h Held, d time.Duration) (left time.Duration, err error)
+
 	// Downgrade turns the whole name into one unit of Readers, with the same attempt and token, and
 	// grants what fits then as Vacate does, in one transaction. It succeeds if the lock is such a
 	// share already. ErrNotHeld. ErrCapacity where waiters want units of another capacity.
@@ -38,7 +53,21 @@ type Locks interface {
 	// that does not fit. It does so in one transaction, and returns the grants, and whether there
 	// was something to take off. ErrBusy, and nothing was done, where a transaction guards the hold
 	// that ByTime or ByForce would take.
+	//
+	// Where the first waiter gets the whole name and is Passable, the waiters right behind it that
+	// are Passable and of the same session are granted with it as one run, of at most MaxRun. Their
+	// places stay in the queue, marked with their tokens, until the run ends: what releases the run
+	// deletes them, and what takes it over (ByTime, ByForce) makes them wait again. ByAttempt takes
+	// one member out of a run: a member's place is deleted, and where the attempt is the row's own
+	// the row shows the next member from then on. With the last of them the name is vacated.
 	Vacate(ctx context.Context, v Vacancy) (next []Handoff, left bool, err error)
+
+	// Settle ends a run: its member with this token becomes a plain holder of the name, in the row
+	// too, with its own attempt, host, thread and token. The places of the members before it are
+	// deleted, and those of the members after it wait again where they stand; with singly they are
+	// never granted as part of a run again. It succeeds if the lock is held so already. It grants
+	// nothing. ErrNotHeld where the session has no run with such a member.
+	Settle(ctx context.Context, h Held, singly bool) error
 
 	// Batch takes and releases locks for many callers in one transaction. It takes each name that
 	// Take would take, and releases each lock that has no waiters. It does nothing for the others:

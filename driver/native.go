@@ -13,10 +13,11 @@ type Native[TX any] interface {
 	// small.
 	Validate() error
 
-	// Open makes the locks of one client. It does no I/O: the first Acquire connects. ttl is how
+	// Open makes the locks of one client of an application. It does no I/O: the first Acquire
+	// connects, under the name of the application where the server shows such a name. ttl is how
 	// long a wait survives without the server, counted from the last time that the wait was in
 	// order.
-	Open(log *slog.Logger, ttl time.Duration) Keeper[TX]
+	Open(app string, log *slog.Logger, ttl time.Duration) Keeper[TX]
 }
 
 // Keeper has the locks of one client. All methods are safe for concurrent use; every wait ends with

@@ -24,11 +24,13 @@ type Sessions interface {
 	// connection.
 	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
-	// Attend tells the engine that a client with this TTL uses it until leave is called; 0: a user
-	// without a session, such as a reaper. It does no I/O. While a client attends, the engine may
-	// keep connections of its own open between two uses. The last leave closes them, within about a
-	// second. Without Attend everything works, on a new connection for each use.
-	Attend(ttl time.Duration) (leave func())
+	// Attend tells the engine that a client of an application, with this TTL, uses it until leave
+	// is called; "" and 0: a user without a session, such as a reaper. It does no I/O. While a
+	// client attends, the engine may keep connections of its own open between two uses. The last
+	// leave closes them, within about a second. Without Attend everything works, on a new
+	// connection for each use. Connections that the engine opens bear the name of the application
+	// that attended last, where the server shows such a name.
+	Attend(app string, ttl time.Duration) (leave func())
 
 	// Beside runs do on a connection of the engine's own. That is neither Upkeep's nor one that the
 	// application's transactions can keep busy. If the connection turns out to be broken, do runs

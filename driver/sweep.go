@@ -38,6 +38,7 @@ type Sweep interface {
 	DropGuards(ctx context.Context, limit int) (deleted int, err error)
 
 	// PurgeRecords deletes up to limit events and up to limit runs that were over for longer than
-	// keep. It keeps the events with the token of the present holder of a whole name.
+	// keep. It keeps the events with the token of the present holder of a whole name, and of each
+	// name the run of the latest moment.
 	PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error)
 }

@@ -18,6 +18,9 @@ type Session struct {
 	TTL  time.Duration
 }
 
+// MaxRun is how many grants a run has at most.
+const MaxRun = 64
+
 // Request is one attempt to get a lock. An attempt is sent only once. Whatever happens to the
 // statement, Attempt tells its outcome.
 type Request struct {
@@ -31,6 +34,7 @@ type Request struct {
 	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; exclusive requests only
 	Units    int           // 0: the whole name, exclusive; otherwise a share of so many units
 	Of       int           // with Units: the capacity of the name
+	Passable bool          // the grant may be part of a run; whole names only, without Lease, MinHold and Metadata
 	Wait     bool          // false: return at once, with ErrBusy where an open transaction is in the way
 }
 
@@ -48,7 +52,14 @@ type Grant struct {
 	Token     int64
 	Contended bool          // the name has waiters
 	Lease     time.Duration // what was left of a fixed lease when the statement ran; 0: no fixed lease
+	Run       Range         // the run that it is part of; the zero value: it is of no run
 }
+
+// Range are the tokens of a run, from the first to the last.
+type Range struct{ First, Last int64 }
+
+// Has reports whether a token is one of them.
+func (r Range) Has(token int64) bool { return r.First <= token && token <= r.Last }
 
 // Held names a lock as its holder knows it. Both session and token must match.
 type Held struct {
@@ -81,8 +92,8 @@ type State struct {
 	Used     int           // the units that they hold
 	Capacity int           // how many units there are, while the name has shares or waiters; 0: not known
 	Waiters  int           // places in the queue
-	Queued   []string      // the session's own attempts among them
-	Granted  []Own         // the session's own grants of the name
+	Queued   []string      // the session's own attempts among them; no members of a run
+	Granted  []Own         // the session's own grants of the name, and all members of its run, in the order of their tokens
 	Head     Holder        // the first waiter, where Sharing > 0: if it is dead, it blocks the waiters behind it
 	Rest     time.Duration // what is left of the cool-down (MinHold), during which the name is not granted; ≤ 0: over
 	Ready    bool          // the first waiter fits and has not been granted the name: TakeOver does that
@@ -121,6 +132,6 @@ func (h Holder) WithFixedLease(left time.Duration) Holder {
 type Claim struct {
 	Name    string
 	Attempt string
-	Token   int64  // 0: queued
+	Token   int64  // 0: queued; of a member of a run: its own
 	Asked   string // the reason that Ask was given; "": nobody asked
 }

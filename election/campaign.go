@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 )
 
 const (
@@ -22,11 +23,26 @@ const (
 // Option configures a campaign.
 type Option func(*config)
 
-type config struct{ metadata map[string]string }
+type config struct {
+	metadata map[string]string
+	owner    dblock.LockOption // nil: each campaign is an owner of its own
+}
 
 // Metadata sets what observers see of a candidate: its address, say. At most 4096 bytes as JSON.
 // Default: nothing.
 func Metadata(kv map[string]string) Option { return func(c *config) { c.metadata = kv } }
+
+// Owner gives the candidate an identity that outlives its process, as dblock.Owner does: a leader
+// that was restarted takes its own lock over at once, with a new token, instead of waiting until
+// its former process is over its TTL. Choose host and thread so that no two processes that live
+// have the same, and a restart does not change them (a pod's stable name, say). Candidates with one
+// Owner that both live take the lead from each other, and until the former one hears of that,
+// within a fifth of its TTL, both contexts are live. A client campaigns once at a time with one
+// Owner under a name, and does not lock the name with it otherwise: ErrInvalidOption. Both parts: 1
+// to 255 bytes of UTF-8. Default: an owner of its own for each campaign.
+func Owner(host, thread string) Option {
+	return func(c *config) { c.owner = dblock.Owner(host, thread) }
+}
 
 // Campaign stands for election until ctx ends. It waits for its turn, runs fn as the leader, waits
 // for fn to return, hands the lock to the next candidate, and stands again at the end of the queue.
@@ -53,7 +69,7 @@ func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx c
 	for err == nil && ctx.Err() == nil {
 		asked := time.Now()
 		var lock *dblock.Lock[TX]
-		lock, err = e.client.Lock(ownerless{ctx}, name, dblock.Metadata(c.metadata))
+		lock, err = e.stand(ctx, name, c)
 		stood = stood || err == nil || time.Since(asked) > refusalTime
 		switch {
 		case err == nil:
@@ -66,6 +82,21 @@ func (e *Elections[TX]) Campaign(ctx context.Context, name string, fn func(ctx c
 		}
 	}
 	return err
+}
+
+// stand waits until the candidate holds the lock. An owner that had it already leads by another
+// handle, and would lead twice.
+func (e *Elections[TX]) stand(ctx context.Context, name string, c config) (*dblock.Lock[TX], error) {
+	options := []dblock.LockOption{dblock.Metadata(c.metadata)}
+	if c.owner != nil {
+		options = append(options, c.owner)
+	}
+	lock, err := e.client.Lock(ownerless{ctx}, name, options...)
+	if err != nil || !client.LockOf(lock).Entered() {
+		return lock, err
+	}
+	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)
+	return nil, &dblock.LockError{Op: "campaign", Name: name, Err: errors.Join(failure, lock.Unlock(ctx))}
 }
 
 // prepare applies the options and returns the errors that can be found before the first Lock.

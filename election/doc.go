@@ -46,6 +46,9 @@
 // previous leader ends when its client hears of that, within a fifth of its TTL. For tokens and
 // Guard there is no such exception. Ask is the polite way.
 //
+// One leader at each moment with the option Owner, if two processes with the same Owner live: the
+// later one leads at once, as after a Break.
+//
 // That there is a leader: there is none while no candidate reaches the database, and a network
 // partition between leader and database ends the term after a TTL. That a leader knows at once: a
 // leader without a connection leads on until its lock would end. That an observer is up to date: it
@@ -84,5 +87,6 @@
 // A campaign is an owner of its own, also under a lock's context. Two campaigns with the same owner
 // would enter one lock twice, and both would lead. The price: deadlock detection does not see that
 // the caller of Campaign may hold a lock that the present leader waits for. So call Campaign under
-// no lock.
+// no lock. With the option Owner it is that owner, so that a restarted process finds its own lock;
+// a second campaign of it in one client would enter the first one's lock, and is refused.
 package election

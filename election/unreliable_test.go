@@ -46,18 +46,18 @@ func (u unreliable) OpenSession(ctx context.Context, s driver.Session) error {
 	return u.Backend.OpenSession(ctx, s)
 }
 
-func (u unreliable) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
+func (u unreliable) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
 	if err := u.failRead(); err != nil {
 		return nil, err
 	}
-	return u.Backend.Events(ctx, name, kinds, after, limit)
+	return u.Backend.Events(ctx, f, limit)
 }
 
-func (u unreliable) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+func (u unreliable) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
 	if err := u.failRead(); err != nil {
 		return nil, err
 	}
-	return u.Backend.Describe(ctx, names)
+	return u.Backend.Describe(ctx, names, waiters)
 }
 
 func (u unreliable) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {

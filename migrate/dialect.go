@@ -6,14 +6,13 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3/database"
 )
 
 // errLocked: another run has the lock. The caller holds nothing, and nothing was done.
-var errLocked = errors.New("another process holds the migration lock")
+var errLocked = errors.New("the migration lock is taken")
 
 // endTimeout bounds each statement that ends a run. The context of the run may have ended before.
 const endTimeout = 10 * time.Second
@@ -195,18 +194,4 @@ func gooseTableExists(ctx context.Context, db database.DBTxConn, store database.
 		return false, errors.ErrUnsupported
 	}
 	return s.TableExists(ctx, db)
-}
-
-// busy recognises SQLITE_BUSY and SQLITE_LOCKED by their code. Where the driver keeps the code in a
-// field (mattn's), it recognises SQLite's own text.
-func busy(err error) bool {
-	if err == nil {
-		return false
-	}
-	var coded interface{ Code() int }
-	if errors.As(err, &coded) {
-		return coded.Code()&0xff == 5 || coded.Code()&0xff == 6
-	}
-	text := err.Error()
-	return strings.Contains(text, "database is locked") || strings.Contains(text, "database table is locked")
 }

@@ -38,6 +38,9 @@ func TestStatementsOfThisBuildKnowTheirColumnsAmongThoseOfLaterOnes(t *testing.T
 			}
 		}
 		statements := generated(t, db.Engine)
+		for _, view := range []string{"dblock_who", "dblock_queue"} {
+			statements[view] = "SELECT 1 FROM " + view
+		}
 		if len(columns) < 10 || len(statements) < 50 {
 			t.Fatalf("%d tables, %d statements", len(columns), len(statements))
 		}

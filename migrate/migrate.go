@@ -329,21 +329,24 @@ func (m *migrator) foreign(ctx context.Context, version int64) error {
 	return fmt.Errorf("the tables are at version %d already, but not by %s: go on with the history that made them", there, m.set.Table())
 }
 
-// wait calls try until it does anything but find the lock taken.
+// wait calls try until it does anything but lose a race: for the migration lock, or against
+// transactions of clients that run meanwhile. After such an error try may be called again.
 func wait(ctx context.Context, try func() error) error {
-	for waited := false; ; waited = true {
+	var lost error
+	for {
 		err := try()
-		if !errors.Is(err, errLocked) && !busy(err) {
-			if waited && err != nil && ctx.Err() != nil {
-				return fmt.Errorf("while another process held the migration lock: %w", err)
+		if !errors.Is(err, errLocked) && !transaction.Retryable(err) {
+			if lost != nil && err != nil && ctx.Err() != nil {
+				return fmt.Errorf("another process was in the way (%w): %w", lost, err)
 			}
 			return err
 		}
+		lost = err
 		timer := time.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return fmt.Errorf("another process holds the migration lock: %w", context.Cause(ctx))
+			return fmt.Errorf("another process is in the way (%w): %w", lost, context.Cause(ctx))
 		case <-timer.C:
 		}
 	}

@@ -187,6 +187,44 @@ func TestWaitingForTheLockEndsWithTheContext(t *testing.T) {
 	})
 }
 
+// Down takes the tables in another order than some statements of a client. The transaction of a
+// client has dblock_waiters and wants dblock_locks; Down has the latter and wants the former.
+func TestADeadlockWithAClientOnlyDelaysDown(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		if db.Engine == migrate.Postgres {
+			deadlocked(t, db.SQL(t))
+		}
+	})
+}
+
+func deadlocked(t *testing.T, pool *sql.DB) {
+	tx, err := pool.BeginTx(t.Context(), nil)
+	ok(t, err)
+	defer tx.Rollback()
+	read := func(table string) {
+		_, err := tx.ExecContext(t.Context(), "SELECT FROM "+table)
+		ok(t, err)
+	}
+	// The transaction looks for a deadlock so late that Down is the one that finds it.
+	_, err = tx.ExecContext(t.Context(), "SELECT set_config('deadlock_timeout', '20s', true) FROM pg_roles WHERE rolname = current_user AND rolsuper")
+	ok(t, err)
+	read("dblock_waiters")
+	down := make(chan error, 1)
+	go func() { down <- migrate.Down(t.Context(), pool, migrate.Postgres) }()
+	for waiting := false; !waiting; {
+		select {
+		case err := <-down:
+			t.Fatalf("Down did not wait: %v", err)
+		default:
+		}
+		ok(t, pool.QueryRowContext(t.Context(), `SELECT EXISTS (SELECT FROM pg_locks
+			WHERE relation = 'dblock_waiters'::regclass AND NOT granted)`).Scan(&waiting))
+	}
+	read("dblock_locks") // ends when the server has found the deadlock, at Down's cost
+	ok(t, tx.Commit())
+	ok(t, <-down)
+}
+
 func TestAContextThatHasEndedDoesNothing(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)

@@ -75,7 +75,7 @@ func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked m
 		for _, row := range rows {
 			now = row.NowUs
 			locked[row.Name] = mysqldb.LockRowRow{
-				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, ExpiresAt: row.ExpiresAt,
+				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, FirstToken: row.FirstToken, LastToken: row.LastToken, ExpiresAt: row.ExpiresAt,
 				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, RestsUntil: row.RestsUntil,
 			}
 		}

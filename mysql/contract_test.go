@@ -444,7 +444,7 @@ func TestAConnectionIsReservedBeforeItIsNeeded(t *testing.T) {
 		pool := s.open(t, func(*sqldriver.Config) {})
 		pool.SetMaxOpenConns(3)
 		e := mysql.New(pool).Backend
-		leave := e.Attend(ttl)
+		leave := e.Attend("", ttl)
 		defer leave()
 		u, err := e.Upkeep(t.Context())
 		must(t, err)

@@ -40,7 +40,7 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 	})
 }
 
-func (e *engine) Attend(ttl time.Duration) (leave func()) { return e.crew.Attend(ttl) }
+func (e *engine) Attend(_ string, ttl time.Duration) (leave func()) { return e.crew.Attend(ttl) }
 
 func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))

@@ -31,7 +31,7 @@ UPDATE JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (name VARCHAR(510) PA
          thread TEXT PATH '$.t', attempt VARCHAR(32) PATH '$.a', token BIGINT PATH '$.k', expires_at BIGINT PATH '$.e', rests_until BIGINT PATH '$.r',
          metadata MEDIUMTEXT PATH '$.m')) j
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = UNHEX(j.name)
-   SET l.token = j.token, l.session_id = j.session_id, l.host = j.host, l.thread = j.thread, l.holds = 1, l.attempt = j.attempt,
+   SET l.token = j.token, l.first_token = j.token, l.last_token = j.token, l.session_id = j.session_id, l.host = j.host, l.thread = j.thread, l.holds = 1, l.attempt = j.attempt,
        l.acquired_at = ?, l.expires_at = j.expires_at, l.rests_until = j.rests_until, l.metadata = j.metadata`
 	makeRows = `-- name: MakeRows :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
@@ -108,7 +108,7 @@ func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases 
 					return nil, err
 				}
 			default:
-				if released[i] = row.SessionID == h.Session && row.Token == h.Token; released[i] {
+				if released[i] = row.SessionID == h.Session && row.LastToken == h.Token; released[i] {
 					whole = append(whole, h.Name)
 				}
 			}

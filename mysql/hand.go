@@ -2,6 +2,8 @@ package mysql
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
@@ -26,16 +28,36 @@ func (h hand) drop(ctx context.Context, tickets []int64) error {
 	return nil
 }
 
-// give gives the whole name to a waiter.
-func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) ([]driver.Handoff, error) {
-	fixed := microseconds(w.Lease)
-	token, err := h.q.GiveLock(ctx, mysqldb.GiveLockParams{
-		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-		Lease: lease(fixed), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters, Handed: handed(h.self, w.SessionID),
+// give gives the whole name to a waiter, and to those behind it that are of its run.
+func (h hand) give(ctx context.Context, w mysqldb.NextWaitersRow, waiters int32) (next []driver.Handoff, err error) {
+	var members []mysqldb.NextWaitersRow
+	if w.Passable && waiters > 0 {
+		behind, err := h.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: h.name, After: w.Ticket, Limit: driver.MaxRun - 1})
+		if err != nil {
+			return nil, err
+		}
+		members = membersOf(w, behind)
+	}
+	last, err := h.q.GiveLock(ctx, mysqldb.GiveLockParams{
+		Name: h.name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Members: int64(len(members)),
+		Lease: lease(microseconds(w.Lease)), MinHold: lease(microseconds(w.MinHold)), Metadata: w.Metadata, Waiters: waiters,
+		Handed: handed(h.self, w.SessionID),
 	})
-	return []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
-		Token: token, Contended: waiters > 0, Lease: fixed,
-	}}}, err
+	if err != nil {
+		return nil, err
+	}
+	next = handoffs(w, members, last, waiters > 0)
+	tickets := make([]int64, len(members))
+	for i, m := range members {
+		tickets[i] = m.Ticket
+	}
+	for some := range chunks(tickets) {
+		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(tickets), "[]"), " ", ",")
+		if err := h.q.MarkMembers(ctx, mysqldb.MarkMembersParams{Name: h.name, FirstToken: next[0].Grant.Token, List: list, Tickets: some}); err != nil {
+			return nil, err
+		}
+	}
+	return next, nil
 }
 
 // handed is 1 for a grant that its session has to be told of.

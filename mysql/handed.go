@@ -31,7 +31,7 @@ func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err
 		known[row.Attempt] = grant{row.Name, row.Shared != 0}
 		if _, there := l.known[row.Attempt]; !there {
 			h := driver.Hint{Attempt: row.Attempt}
-			if !row.ExpiresAt.Valid {
+			if !row.ExpiresAt.Valid && !row.Run {
 				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
 			}
 			hints = append(hints, h)

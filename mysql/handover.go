@@ -13,14 +13,15 @@ import (
 // vacate locks a name's row, has leave take a holder or a waiter off it, and hands on what that
 // makes room for. Where leave reports false nothing is changed. The sessions that get something are
 // woken, except self, and those that leave names.
-func (e *engine) vacate(ctx context.Context, name, self string, leave func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error)) (next []driver.Handoff, left bool, err error) {
-	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
+func (e *engine) vacate(ctx context.Context, name, self string, leave func(db mysqldb.DBTX, row *mysqldb.LockRowRow) (left bool, wake []string, err error)) (next []driver.Handoff, left bool, err error) {
+	err = e.transactAtWith(ctx, name, func(db mysqldb.DBTX) ([]string, error) {
+		q := mysqldb.New(db)
 		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there {
 			return nil, err
 		}
 		var wake []string
-		if left, wake, err = leave(q, &row); err != nil || !left {
+		if left, wake, err = leave(db, &row); err != nil || !left {
 			return nil, err
 		}
 		h := hand{q: q, name: name, self: self}
@@ -57,14 +58,15 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 		}
 	}
 	var attempt string
-	next, left, err = e.vacate(ctx, v.Name, v.Self, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
+	next, left, err = e.vacate(ctx, v.Name, v.Self, func(db mysqldb.DBTX, row *mysqldb.LockRowRow) (left bool, wake []string, err error) {
+		q := mysqldb.New(db)
 		switch {
 		case v.Cause == driver.ByAttempt:
-			left, err = undo(ctx, q, v, row)
+			left, err = undo(ctx, db, v, row)
 		case v.Token == 0:
 			left, err = leaveQueue(ctx, q, v.Name, v.Session, v.Attempt, row)
 		default:
-			attempt, left, err = giveUp(ctx, q, v, row)
+			attempt, left, err = giveUp(ctx, db, v, row)
 		}
 		if err != nil || !left || v.Cause != driver.ByForce {
 			return left, nil, err
@@ -78,8 +80,12 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 }
 
 // undo takes away whatever an attempt has.
-func undo(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysqldb.LockRowRow) (bool, error) {
+func undo(ctx context.Context, db mysqldb.DBTX, v driver.Vacancy, row *mysqldb.LockRowRow) (bool, error) {
+	q := mysqldb.New(db)
 	if row.SessionID == v.Session && row.Attempt == v.Attempt {
+		if passed, err := passOn(ctx, db, v.Name, row); passed || err != nil {
+			return passed, err
+		}
 		row.SessionID = ""
 		return true, nil
 	}
@@ -96,7 +102,8 @@ func undo(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysqld
 
 // giveUp takes a lock or a share away that is known by its token. What its holder does not release
 // itself is a takeover: it passes the guard.
-func giveUp(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysqldb.LockRowRow) (attempt string, left bool, err error) {
+func giveUp(ctx context.Context, db mysqldb.DBTX, v driver.Vacancy, row *mysqldb.LockRowRow) (attempt string, left bool, err error) {
+	q := mysqldb.New(db)
 	p, there, err := findPart(ctx, q, v.Name, *row, v.Session, v.Token)
 	if err != nil || !there {
 		return "", false, err
@@ -105,7 +112,7 @@ func giveUp(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysq
 		if v.Shared != (p.units > 0) {
 			return "", false, nil
 		}
-		left, err = p.drop(ctx, q, row)
+		left, err = p.leave(ctx, db, row, true)
 		return p.attempt, left, err
 	}
 	take, err := pass(ctx, q, p.attempt)
@@ -117,7 +124,7 @@ func giveUp(ctx context.Context, q *mysqldb.Queries, v driver.Vacancy, row *mysq
 			return p.attempt, false, err
 		}
 	}
-	if left, err = p.drop(ctx, q, row); err == nil && left {
+	if left, err = p.leave(ctx, db, row, false); err == nil && left {
 		err = take()
 	}
 	return p.attempt, left, err
@@ -138,7 +145,8 @@ func (p part) over(ctx context.Context, q *mysqldb.Queries, session string) (boo
 }
 
 func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
-	next, _, err := e.vacate(ctx, name, session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (left bool, _ []string, err error) {
+	next, _, err := e.vacate(ctx, name, session, func(db mysqldb.DBTX, row *mysqldb.LockRowRow) (left bool, _ []string, err error) {
+		q := mysqldb.New(db)
 		var tickets []int64
 		for some := range chunks(attempts) {
 			found, err := q.FindPlaces(ctx, mysqldb.FindPlacesParams{Name: name, Session: session, Attempts: some})

@@ -4,20 +4,29 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-func (e *engine) Describe(ctx context.Context, names []string) (details []driver.Detail, err error) {
+// Describe reads queues of up to so many places with the rest of their names, and each longer queue
+// in a statement of its own, a moment later.
+func (e *engine) Describe(ctx context.Context, names []string, waiters int) (details []driver.Detail, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		for some := range chunks(names) {
-			rows, err := q.Describe(ctx, mysqldb.DescribeParams{Names: some})
+			rows, err := q.Describe(ctx, mysqldb.DescribeParams{Names: some, Most: count(waiters)})
 			if err != nil {
 				return err
 			}
-			details = append(details, describe(rows)...)
+			described, long := describe(rows, waiters)
+			for i, row := range long {
+				if err := firstPlaces(ctx, q, &described[i], row, waiters); err != nil {
+					return err
+				}
+			}
+			details = append(details, described...)
 		}
 		return nil
 	})
@@ -25,12 +34,13 @@ func (e *engine) Describe(ctx context.Context, names []string) (details []driver
 	return details, mysqlserver.Interpret(err)
 }
 
-// describe puts together what Describe returns, in whatever order.
-func describe(rows []mysqldb.DescribeRow) []driver.Detail {
+// describe puts together what Describe returns, in whatever order. long are the rows of the names
+// whose queues are longer than so many waiters, by their place among the details.
+func describe(rows []mysqldb.DescribeRow, waiters int) (details []driver.Detail, long map[int]mysqldb.DescribeRow) {
 	slices.SortStableFunc(rows, func(a, b mysqldb.DescribeRow) int {
 		return cmp.Or(cmp.Compare(a.Part, b.Part), cmp.Compare(a.Place, b.Place))
 	})
-	var details []driver.Detail
+	long = map[int]mysqldb.DescribeRow{}
 	index, contended := map[string]int{}, map[string]bool{}
 	var now int64 // in the rows of names, which come first
 	for _, row := range rows {
@@ -42,38 +52,64 @@ func describe(rows []mysqldb.DescribeRow) []driver.Detail {
 			if contended[row.Name] = row.Waiters > 0; row.Waiters > 0 || row.SharedUnits > 0 {
 				d.Capacity = int(row.Units)
 			}
+			if int(row.Waiters) > waiters {
+				d.Queued, long[len(details)] = int(row.Waiters), row
+			}
 			index[row.Name], details = len(details), append(details, d)
 		case !there:
+		case row.Part == aHolder:
+			p := party(row, now)
+			p.Grant.Token, p.Grant.Contended = row.Place, contended[row.Name]
+			details[i].Holders = append(details[i].Holders, p)
 		default:
-			p := driver.Party{
-				Holder: driver.Holder{Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units)},
-				Holds:  int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
-			}
-			if row.Part == aHolder {
-				p.Grant = driver.Grant{Token: row.Place, Contended: contended[row.Name]}
-			}
-			p.Holder = times(p.Holder, row.Since, row.ExpiresAt, row.SessionExpiresAt, now)
-			if row.Part == aHolder {
-				details[i].Holders = append(details[i].Holders, p)
-			} else {
-				details[i].Waiters = append(details[i].Waiters, p)
-			}
+			details[i].Waiters, details[i].Queued = append(details[i].Waiters, party(row, now)), details[i].Queued+1
 		}
 	}
-	return details
+	return details, long
 }
 
-func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit int) (names []string, err error) {
+func party(row mysqldb.DescribeRow, now int64) driver.Party {
+	h := driver.Holder{Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units)}
+	return driver.Party{
+		Holder: times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, now),
+		Holds:  int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+	}
+}
+
+// firstPlaces adds the first waiters of a long queue. Before them stand the members of a run.
+func firstPlaces(ctx context.Context, q *mysqldb.Queries, d *driver.Detail, name mysqldb.DescribeRow, waiters int) error {
+	most := waiters + int(min(name.Followers, driver.MaxRun))
+	if most == 0 {
+		return nil
+	}
+	places, err := q.FirstPlaces(ctx, mysqldb.FirstPlacesParams{Name: d.Name, Limit: count(most)})
+	for _, p := range places {
+		switch {
+		case p.Token > 0:
+			d.Queued--
+		case len(d.Waiters) < waiters:
+			d.Waiters = append(d.Waiters, party(mysqldb.DescribeRow{
+				SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Since: p.EnqueuedAt,
+				Metadata: p.Metadata, SessionExpiresAt: p.SessionExpiresAt, App: p.App, Pid: p.Pid,
+			}, name.SessionExpiresAt))
+		}
+	}
+	return err
+}
+
+func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names []string, err error) {
 	last, bounded := above(f.Prefix)
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
 		if f.Host != "" || f.Older > 0 {
 			names, err = q.NamesHeld(ctx, mysqldb.NamesHeldParams{
-				After: after, First: f.Prefix, Bounded: number01(bounded), Last: last, Host: f.Host, Older: f.Older.Microseconds(), Limit: count(limit),
+				After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Host: f.Host, Older: f.Older.Microseconds(),
+				Contended: number01(f.Contended), Limit: count(limit),
 			})
 			return err
 		}
 		names, err = q.Names(ctx, mysqldb.NamesParams{
-			After: after, First: f.Prefix, Bounded: number01(bounded), Last: last, Idle: number01(f.Idle), Limit: count(limit),
+			After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Idle: number01(f.Idle),
+			Contended: number01(f.Contended), Limit: count(limit),
 		})
 		return err
 	})
@@ -98,6 +134,20 @@ func number01(b bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) (sessions []driver.SessionDetail, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.Sessions(ctx, mysqldb.SessionsParams{After: after, Dead: number01(f.Dead), Host: f.Host, App: f.App, Limit: count(limit)})
+		for _, row := range rows {
+			sessions = append(sessions, driver.SessionDetail{
+				ID: row.ID, Host: row.Host, App: row.App, PID: int(row.Pid), Started: time.UnixMicro(row.StartedAt),
+				Dead: row.ExpiresAt == 0, Left: microseconds(row.ExpiresAt - row.NowUs), Held: int(row.Held), Waiting: int(row.Waiting),
+			})
+		}
+		return err
+	})
+	return sessions, mysqlserver.Interpret(err)
 }
 
 // Watch is a transaction for its level of isolation: at the application's, the session's row could

@@ -30,7 +30,7 @@ func TestDescribeTellsAllAboutNames(t *testing.T) {
 		one, two := a.share(t, a.reader("shared")), b.share(t, b.reader("shared"))
 		must(t, errorOf(drivertest.Release(t.Context(), a, a.share(t, a.units("idle", 1, 2)), false)))
 		s.expire(t, b)
-		details, err := a.Describe(t.Context(), []string{"whole", "shared", "none", "idle"})
+		details, err := a.Describe(t.Context(), []string{"whole", "shared", "none", "idle"}, driver.AllWaiters)
 		must(t, err)
 		var names []string
 		for _, d := range details {
@@ -94,8 +94,8 @@ func TestNamesAreListedPageByPage(t *testing.T) {
 		} {
 			for _, limit := range []int{1, 3, 100} {
 				var got []string
-				for after := ""; ; {
-					names, err := a.Names(t.Context(), c.filter, after, limit)
+				for c.filter.After = ""; ; {
+					names, err := a.Names(t.Context(), c.filter, limit)
 					must(t, err)
 					if len(names) > limit {
 						t.Fatalf("%d names, at most %d were asked for", len(names), limit)
@@ -104,7 +104,7 @@ func TestNamesAreListedPageByPage(t *testing.T) {
 					if len(names) < limit {
 						break
 					}
-					after = names[len(names)-1]
+					c.filter.After = names[len(names)-1]
 				}
 				if !slices.Equal(got, c.want) {
 					t.Errorf("%+v, %d at a time: %q, want %q", c.filter, limit, got, c.want)
@@ -123,11 +123,11 @@ func TestNamesAreListedPageByPage(t *testing.T) {
 			{driver.Filter{Older: time.Hour, Host: "elsewhere"}, nil},
 			{driver.Filter{Older: time.Hour, Host: "h", Prefix: "p/"}, []string{"p/3"}},
 		} {
-			if got, err := a.Names(t.Context(), c.filter, "", 10); err != nil || !slices.Equal(got, c.want) {
+			if got, err := a.Names(t.Context(), c.filter, 10); err != nil || !slices.Equal(got, c.want) {
 				t.Errorf("%+v: %q %v", c.filter, got, err)
 			}
 		}
-		if _, err := a.Describe(t.Context(), slices.Repeat([]string{"p"}, 600)); err != nil {
+		if _, err := a.Describe(t.Context(), slices.Repeat([]string{"p"}, 600), 0); err != nil {
 			t.Error(err)
 		}
 	})

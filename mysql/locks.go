@@ -81,38 +81,43 @@ func standing(row mysqldb.LockRowRow) queue.State {
 	}
 }
 
-func (e *engine) Enqueue(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
-	switch joined, err := e.joinQueue(ctx, r); {
+func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
+	switch joined, err := e.joinQueue(ctx, rs); {
 	case err != nil:
 		return driver.Grant{}, driver.Gone, err
 	case joined:
 		return driver.Grant{}, driver.Queued, nil
 	}
-	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
-		row, there, err := e.lockRow(ctx, q, r.Name, true)
+	name := rs[0].Name
+	err = e.transactAtWith(ctx, name, func(db mysqldb.DBTX) ([]string, error) {
+		q, joining := mysqldb.New(db), rs
+		row, there, err := e.lockRow(ctx, q, name, true)
 		if err != nil || !there {
 			return nil, err
 		}
-		if standing(row).Free(r) {
-			var taken bool
-			if grant, taken, err = take(ctx, q, r); err != nil || taken {
-				outcome = driver.Granted
-				return nil, err
-			}
-		}
-		capacity, err := capacityWith(row, r)
-		if err != nil {
-			return nil, err
-		}
-		ticket, err := q.TakeTicket(ctx, mysqldb.TakeTicketParams{Name: r.Name, Capacity: capacity})
+		capacity, err := capacityWith(row, rs[0])
 		if err != nil {
 			return nil, err
 		}
 		outcome = driver.Queued
-		return nil, q.AddWaiter(ctx, mysqldb.AddWaiterParams{
-			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), Units: int32(r.Units), MinHold: r.MinHold.Microseconds(),
-		})
+		if standing(row).Free(rs[0]) {
+			var taken bool
+			if grant, taken, err = take(ctx, q, rs[0]); err != nil {
+				return nil, err
+			}
+			if taken {
+				outcome, joining = driver.Granted, rs[1:]
+				grant.Contended = len(joining) > 0
+			}
+		}
+		if len(joining) == 0 {
+			return nil, nil
+		}
+		first, err := q.TakeTickets(ctx, mysqldb.TakeTicketsParams{Name: name, Places: int64(len(joining)), Capacity: capacity})
+		if err != nil {
+			return nil, err
+		}
+		return nil, addPlaces(ctx, db, first, joining)
 	})
 	if err != nil {
 		return driver.Grant{}, driver.Gone, err
@@ -131,7 +136,8 @@ func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Grant, reentered bool, err error) {
 	var old string
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
+	err = e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
+		q := mysqldb.New(db)
 		row, there, err := e.lockRow(ctx, q, r.Name, true)
 		if err != nil || !there || row.SessionID == "" || row.Host != r.Host || row.Thread != r.Thread {
 			return nil, err
@@ -142,6 +148,9 @@ func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Gr
 			return nil, err
 		}
 		if err := take(); err != nil {
+			return nil, err
+		}
+		if err := endRun(ctx, db, r.Name, &row, false); err != nil {
 			return nil, err
 		}
 		token, err := q.GiveLock(ctx, mysqldb.GiveLockParams{

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"iter"
@@ -45,7 +46,7 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 				i, states = len(states), append(states, state(row, session))
 			}
 			if index[row.Name] = i; i >= 0 && row.Queued.Valid {
-				states[i].Queued = append(states[i].Queued, row.Queued.String)
+				place(&states[i], row.Queued.String, row.Member)
 			}
 		}
 	}
@@ -55,6 +56,9 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 			return nil, err
 		}
 		states = append(states, assemble(rows, session)...)
+	}
+	for _, s := range states {
+		slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	}
 	return states, nil
 }

@@ -2,8 +2,8 @@
 //
 // To take a free lock is one UPDATE that decides by the lock's row alone, after an INSERT where the
 // name has none; to release it when nobody waits is another. A third hands a lock over to a waiter
-// that lives and wants the whole name, and a fourth queues for a lock (short.go). Each is its own
-// transaction, and a process that stops in between keeps nothing locked.
+// that lives and wants the whole name, or to a run, and a fourth queues for a lock (short.go). Each
+// is its own transaction, and a process that stops in between keeps nothing locked.
 //
 // Everything else is a transaction at READ COMMITTED, whatever the application's default, that
 // first locks the name's row and decides in later statements. It is several round trips: a process
@@ -45,6 +45,12 @@ import (
 // transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx
 // allow one more for each that is open at a time. A smaller pool is ErrConfig. Run migrate.Up or
 // the files of package migrations first.
+//
+// The tables are those of the pool's default database. LockTx, Guard and UnlockTx need a
+// transaction whose default database is the same; its own tables may be in another one of the
+// server, under their full names. All connections are the pool's, whose connection attributes are
+// in its DSN: a pool of dblock's own with connectionAttributes=program_name:dblock/orders makes
+// them known to performance_schema.
 //
 // In a Galera cluster and in a group with several primaries leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.

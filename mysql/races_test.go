@@ -29,7 +29,7 @@ func TestATakeThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 			t.Fatalf("%+v, want the token after the row's", got)
 		}
 
-		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1 WHERE name = 'n'", a.session)
+		locking := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, last_token = token WHERE name = 'n'", a.session)
 		taking = start(t, func(ctx context.Context) (driver.Grant, error) {
 			grant, taken, err := b.Take(ctx, b.request("n"))
 			if taken {
@@ -98,7 +98,7 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			held := a.take(t, name)
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0)", name, b.session, attempt)
+			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 0, 0)", name, b.session, attempt)
 			must(t, err)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
@@ -142,7 +142,7 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 			return outcome, err
 		})
 		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
 		must(t, err)
 		must(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != driver.Queued {
@@ -229,7 +229,7 @@ func TestAReclaimThatWaitedLeavesTheNewHolderAlone(t *testing.T) {
 		if dead, err := c.Expire(t.Context(), a.session); err != nil || !dead {
 			t.Fatal(dead, err)
 		}
-		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1 WHERE name = 'n'", c.session)
+		other := s.transaction(t, "UPDATE dblock_locks SET session_id = ?, token = token + 1, first_token = token, last_token = token WHERE name = 'n'", c.session)
 		reclaiming := start(t, func(ctx context.Context) (bool, error) {
 			_, taken, err := drivertest.TakeOver(ctx, b, b.session, "n", holder)
 			return taken, err

@@ -49,13 +49,21 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, event driver.Event
 	})
 }
 
-func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) (events []driver.Event, err error) {
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) (events []driver.Event, err error) {
+	kinds := strings.Join(f.Kinds, ",")
+	all := mysqldb.EventsParams{After: f.After, Below: f.Below(), Kinds: kinds, Limit: count(limit)}
+	of := mysqldb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Limit: count(limit)}
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
 		var rows []mysqldb.DblockEvent
-		if name == "" {
-			rows, err = q.Events(ctx, mysqldb.EventsParams{After: after, Kinds: strings.Join(kinds, ","), Limit: count(limit)})
-		} else {
-			rows, err = q.EventsOf(ctx, mysqldb.EventsOfParams{Name: name, After: after, Kinds: strings.Join(kinds, ","), Limit: count(limit)})
+		switch {
+		case f.Name == "" && f.Newest:
+			rows, err = q.NewestEvents(ctx, mysqldb.NewestEventsParams(all))
+		case f.Name == "":
+			rows, err = q.Events(ctx, all)
+		case f.Newest:
+			rows, err = q.NewestEventsOf(ctx, mysqldb.NewestEventsOfParams(of))
+		default:
+			rows, err = q.EventsOf(ctx, of)
 		}
 		for _, row := range rows {
 			events = append(events, driver.Event{
@@ -66,6 +74,17 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 		return err
 	})
 	return events, mysqlserver.Interpret(err)
+}
+
+func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) error {
+		lowest, err := q.EventsSince(ctx, since.UnixMicro())
+		if after = lowest - 1; lowest == 0 {
+			after = math.MaxInt64
+		}
+		return err
+	})
+	return after, mysqlserver.Interpret(err)
 }
 
 func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Event) (holders int, err error) {
@@ -93,13 +112,13 @@ func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Even
 	return holders, nil
 }
 
-func (e *engine) EndRest(ctx context.Context, name string, event driver.Event) (ended bool, err error) {
+func (e *engine) EndRest(ctx context.Context, name string, token int64, event driver.Event) (ended bool, err error) {
 	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
 		ended = false
 		if _, there, err := e.lockRow(ctx, q, name, true); err != nil || !there {
 			return nil, err
 		}
-		n, err := q.EndRest(ctx, name)
+		n, err := q.EndRest(ctx, mysqldb.EndRestParams{Name: name, Token: token})
 		if err != nil || n == 0 {
 			return nil, err
 		}

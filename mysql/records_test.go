@@ -45,7 +45,7 @@ func TestEventsComeBackAsTheyWereWritten(t *testing.T) {
 			if c.after > 0 {
 				after = ids[c.after-1]
 			}
-			events, err := a.Events(t.Context(), c.name, c.kinds, after, c.limit)
+			events, err := a.Events(t.Context(), driver.EventFilter{Name: c.name, Kinds: c.kinds, After: after}, c.limit)
 			must(t, err)
 			var got []int64
 			for _, event := range events {
@@ -181,25 +181,25 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 		a, b := s.actor(t), s.actor(t)
 		const interval = 24 * time.Hour * 365 * 60 // one slot for the whole test, whenever it runs
 		first := driver.Run{Name: "j", Token: 1, Session: a.session, Host: "h", Thread: "t"}
-		run, claimed, err := a.BeginRun(t.Context(), first, interval, false)
+		run, claimed, err := a.BeginRun(t.Context(), first, driver.Slot{Length: interval}, false)
 		if err != nil || !claimed || run.Tries != 1 || run.Slot != time.Now().UnixMicro()/interval.Microseconds() || !run.Ended.IsZero() ||
 			run.SlotEnds.UnixMicro() != (run.Slot+1)*interval.Microseconds() || time.Since(run.Began).Abs() > time.Minute {
 			t.Fatalf("%+v %v %v", run, claimed, err)
 		}
-		if again, claimed, err := a.BeginRun(t.Context(), first, interval, false); err != nil || !claimed || again != run {
+		if again, claimed, err := a.BeginRun(t.Context(), first, driver.Slot{Length: interval}, false); err != nil || !claimed || again != run {
 			t.Fatalf("its own claim: %+v %v %v", again, claimed, err)
 		}
 		second := driver.Run{Name: "j", Token: 2, Session: b.session, Host: "h", Thread: "u"}
 		for _, retry := range []bool{false, true} {
-			if got, claimed, err := b.BeginRun(t.Context(), second, interval, retry); err != nil || claimed || got != run {
+			if got, claimed, err := b.BeginRun(t.Context(), second, driver.Slot{Length: interval}, retry); err != nil || claimed || got != run {
 				t.Fatalf("a run that goes on: %+v %v %v", got, claimed, err)
 			}
 		}
 		s.expire(t, a)
-		if _, claimed, err := b.BeginRun(t.Context(), second, interval, false); err != nil || claimed {
+		if _, claimed, err := b.BeginRun(t.Context(), second, driver.Slot{Length: interval}, false); err != nil || claimed {
 			t.Fatal("tried again though nobody wants that", err)
 		}
-		got, claimed, err := b.BeginRun(t.Context(), second, interval, true)
+		got, claimed, err := b.BeginRun(t.Context(), second, driver.Slot{Length: interval}, true)
 		if err != nil || !claimed || got.Tries != 2 || got.Token != 2 || got.Session != b.session || got.Thread != "u" {
 			t.Fatalf("%+v %v %v", got, claimed, err)
 		}
@@ -209,11 +209,11 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 			must(t, b.EndRun(t.Context(), got))
 		}
 		third := driver.Run{Name: "j", Token: 3, Session: b.session}
-		if got, claimed, err = b.BeginRun(t.Context(), third, interval, true); err != nil || !claimed || got.Tries != 3 || got.Failed || got.Detail != "" || !got.Ended.IsZero() {
+		if got, claimed, err = b.BeginRun(t.Context(), third, driver.Slot{Length: interval}, true); err != nil || !claimed || got.Tries != 3 || got.Failed || got.Detail != "" || !got.Ended.IsZero() {
 			t.Fatalf("%+v %v %v", got, claimed, err)
 		}
 		must(t, b.EndRun(t.Context(), got))
-		if got, claimed, err = b.BeginRun(t.Context(), second, interval, true); err != nil || claimed || got.Token != 3 || got.Ended.IsZero() {
+		if got, claimed, err = b.BeginRun(t.Context(), second, driver.Slot{Length: interval}, true); err != nil || claimed || got.Token != 3 || got.Ended.IsZero() {
 			t.Fatalf("one that succeeded: %+v %v %v", got, claimed, err)
 		}
 		for i := range 3 {
@@ -245,7 +245,7 @@ func TestOfManyOneBeginsARun(t *testing.T) {
 			for i, a := range actors {
 				go func() {
 					_, claimed, err := retried(func() (driver.Run, bool, error) {
-						return a.BeginRun(t.Context(), driver.Run{Name: fmt.Sprint(round), Token: int64(i + 1), Session: a.session}, interval, true)
+						return a.BeginRun(t.Context(), driver.Run{Name: fmt.Sprint(round), Token: int64(i + 1), Session: a.session}, driver.Slot{Length: interval}, true)
 					})
 					if err != nil {
 						t.Error(err)
@@ -277,7 +277,7 @@ func TestARunThatFailsWhileTwoLookAtItIsClaimedOnce(t *testing.T) {
 		must(t, b.OpenSession(t.Context(), driver.Session{ID: b.session, TTL: ttl}))
 		begin := func(a actor, token int64) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
-				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session}, interval, true)
+				_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: token, Session: a.session}, driver.Slot{Length: interval}, true)
 				return claimed, err
 			})
 		}
@@ -330,6 +330,24 @@ func TestAnIncarnationIsAsOldAsTheDataThatIsKnown(t *testing.T) {
 			if in, err = a.Incarnation(t.Context(), true, floor); err != nil || in.Fresh || in.Floor != floor || in.Age > time.Minute {
 				t.Fatalf("%+v %v", in, err)
 			}
+		}
+	})
+}
+
+func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		moment := s.number(t, "SELECT now_us FROM dblock_clock")
+		claiming := s.transaction(t, `INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
+			VALUES ('j', ?, 1, 'x', '', '', ?, '', ?)`, moment, moment, moment)
+		second := start(t, func(ctx context.Context) (bool, error) {
+			_, claimed, err := a.BeginRun(ctx, driver.Run{Name: "j", Token: 2, Session: a.session}, driver.Slot{Moment: moment}, false)
+			return claimed, err
+		})
+		time.Sleep(100 * time.Millisecond) // it waits for the key, or comes after the commit: either way there is one
+		must(t, claiming.Commit())
+		if got := <-second; got.err != nil || got.value {
+			t.Errorf("%+v, want the run of the other", got)
 		}
 	})
 }

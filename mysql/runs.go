@@ -13,15 +13,16 @@ import (
 
 // BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A
 // row whose slot ends at another time is that of another interval's slot with the same number.
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, claimed bool, err error) {
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry bool) (run driver.Run, claimed bool, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
 		now, err := q.Clock(ctx)
 		if err != nil {
 			return nil, err
 		}
-		length := max(interval.Microseconds(), 1)
-		slot := now / length
-		ends := (slot + 1) * length
+		if of.Early(now) {
+			return nil, driver.ErrFuture
+		}
+		slot, begins, ends := of.At(now)
 		key := mysqldb.FindRunParams{Name: r.Name, Slot: slot}
 		row, err := q.FindRun(ctx, key)
 		there, err := found(err)
@@ -29,17 +30,12 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 			return nil, err
 		}
 		stale := there && row.SlotEnds != ends
-		if !there || stale {
-			p := mysqldb.FindRunWithinParams{Name: r.Name, Begins: slot * length, Ends: ends}
-			if retry {
-				p.Retry = 1
-			}
-			other, err := q.FindRunWithin(ctx, p)
-			within, err := found(err)
+		if !there || stale || of.Length == 0 {
+			other, counts, err := standsFor(ctx, q, r.Name, of, begins, ends, retry)
 			if err != nil {
 				return nil, err
 			}
-			if within {
+			if counts {
 				key.Slot = other
 				row, err = q.FindRun(ctx, key)
 				run = runOf(r.Name, other, row)
@@ -81,6 +77,20 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	return run, claimed, nil
 }
 
+// standsFor finds the run of another slot for which a slot counts as run.
+func standsFor(ctx context.Context, q *mysqldb.Queries, name string, of driver.Slot, begins, ends int64, retry bool) (slot int64, there bool, err error) {
+	if of.Length == 0 {
+		slot, err = q.FindLaterRun(ctx, mysqldb.FindLaterRunParams{Name: name, Slot: of.Moment})
+		if there, err = found(err); there || err != nil {
+			return slot, there, err
+		}
+		ends = math.MaxInt64
+	}
+	slot, err = q.FindRunWithin(ctx, mysqldb.FindRunWithinParams{Name: name, Begins: begins, Ends: ends, Retry: number01(retry)})
+	there, err = found(err)
+	return slot, there, err
+}
+
 // failed reports whether a run may be tried again: it said so, or its session is over before it
 // said anything.
 func failed(row mysqldb.FindRunRow) bool {
@@ -120,13 +130,28 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: began, Limit: count(limit)})
 		for _, row := range rows {
-			runs = append(runs, driver.Run{
-				Name: name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
-				Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
-				Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
-			})
+			runs = append(runs, listedRun(row))
 		}
 		return err
 	})
 	return runs, mysqlserver.Interpret(err)
+}
+
+func (e *engine) LatestRuns(ctx context.Context, after string, limit int) (runs []driver.Run, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.LatestRuns(ctx, mysqldb.LatestRunsParams{After: after, Limit: count(limit)})
+		for _, row := range rows {
+			runs = append(runs, listedRun(row))
+		}
+		return err
+	})
+	return runs, mysqlserver.Interpret(err)
+}
+
+func listedRun(row mysqldb.DblockRun) driver.Run {
+	return driver.Run{
+		Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
+		Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
+		Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
+	}
 }

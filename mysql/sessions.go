@@ -158,7 +158,7 @@ func (e *engine) Overdue(ctx context.Context, limit int) ([]driver.State, error)
 	states := make([]driver.State, 0, len(rows)+len(shares))
 	for _, row := range rows {
 		states = append(states, driver.State{Name: row.Name, Holder: driver.Holder{
-			Session: row.SessionID, Grant: driver.Grant{Token: row.Token, Lease: -1},
+			Session: row.SessionID, Grant: driver.Grant{Token: row.LastToken, Lease: -1},
 		}})
 	}
 	for _, row := range shares {

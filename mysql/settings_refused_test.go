@@ -77,7 +77,7 @@ func TestTextsThatACharacterSetDoesNotHave(t *testing.T) {
 				if _, taken, err := a.Take(t.Context(), r); err != nil || !taken {
 					t.Fatal(taken, err)
 				}
-				places, err := a.Describe(t.Context(), []string{r.Name})
+				places, err := a.Describe(t.Context(), []string{r.Name}, driver.AllWaiters)
 				must(t, err)
 				var got map[string]string
 				must(t, json.Unmarshal([]byte(places[0].Holders[0].Metadata), &got))

@@ -35,7 +35,7 @@ type part struct {
 // findPart finds what a session has with a token, as a whole or shared.
 func findPart(ctx context.Context, q *mysqldb.Queries, name string, row mysqldb.LockRowRow, session string, token int64) (part, bool, error) {
 	if row.SessionID != "" {
-		there := row.SessionID == session && row.Token == token
+		there := row.SessionID == session && row.LastToken == token
 		return part{name: name, session: session, attempt: row.Attempt, token: token, expiresAt: row.ExpiresAt}, there, nil
 	}
 	if row.SharedUnits == 0 {
@@ -61,6 +61,17 @@ func (p part) drop(ctx context.Context, q *mysqldb.Queries, row *mysqldb.LockRow
 	return true, nil
 }
 
+// leave is drop of what its holder gives up, or what is taken from it, with the members of its run:
+// those that were served go too, the others wait again.
+func (p part) leave(ctx context.Context, db mysqldb.DBTX, row *mysqldb.LockRowRow, served bool) (bool, error) {
+	if p.units == 0 {
+		if err := endRun(ctx, db, p.name, row, served); err != nil {
+			return false, err
+		}
+	}
+	return p.drop(ctx, mysqldb.New(db), row)
+}
+
 // setShareHolds leaves the name's row alone: the transactions that hold it are mostly others'.
 func (e *engine) setShareHolds(ctx context.Context, h driver.Held, holds int) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
@@ -77,12 +88,13 @@ func (e *engine) setShareHolds(ctx context.Context, h driver.Held, holds int) er
 }
 
 // Downgrade copies the holder into a share and then hands on, as a release does that leaves one
-// unit in use.
+// unit in use. A run must be settled before: a share has no members.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	shared := false
-	next, left, err := e.vacate(ctx, h.Name, h.Session, func(q *mysqldb.Queries, row *mysqldb.LockRowRow) (bool, []string, error) {
+	next, left, err := e.vacate(ctx, h.Name, h.Session, func(db mysqldb.DBTX, row *mysqldb.LockRowRow) (bool, []string, error) {
+		q := mysqldb.New(db)
 		p, there, err := findPart(ctx, q, h.Name, *row, h.Session, h.Token)
-		if shared = there && p.units > 0; err != nil || !there || shared {
+		if shared = there && p.units > 0; err != nil || !there || shared || row.FirstToken < row.LastToken {
 			return false, nil, err
 		}
 		if _, err := capacityWith(*row, driver.Request{Name: h.Name, Units: 1, Of: driver.Readers}); err != nil {
@@ -108,7 +120,7 @@ func (e *engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (gr
 		}
 		if row.SessionID == h.Session && row.Attempt == attempt {
 			upgraded = true
-			grant, err = grantOf(ctx, q, row.Token, row.Waiters, row.ExpiresAt)
+			grant, err = grantOf(ctx, q, row.LastToken, row.Waiters, row.ExpiresAt)
 			return nil, err
 		}
 		share, err := q.FindShareOfAttempt(ctx, mysqldb.FindShareOfAttemptParams{Name: h.Name, Attempt: attempt})

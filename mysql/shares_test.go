@@ -255,7 +255,7 @@ func TestDowngradeAndUpgrade(t *testing.T) {
 		if err != nil || !upgraded || again.Token != grant.Token || again.Lease <= 0 {
 			t.Fatal(again, upgraded, err)
 		}
-		details, err := a.Describe(t.Context(), []string{"n"})
+		details, err := a.Describe(t.Context(), []string{"n"}, driver.AllWaiters)
 		must(t, err)
 		if d := details[0]; len(d.Holders) != 1 || d.Holders[0].Holds != 3 || d.Holders[0].Metadata != r.Metadata || d.Holders[0].Units != 0 ||
 			len(d.Waiters) != 1 || d.Waiters[0].Attempt != writer || d.Token != grant.Token {

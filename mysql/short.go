@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"math"
 	"math/rand/v2"
 
 	"github.com/dblock-go/dblock/driver"
@@ -33,56 +32,90 @@ func written(err error) error {
 	return crew.Sent{Err: mysqlserver.Interpret(err)}
 }
 
-// handOver releases a whole name to the first in its queue, where that is alive and wants the whole
-// name for as long as its session lives. A session that dies between the two statements gets the
-// name nevertheless, as one that dies a moment later would.
+// handOver releases a whole name to the first in its queue, and to the members of the run that it
+// begins, where that is alive and wants the whole name for as long as its session lives. A session
+// that dies between the statements gets the name nevertheless, as one that dies a moment later
+// would.
 func (e *engine) handOver(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
 	if !e.crew.Attended() || e.spares.full() {
 		return nil, false, nil
 	}
 	err = e.atRow(ctx, v.Name, func(ctx context.Context, u upkeep) error {
-		list, err := u.q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: v.Name, After: math.MinInt64, Limit: 2})
-		if err != nil || len(list) == 0 {
+		f, err := readFront(ctx, u.q, v.Name)
+		if err != nil || f.head == nil {
 			return err
 		}
-		w := list[0]
+		w := *f.head
 		if w.Alive == 0 || w.Units > 0 || w.Lease > 0 || w.MinHold > 0 {
 			return nil
 		}
-		spare := rand.Int64()
-		token, err := u.q.HandToHead(ctx, mysqldb.HandToHeadParams{
-			Name: v.Name, Holder: v.Session, Token: v.Token, Spare: spare, Handed: handed(v.Self, w.SessionID),
-			Ticket: w.Ticket, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
-		})
+		var token int64
+		var spares []int64
+		if len(f.served)+len(f.members) > 0 {
+			token, spares, err = handToRun(ctx, u.db, v, f)
+		} else {
+			spares = []int64{rand.Int64()}
+			token, err = u.q.HandToHead(ctx, mysqldb.HandToHeadParams{
+				Name: v.Name, Holder: v.Session, Token: v.Token, Spare: spares[0], Handed: handed(v.Self, w.SessionID),
+				Ticket: w.Ticket, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
+			})
+		}
 		if err != nil || token == 0 {
 			return written(err)
 		}
-		e.spares.put(spare)
-		left, next = true, []driver.Handoff{{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{Token: token, Contended: len(list) > 1}}}
+		e.spares.put(spares...)
+		left, next = true, handoffs(w, f.members, token, f.more || len(f.members) > 0)
 		wakeUp(ctx, u.conn, others(v.Self, w.SessionID))
 		return nil
 	})
 	return next, left, err
 }
 
-// joinQueue joins the queue of a name that is held as a whole, with a spare.
-func (e *engine) joinQueue(ctx context.Context, r driver.Request) (joined bool, err error) {
+// joinQueue joins the queue of a name that is held as a whole, with a spare for each request. Where
+// there are not enough for several requests, it is a short transaction.
+func (e *engine) joinQueue(ctx context.Context, rs []driver.Request) (joined bool, err error) {
+	r := rs[0]
 	if r.Units > 0 || !r.Wait || !e.crew.Attended() {
 		return false, nil
 	}
-	for _, spare := range e.spares.take(1) {
-		err = e.atRow(ctx, r.Name, func(ctx context.Context, u upkeep) error {
-			n, err := u.q.JoinQueue(ctx, mysqldb.JoinQueueParams{
-				Name: r.Name, Spare: spare, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-				Lease: r.Lease.Microseconds(), MinHold: r.MinHold.Microseconds(), Metadata: plainJSON(r.Metadata),
-			})
-			if joined = n > 0; joined || err != nil {
-				return written(err)
-			}
-			return dropSpares(ctx, u.q, spare)
-		})
+	spares := e.spares.take(len(rs))
+	switch {
+	case len(spares) == 0 && len(rs) == 1:
+		return false, nil
+	case len(spares) < len(rs):
+		e.spares.put(spares...)
+		return e.joinTogether(ctx, rs)
 	}
+	err = e.atRow(ctx, r.Name, func(ctx context.Context, u upkeep) error {
+		var n int64
+		var err error
+		if len(rs) > 1 {
+			n, err = joinWithSpares(ctx, u.db, rs, spares)
+		} else {
+			n, err = u.q.JoinQueue(ctx, mysqldb.JoinQueueParams{
+				Name: r.Name, Spare: spares[0], Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+				Lease: r.Lease.Microseconds(), MinHold: r.MinHold.Microseconds(), Metadata: plainJSON(r.Metadata), Passable: number01(r.Passable),
+			})
+		}
+		if joined = n > 0; joined || err != nil {
+			return written(err)
+		}
+		return dropSpares(ctx, u.q, spares...)
+	})
 	return joined, err
+}
+
+// joinTogether waits for the name's row in the server's own order.
+func (e *engine) joinTogether(ctx context.Context, rs []driver.Request) (joined bool, err error) {
+	err = e.transactAtWith(ctx, rs[0].Name, func(db mysqldb.DBTX) ([]string, error) {
+		first, err := mysqldb.New(db).TakeTicketsOfHeld(ctx, mysqldb.TakeTicketsOfHeldParams{Name: rs[0].Name, Places: int64(len(rs))})
+		if _, err = granted(err); err != nil || first == 0 {
+			return nil, err
+		}
+		joined = true
+		return nil, addPlaces(ctx, db, first, rs)
+	})
+	return joined && err == nil, err
 }
 
 // dropSpares deletes places that were set aside.

@@ -16,7 +16,7 @@ import (
 func (s server) attending(t *testing.T) actor {
 	t.Helper()
 	a := actor{Backend: mysql.New(s.open(t, nil)).Backend, session: id()}
-	t.Cleanup(a.Attend(ttl))
+	t.Cleanup(a.Attend("", ttl))
 	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
@@ -85,7 +85,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		a, b, c := s.attending(t), s.attending(t), s.attending(t)
 		held := a.take(t, "n")
 		first, last := b.enqueue(t, "n"), c.enqueue(t, "n")
-		s.exec(t, "UPDATE dblock_locks SET token = ?, asked = 'please', holds = 2, metadata = '{}'", farAhead)
+		s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = token, last_token = token, asked = 'please', holds = 2, metadata = '{}'", farAhead)
 		held.Token = farAhead
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
 		if err != nil || next.Attempt != first || next.Grant.Token != farAhead+1 || !next.Grant.Contended || s.spares(t) != 1 {
@@ -119,7 +119,7 @@ func TestAShortHandOverThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for what, change := range map[string]string{
 			"another holder":  "UPDATE dblock_locks SET session_id = 'another' WHERE name = ?",
-			"another token":   "UPDATE dblock_locks SET token = token + 1 WHERE name = ?",
+			"another token":   "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token WHERE name = ?",
 			"nobody holds it": "UPDATE dblock_locks SET session_id = NULL WHERE name = ?",
 		} {
 			a, b, name := s.attending(t), s.attending(t), id()
@@ -203,7 +203,7 @@ func TestAPlaceThatIsUsedAgainGetsItsTicketFromTheLockedRow(t *testing.T) {
 		held := a.pass(t, s, "n", b)
 		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
-		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
 		must(t, err)
 		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
 			_, outcome, err := a.Enqueue(ctx, a.request("n"))

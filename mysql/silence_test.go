@@ -15,7 +15,7 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 		a := s.actor(t)
 		a.take(t, "n")
 		e := s.engine(t)
-		defer e.Attend(time.Second)()
+		defer e.Attend("", time.Second)()
 		began := time.Now()
 		err := mysql.StopBetween(t.Context(), e, "n", func() {
 			s.exec(t, "UPDATE dblock_locks SET host = 'another' WHERE name = 'n'") // waits for the row

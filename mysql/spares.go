@@ -3,11 +3,13 @@ package mysql
 import (
 	"slices"
 	"sync"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
-// maxSpares is how many spares an engine keeps: one for each goroutine that comes back to a name
-// right after it has released it.
-const maxSpares = 64
+// maxSpares is from how many spares on an engine sets no more aside: one for each goroutine that
+// comes back to a name right after it has released it, in two runs.
+const maxSpares = 2 * driver.MaxRun
 
 // spares are the places that HandToHead has set aside for JoinQueue, by their tickets. No other
 // engine knows them. It is a store, not a promise: a spare that is gone from the tables only makes
@@ -23,10 +25,10 @@ func (s *spares) full() bool {
 	return len(s.tickets) >= maxSpares
 }
 
-func (s *spares) put(ticket int64) {
+func (s *spares) put(tickets ...int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tickets = append(s.tickets, ticket)
+	s.tickets = append(s.tickets, tickets...)
 }
 
 // take returns up to n spares, which are the caller's from then on.

@@ -20,9 +20,9 @@ func state(row mysqldb.LookRow, session string) driver.State {
 	if row.SessionID != "" {
 		h := driver.Holder{
 			Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-			Grant: driver.Grant{Token: row.Token, Contended: row.Waiters > 0},
+			Grant: driver.Grant{Token: row.LastToken, Contended: row.Waiters > 0},
 		}
-		has(&s, times(h, row.AcquiredAt, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session)
+		has(&s, times(h, row.AcquiredAt, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session, row.FirstToken)
 	}
 	return s
 }
@@ -52,7 +52,7 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 			}
 			if h.Units = 0; h.Session != "" {
 				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
-				has(&s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session)
+				has(&s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session, row.FirstToken)
 			}
 			s.Ready = h.Session == "" && row.Waiters > 0 && s.Rest <= 0 // until the head is known
 			index[row.Name] = len(states)
@@ -68,9 +68,9 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 		case aHolder:
 			s.Sharing = int(row.Sharing)
 			h.Grant = driver.Grant{Token: row.Token, Contended: name.Waiters > 0}
-			has(s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, name.NowUs), session)
+			has(s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, name.NowUs), session, row.FirstToken)
 		case aPlace:
-			s.Queued = append(s.Queued, row.Attempt)
+			place(s, row.Attempt, row.FirstToken)
 		case theHead:
 			s.Ready = s.Ready && queue.Of(*s).Fits(int(row.Units))
 			if s.Sharing > 0 {
@@ -81,14 +81,29 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 	return states
 }
 
-// has adds a holder: of several, State names the one whose time is over first.
-func has(s *driver.State, h driver.Holder, session string) {
+// has adds a holder, with the first token of its run: of several, State names the one whose time is
+// over first.
+func has(s *driver.State, h driver.Holder, session string, first int64) {
 	if s.Holder.Session == "" || h.Left < s.Holder.Left {
 		s.Holder = h
 	}
 	if h.Session == session {
-		s.Granted = append(s.Granted, driver.Own{Attempt: h.Attempt, Grant: h.Grant})
+		own := driver.Own{Attempt: h.Attempt, Grant: h.Grant}
+		own.Grant.Token, own.Grant.Run = first, rangeOf(first, h.Grant.Token)
+		s.Granted = append(s.Granted, own)
 	}
+}
+
+// place adds a place in the queue that the session has. token is that of a member of its run, which
+// was added before.
+func place(s *driver.State, attempt string, token int64) {
+	if token == 0 {
+		s.Queued = append(s.Queued, attempt)
+		return
+	}
+	own := s.Granted[0]
+	own.Attempt, own.Grant.Token = attempt, token
+	s.Granted = append(s.Granted, own)
 }
 
 // times completes a holder, or a waiter, by the database's clock.

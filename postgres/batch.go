@@ -9,12 +9,20 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// want is a driver.Request as TakeRows reads it.
+// want is a driver.Request as TakeRows and JoinTogether read it.
 type want struct {
 	Order                                          int
 	Name, Session, Host, Thread, Attempt, Metadata string
 	Lease, MinHold                                 int64
 	Units, Of                                      int
+	Passable                                       bool
+}
+
+func wanted(order int, r driver.Request) want {
+	return want{
+		Order: order, Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Metadata: r.Metadata,
+		Lease: r.Lease.Microseconds(), MinHold: r.MinHold.Microseconds(), Units: r.Units, Of: r.Of, Passable: r.Passable,
+	}
 }
 
 // TakeAll is one round trip: it makes the rows that are missing, and then locks all and judges
@@ -26,11 +34,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 	names, wants, wait := make([]string, len(rs)), make([]want, len(rs)), false
 	for i, r := range rs {
 		wait = wait || r.Wait
-		names[i] = r.Name
-		wants[i] = want{
-			Order: i, Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Metadata: r.Metadata,
-			Lease: r.Lease.Microseconds(), MinHold: r.MinHold.Microseconds(), Units: r.Units, Of: r.Of,
-		}
+		names[i], wants[i] = r.Name, wanted(i, r)
 	}
 	var row postgresdb.TakeRowsRow
 	var grants []driver.Grant

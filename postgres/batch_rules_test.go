@@ -201,11 +201,11 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1 WHERE name = 'free'")
+	s.alone("UPDATE dblock_locks SET session_id = 'b', attempt = 'b1', token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name = 'free'")
 	s.alone("UPDATE dblock_locks SET rests_until = 9000000000000000 WHERE name = 'rests'")
 	s.alone("UPDATE dblock_locks SET shared_units = 1, capacity = 2 WHERE name = 'shared'")
 	s.alone("UPDATE dblock_locks SET waiters = 1 WHERE name IN ('waits', 'queued', 'joined')")
-	s.alone("UPDATE dblock_locks SET token = token + 1 WHERE name = 'held'")
+	s.alone("UPDATE dblock_locks SET token = token + 1, first_token = token + 1, last_token = token + 1 WHERE name = 'held'")
 	s.commit()
 	<-done
 	for i, g := range grants {
@@ -265,7 +265,7 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("c", time.Minute)
-	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, 1000*time.Hour, false)
+	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, false)
 	if err != nil || !mine {
 		t.Fatal(mine, err)
 	}
@@ -281,6 +281,24 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 		is, mine, err := s.passRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, run.Slot, true)
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
+		}
+	})
+	s.commit()
+	<-done
+}
+
+// Broken by a claim that does not look at what it waited for.
+func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	moment := s.number("SELECT dblock_now()")
+	s.begin()
+	s.do(query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: moment, Name: "n", Token: 1, Session: "a"}))
+	done := s.blocked(func() {
+		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"}, driver.Slot{Moment: moment}, true)
+		if err != nil || mine || run.Token != 1 || run.Slot != moment {
+			t.Errorf("got %+v, %v, %v", run, mine, err)
 		}
 	})
 	s.commit()

@@ -17,7 +17,7 @@ func TestBehaviour(t *testing.T) {
 		return
 	}
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "database/sql", Kind: enginetest.Postgres, Open: enginetest.OnSQL(postgres.NewSQL),
+		Name: "database/sql", Kind: enginetest.Postgres, Open: enginetest.OnSQL(postgres.NewSQL), Again: true,
 		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
 	})
 }

@@ -19,14 +19,14 @@ type database interface {
 	exec(ctx context.Context, s statement) error
 	// transact runs statements as one transaction at READ COMMITTED.
 	transact(ctx context.Context, s ...statement) error
-	// reserve opens a connection apart from the application's.
-	reserve(ctx context.Context) (connection, error)
+	// reserve opens a connection apart from the application's, under the name of a client's app.
+	reserve(ctx context.Context, app string) (connection, error)
 	// spare is how many connections more than that of the heartbeats may be reserved at a time.
 	// With early the first one is better reserved before it is needed: the application's pool may
 	// have none left then.
 	spare() (most int, early bool)
-	// listen is Backend.Listen on a channel.
-	listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error
+	// listen is Backend.Listen on a channel, on a connection as reserve's.
+	listen(ctx context.Context, app, channel string, ready func(), wake func(driver.Hint)) error
 }
 
 type connection interface {
@@ -95,7 +95,7 @@ func list(values any) string {
 type upkeep struct{ conn connection }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	conn, err := e.db.reserve(ctx)
+	conn, err := e.db.reserve(ctx, e.appName())
 	if err != nil {
 		return nil, pgserver.Interpret(err)
 	}

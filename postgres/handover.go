@@ -21,6 +21,11 @@ func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Ha
 func (e *engine) vacate(ctx context.Context, v driver.Vacancy, d *handed) error {
 	switch v.Cause {
 	case driver.ByHolder:
+		defer func() {
+			if len(d.next) > 0 {
+				e.runs.Store(len(d.next) > 1)
+			}
+		}()
 		if !v.Shared {
 			if err := e.releaseWhole(ctx, v, d); err != nil || d.given {
 				return err
@@ -28,7 +33,7 @@ func (e *engine) vacate(ctx context.Context, v driver.Vacancy, d *handed) error 
 		}
 		return e.handOver(ctx, v.Name, d.release(v.Self, v.Held(), true)...)
 	case driver.ByAttempt:
-		return e.handOver(ctx, v.Name, append([]statement{d.leave(v.Session, v.Name, v.Attempt)}, d.either(postgresdb.HandOverParams{
+		return e.handOver(ctx, v.Name, append([]statement{d.leave(v.Session, v.Name, v.Attempt), d.pass(v)}, d.either(postgresdb.HandOverParams{
 			Self: v.Self, Name: v.Name, Session: v.Session, Attempt: v.Attempt,
 		})...)...)
 	case driver.ByTime:
@@ -52,8 +57,9 @@ func (e *engine) Leave(ctx context.Context, session, name string, attempts []str
 }
 
 // releaseWhole releases a whole name in the common cases: in one statement where nobody waits, and
-// in two to a waiter. Each does nothing in any other case, and is a transaction of its own: the
-// general hand-over, which costs the server several times as much, is seldom sent.
+// in two to a waiter or a run. Each does nothing in any other case, and is a transaction by itself:
+// the general hand-over, which costs the server several times as much, is seldom sent. toRun does
+// what toHead does, and costs more: it is sent where the engine's last hand-over was to a run.
 func (e *engine) releaseWhole(ctx context.Context, v driver.Vacancy, d *handed) error {
 	if !v.Contended {
 		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
@@ -62,6 +68,9 @@ func (e *engine) releaseWhole(ctx context.Context, v driver.Vacancy, d *handed) 
 		if err != nil || d.given {
 			return pgserver.Interpret(err)
 		}
+	}
+	if e.runs.Load() {
+		return e.handOver(ctx, v.Name, d.toRun(v))
 	}
 	return e.handOver(ctx, v.Name, d.toHead(v))
 }
@@ -87,7 +96,7 @@ func (e *engine) breach(ctx context.Context, v driver.Vacancy, d *handed) error 
 		Kind: n.Kind, EventToken: n.Token, EventSession: n.Session, EventHost: n.Host, EventThread: n.Thread,
 		Detail: n.Detail, Metadata: n.Metadata,
 	})
-	err := e.takeOver(ctx, q, append([]statement{record}, d.either(postgresdb.HandOverParams{
+	err := e.takeOver(ctx, q, append([]statement{record, requeueMembers(q)}, d.either(postgresdb.HandOverParams{
 		Self: v.Self, Name: v.Name, Session: v.Session, Token: v.Token,
 	})...)...)
 	e.announce(ctx, q, err)
@@ -105,7 +114,7 @@ func (e *engine) handOver(ctx context.Context, name string, statements ...statem
 }
 
 // handed is what came of a hand-over. There is one way to hand on, whatever was given up: over, the
-// last of its statements. toHead is a short cut.
+// last of its statements. toHead and toRun are short cuts.
 type handed struct {
 	next  []driver.Handoff
 	given bool // a lock or a share was given up
@@ -152,6 +161,19 @@ func (d *handed) toHead(v driver.Vacancy) statement {
 	})
 }
 
+// toRun does what toHead does where the holder is a run, or the head of the queue begins one.
+func (d *handed) toRun(v driver.Vacancy) statement {
+	var row postgresdb.HandToRunRow
+	return query(postgresdb.HandToRun, postgresdb.HandToRunParams{
+		Name: v.Name, Session: v.Session, Token: v.Token,
+	}).into(&row, func() {
+		d.given = true
+		d.next = append(d.next, driver.Handoff{Session: row.Session, Attempt: row.Attempt, Grant: driver.Grant{
+			Token: row.Token, Contended: row.Waiters > 0, Run: runOf(row.First, row.Last),
+		}})
+	})
+}
+
 func (d *handed) over(p postgresdb.HandOverParams) statement {
 	var row postgresdb.HandOverRow
 	return query(postgresdb.HandOver, p).into(&row, func() {
@@ -160,7 +182,15 @@ func (d *handed) over(p postgresdb.HandOverParams) statement {
 			return
 		}
 		d.next = append(d.next, driver.Handoff{Session: row.Session, Attempt: row.Attempt, Grant: driver.Grant{
-			Token: row.Token, Contended: row.Waiters > 0, Lease: microseconds(row.Lease),
+			Token: row.Token, Contended: row.Waiters > 0, Lease: microseconds(row.Lease), Run: runOf(row.First, row.Last),
 		}})
 	})
+}
+
+// runOf is the run with these tokens. One by itself is none.
+func runOf(first, last int64) driver.Range {
+	if first == last {
+		return driver.Range{}
+	}
+	return driver.Range{First: first, Last: last}
 }

@@ -118,7 +118,7 @@ func TestTheShortHandOverWritesWhatTheGeneralOneWrites(t *testing.T) {
 	}
 }
 
-// Broken by leaving out any condition of HandToHead.
+// Broken by leaving out any condition of HandToHead or HandToRun. Only the latter does runs.
 func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 	for name, prepare := range map[string]func(s *script, v *driver.Vacancy){
 		"nobody waits": func(s *script, _ *driver.Vacancy) {},
@@ -150,6 +150,18 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 			s.enqueue(request("b", "b1"))
 			s.exec("UPDATE dblock_locks SET rests_until = dblock_now() + 60000000")
 		},
+		"a run begins": func(s *script, _ *driver.Vacancy) {
+			s.joins(passable("b", "b1", "b2")...)
+		},
+		"a run ends": func(s *script, v *driver.Vacancy) {
+			s.joins(passable("b", "b1", "b2")...)
+			s.joins(request("c", "c1"))
+			next, err := drivertest.Release(s.Context(), s, v.Held(), true)
+			if err != nil {
+				s.Fatal(err)
+			}
+			*v = driver.Release(ofRun(next[0].Grant.Run.Last), true)
+		},
 		"another token": func(s *script, v *driver.Vacancy) {
 			s.enqueue(request("b", "b1"))
 			v.Token--
@@ -168,6 +180,7 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 			for _, id := range []string{"a", "b", "c"} {
 				s.session(id, time.Minute)
 			}
+			runs := strings.HasPrefix(name, "a run")
 			m := request("c", "c0")
 			m.Name = "m"
 			s.have(m)
@@ -186,6 +199,12 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 				t.Errorf("handed %+v, %v, %v", d.next, d.given, err)
 			}
 			if is := read(); is != was {
+				t.Errorf("it was\n%s\nand is\n%s", was, is)
+			}
+			if err := s.handOver(t.Context(), v.Name, d.toRun(v)); err != nil || d.given != runs {
+				t.Errorf("for runs: handed %+v, %v, %v", d.next, d.given, err)
+			}
+			if is := read(); is != was && !runs {
 				t.Errorf("it was\n%s\nand is\n%s", was, is)
 			}
 		})

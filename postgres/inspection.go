@@ -9,13 +9,14 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
 	var row postgresdb.DescribeRow
 	var details []driver.Detail
-	err := e.db.exec(ctx, query(postgresdb.Describe, list(names)).into(&row, func() {
+	err := e.db.exec(ctx, query(postgresdb.Describe, postgresdb.DescribeParams{Most: int32(waiters), Names: list(names)}).into(&row, func() {
 		if len(details) == 0 || details[len(details)-1].Name != row.Name {
 			details = append(details, driver.Detail{
-				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Rest: max(microseconds(row.RestsUntil-row.Now), 0),
+				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Queued: int(row.Queued),
+				Rest: max(microseconds(row.RestsUntil-row.Now), 0),
 			})
 		}
 		d := &details[len(details)-1]
@@ -45,10 +46,15 @@ func party(row postgresdb.DescribeRow) driver.Party {
 	return p
 }
 
-func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit int) ([]string, error) {
-	return e.list(ctx, query(postgresdb.Names, postgresdb.NamesParams{
-		After: after, Prefix: f.Prefix, Below: behind(f.Prefix), Idle: f.Idle, Host: f.Host, Older: f.Older.Microseconds(), Most: int32(limit),
-	}))
+func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
+	return e.list(ctx, names(f, limit))
+}
+
+func names(f driver.Filter, limit int) statement {
+	return query(postgresdb.Names, postgresdb.NamesParams{
+		Lowest: max(f.After, f.Prefix), After: f.After, Prefix: f.Prefix, Below: behind(f.Prefix), Idle: f.Idle,
+		Host: f.Host, Older: f.Older.Microseconds(), Contended: f.Contended, Most: int32(limit),
+	})
 }
 
 // behind is the first name behind all with the prefix. Where the prefix does not end in ASCII there
@@ -59,6 +65,20 @@ func behind(prefix string) string {
 		return ""
 	}
 	return prefix[:last] + string(rune(prefix[last]+1))
+}
+
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+	var row postgresdb.SessionsRow
+	var sessions []driver.SessionDetail
+	err := e.db.exec(ctx, query(postgresdb.Sessions, postgresdb.SessionsParams{
+		After: after, Dead: f.Dead, Host: f.Host, App: f.App, Most: int32(limit),
+	}).into(&row, func() {
+		sessions = append(sessions, driver.SessionDetail{
+			ID: row.ID, Host: row.Host, App: row.App, PID: int(row.Pid), Started: time.UnixMicro(row.StartedAt),
+			Dead: row.ExpiresAt == 0, Left: microseconds(row.ExpiresAt - row.Now), Held: int(row.Held), Waiting: int(row.Waiting),
+		})
+	}))
+	return sessions, pgserver.Interpret(err)
 }
 
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {

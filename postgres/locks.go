@@ -43,30 +43,47 @@ func taken(ctx context.Context, run func(context.Context, statement) error, take
 
 // Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next
 // Take.
-func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	var row postgresdb.JoinQueueRow
+func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
 	var queued bool
-	err := e.alone(ctx, query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeout,
-	}).found(&row, &queued))
+	join := e.joinQueue(rs[0], &queued)
+	if len(rs) > 1 {
+		join = e.joinTogether(rs, &queued)
+	}
+	err := e.alone(ctx, join)
 	switch {
 	case err != nil:
 		return driver.Grant{}, driver.Gone, pgserver.Interpret(err)
 	case queued:
 		return driver.Grant{}, driver.Queued, nil
-	case r.Units > 0:
-		return driver.Grant{}, driver.Gone, e.refuseCapacity(ctx, r)
+	case rs[0].Units > 0:
+		return driver.Grant{}, driver.Gone, e.refuseCapacity(ctx, rs[0])
 	}
 	return driver.Grant{}, driver.Gone, nil
+}
+
+func (e *engine) joinQueue(r driver.Request, queued *bool) statement {
+	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
+		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeout,
+	}).found(new(postgresdb.JoinQueueRow), queued)
+}
+
+func (e *engine) joinTogether(rs []driver.Request, queued *bool) statement {
+	wants := make([]want, len(rs))
+	for i, r := range rs {
+		wants[i] = wanted(i, r)
+	}
+	return query(postgresdb.JoinTogether, postgresdb.JoinTogetherParams{
+		Name: rs[0].Name, Requests: list(wants), LockTimeout: e.lockTimeout,
+	}).found(new(postgresdb.JoinTogetherRow), queued)
 }
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	var reentered bool
 	var row postgresdb.ReenterRow
 	q := quarry{Name: r.Name, Host: r.Host, Thread: r.Thread}
-	err := e.takeOver(ctx, q, query(postgresdb.Reenter, postgresdb.ReenterParams{
+	err := e.takeOver(ctx, q, requeueMembers(q), query(postgresdb.Reenter, postgresdb.ReenterParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
 	}).found(&row, &reentered))
@@ -95,6 +112,24 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 	return pgserver.Interpret(err)
 }
 
+// Extend is a single statement: it decides by the row of the lock, or of the share, alone.
+func (e *engine) Extend(ctx context.Context, h driver.Held, d time.Duration) (time.Duration, error) {
+	p := postgresdb.ExtendLockParams{
+		LockTimeout: e.lockTimeout, Lease: d.Microseconds(), Name: h.Name, Session: h.Session, Token: h.Token,
+	}
+	extend := query(postgresdb.ExtendLock, p)
+	if h.Shared {
+		extend = query(postgresdb.ExtendShare, postgresdb.ExtendShareParams(p))
+	}
+	var row postgresdb.ExtendLockRow // an ExtendShareRow is the same
+	var held bool
+	err := e.db.exec(ctx, extend.found(&row, &held))
+	if err == nil && !held {
+		return 0, driver.ErrNotHeld
+	}
+	return microseconds(row.Remaining), pgserver.Interpret(err)
+}
+
 // Raise is a single statement: it decides by the lock row alone.
 func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
 	var row postgresdb.RaiseTokenRow
@@ -109,7 +144,7 @@ func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, 
 }
 
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return pgserver.Interpret(e.db.listen(ctx, "dblock_"+session, ready, wake))
+	return pgserver.Interpret(e.db.listen(ctx, e.appName(), "dblock_"+session, ready, wake))
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

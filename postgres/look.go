@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -12,6 +14,9 @@ import (
 func (e *engine) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
 	states := make([]driver.State, 0, len(names))
 	err := e.db.exec(ctx, look(session, names, &states))
+	for _, s := range states {
+		slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
+	}
 	return states, pgserver.Interpret(err)
 }
 
@@ -31,9 +36,13 @@ func look(session string, names []string, states *[]driver.State) statement {
 		case row.OwnToken == 0:
 			s.Queued = append(s.Queued, row.OwnAttempt)
 		default:
-			s.Granted = append(s.Granted, driver.Own{Attempt: row.OwnAttempt, Grant: driver.Grant{
+			own := driver.Own{Attempt: row.OwnAttempt, Grant: driver.Grant{
 				Token: row.OwnToken, Contended: row.Waiters > 0, Lease: leftOf(row.OwnExpiresAt, row.Now),
-			}})
+			}}
+			if s.Sharing == 0 { // a member of the session's run
+				own.Grant.Run = runOf(row.FirstToken, row.LastToken)
+			}
+			s.Granted = append(s.Granted, own)
 		}
 	})
 }
@@ -54,7 +63,9 @@ func state(row postgresdb.LookRow, session string) driver.State {
 		}
 	}
 	if row.Session == session && row.Units == 0 && session != "" {
-		s.Granted = append(s.Granted, driver.Own{Attempt: row.Attempt, Grant: s.Holder.Grant})
+		own := driver.Own{Attempt: row.Attempt, Grant: s.Holder.Grant}
+		own.Grant.Token, own.Grant.Run = row.FirstToken, runOf(row.FirstToken, row.LastToken)
+		s.Granted = append(s.Granted, own)
 	}
 	if row.Sharing > 0 && row.HeadAttempt != "" {
 		s.Head = driver.Holder{

@@ -2,22 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-)
-
-const (
-	// echoTimeout is how long a listener waits for its own first notification.
-	echoTimeout = 2 * time.Second
-	// pingInterval is how often a silent listener asks whether its connection still lives.
-	pingInterval = 30 * time.Second
 )
 
 // pgxDB is a database over a pgx pool.
@@ -83,8 +71,8 @@ func (s statement) queue(b *pgx.Batch) {
 	})
 }
 
-func (d pgxDB) reserve(ctx context.Context) (connection, error) {
-	conn, err := pgserver.Connect(ctx, d.pool, nil)
+func (d pgxDB) reserve(ctx context.Context, app string) (connection, error) {
+	conn, err := pgserver.Connect(ctx, d.pool, app, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -106,61 +94,3 @@ func (c pgxConn) transact(ctx context.Context, s ...statement) error {
 func (c pgxConn) close() error { return pgserver.Close(c.conn) }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }
-
-// listen proves that it hears before it says that it is ready: behind a pooler that lends
-// connections by the transaction, LISTEN succeeds and nothing ever arrives. So it sends itself a
-// notification through the pool.
-func (d pgxDB) listen(ctx context.Context, channel string, ready func(), wake func(driver.Hint)) error {
-	conn, err := pgserver.Connect(ctx, d.pool, nil)
-	if err != nil {
-		return err
-	}
-	defer pgserver.Close(conn)
-	if _, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{channel}.Sanitize()); err != nil {
-		return err
-	}
-	if _, err := d.pool.Exec(ctx, "SELECT pg_notify($1, '')", channel); err != nil {
-		return err
-	}
-	if _, err := waitForNotification(ctx, conn, echoTimeout); err != nil {
-		if ctx.Err() == nil && pgconn.Timeout(err) {
-			return driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: is a pooler in between?"))
-		}
-		return err
-	}
-	ready()
-	for {
-		n, err := waitForNotification(ctx, conn, pingInterval)
-		switch {
-		case err == nil:
-			wake(hint(n.Payload))
-		case ctx.Err() == nil && pgconn.Timeout(err) && !conn.IsClosed():
-			ctx, cancel := context.WithTimeout(ctx, pgserver.CleanupTimeout)
-			err := conn.Ping(ctx)
-			cancel()
-			if err != nil {
-				return err
-			}
-		default:
-			return err
-		}
-	}
-}
-
-// hint reads what HandOver and Reenter send: an attempt, and behind it, where there is no fixed
-// lease, the token and the number of waiters.
-func hint(payload string) driver.Hint {
-	var h driver.Hint
-	var waiters int
-	if n, _ := fmt.Sscan(payload, &h.Attempt, &h.Grant.Token, &waiters); n != 3 {
-		h.Grant.Token = 0
-	}
-	h.Grant.Contended = waiters > 0
-	return h
-}
-
-func waitForNotification(ctx context.Context, conn *pgx.Conn, limit time.Duration) (*pgconn.Notification, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return conn.WaitForNotification(ctx)
-}

@@ -1,10 +1,10 @@
 // Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
 //
 // A transition is a statement that decides by the name's row alone, or one batch: begin, lock the
-// name's row, decide in later statements, commit. The common hand-over has a short batch, which
-// does nothing in any other case; the general batch follows then. Over pgx a batch is one round
-// trip, so that no client stopped in the middle can keep a name's row locked. Grants are announced
-// with NOTIFY on a channel of the waiter's session.
+// name's row, decide in later statements, commit. The common hand-overs, to a waiter and to a run,
+// have short batches, which do nothing in any other case; the general batch follows then. Over pgx
+// a batch is one round trip, so that no client stopped in the middle can keep a name's row locked.
+// Grants are announced with NOTIFY on a channel of the waiter's session.
 //
 // Advisory needs no tables: it keeps locks in the server's own advisory locks (internal/advisory).
 package postgres
@@ -25,20 +25,34 @@ import (
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock
 // never closes it, and opens connections beside it, with the pool's own configuration and hooks:
 // one for heartbeats, one to listen for wake-ups while somebody waits, and up to two for work
-// beside the application's transactions, when there is such work. Run migrate.Up or the files of
-// package migrations first.
+// beside the application's transactions, when there is such work. pg_stat_activity shows them under
+// the application_name dblock/<app>, where app is WithApp. The tables are found by the search_path
+// of the pool's connections. Run migrate.Up or the files of package migrations first.
 func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
-// SQLSTATE (pgx's stdlib, lib/pq). Each client reserves one connection of the pool for heartbeats
-// and one for work beside the application's transactions (two where the pool allows 8). The pool
-// must allow 3: these and one for all other work; fewer is ErrConfig. A transaction of the
-// application's has a connection of its own: with Guard, LockTx or UnlockTx allow one more for each
-// that is open at a time. Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which
-// database/sql does not know: its default is 4 on a small machine, enough for one client. There is
-// no LISTEN through database/sql: waiters are polled for, in one statement for all of a client.
+// SQLSTATE (pgx's stdlib, lib/pq). Each client reserves connections of the pool: one for
+// heartbeats, one for work beside the application's transactions (two where the pool allows 8), and
+// from the first time that it waits one to listen. The pool must allow 3: the first two and one for
+// all other work; fewer is ErrConfig. A transaction of the application's has a connection of its
+// own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
+//
+// A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
+// method Raw (otelsql), and the pool allows 4. In any other case it polls every 100 ms, in one
+// statement for all waiters of a client, and so with lib/pq: a hand-off then takes some 100 ms
+// instead of a few. The client logs the reason once, at level INFO; for a driver that cannot
+// listen, at level DEBUG.
+//
+// Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
+// its default is 4 on a small machine, enough for one client. A client polls there, too, until
+// SetMaxOpenConns has been told that number, or a lower one.
+//
+// Clients that share a pool reserve their connections each: allow as many for each, and one more. A
+// client stops listening, and polls, while it has the connection that the pool lacks.
+//
+// The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
@@ -47,8 +61,10 @@ func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 type engine struct {
 	db          database
 	crew        *crew.Crew[upkeep]
-	lockTimeout string      // how long a statement of ours waits for a row that is locked
-	strict      atomic.Bool // a statement by itself has failed at the application's isolation level
+	app         atomic.Value // of the client that attended last: a string
+	lockTimeout string       // how long a statement of ours waits for a row that is locked
+	strict      atomic.Bool  // a statement by itself has failed at the application's isolation level
+	runs        atomic.Bool  // the last hand-over was to a run, and so may be the next: a guess, which decides what is tried first
 }
 
 const (

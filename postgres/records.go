@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -42,21 +43,43 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) er
 	return pgserver.Interpret(err)
 }
 
-func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
-	if kinds == nil {
-		kinds = []string{}
-	}
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
 	var row postgresdb.DblockEvent
 	var events []driver.Event
-	err := e.db.exec(ctx, query(postgresdb.Events, postgresdb.EventsParams{
-		Name: name, Kinds: list(kinds), After: after, Most: int32(limit),
-	}).into(&row, func() {
+	err := e.db.exec(ctx, eventsOf(f, limit).into(&row, func() {
 		events = append(events, driver.Event{
 			ID: row.ID, At: time.UnixMicro(row.At), Name: row.Name, Kind: row.Kind, Token: row.Token, Session: row.SessionID,
 			Host: row.Host, Thread: row.Thread, Detail: row.Detail, Metadata: row.Metadata,
 		})
 	}))
 	return events, pgserver.Interpret(err)
+}
+
+// eventsOf is the query of the events of a filter.
+func eventsOf(f driver.EventFilter, limit int) statement {
+	kinds := list(append([]string{}, f.Kinds...)) // [] for none
+	if f.Name == "" {
+		text := postgresdb.Events
+		if f.Newest {
+			text = postgresdb.NewestEvents
+		}
+		return query(text, postgresdb.EventsParams{After: f.After, Below: f.Below(), Kinds: kinds, Most: int32(limit)})
+	}
+	text := postgresdb.EventsOf
+	if f.Newest {
+		text = postgresdb.NewestEventsOf
+	}
+	return query(text, postgresdb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Most: int32(limit)})
+}
+
+func (e *engine) EventsSince(ctx context.Context, since time.Time) (int64, error) {
+	var lowest int64
+	var there bool
+	err := e.db.exec(ctx, query(postgresdb.EventsSince, since.UnixMicro()).found(&lowest, &there))
+	if err == nil && lowest == 0 {
+		return math.MaxInt64, nil
+	}
+	return lowest - 1, pgserver.Interpret(err)
 }
 
 func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (int, error) {
@@ -77,11 +100,11 @@ func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (
 	return holders, nil
 }
 
-func (e *engine) EndRest(ctx context.Context, name string, v driver.Event) (bool, error) {
+func (e *engine) EndRest(ctx context.Context, name string, token int64, v driver.Event) (bool, error) {
 	var id int64
 	var ended bool
 	err := e.handOver(ctx, name, query(postgresdb.EndRest, postgresdb.EndRestParams{
-		Name: name, Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
+		Name: name, Token: token, Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
 		Detail: v.Detail, Metadata: v.Metadata,
 	}).found(&id, &ended))
 	return ended && err == nil, err

@@ -317,10 +317,10 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	s.enqueue(request("a", "a2"))
 	s.session("b", time.Minute)
 	shared := request("b", "b1")
-	shared.Name, shared.Units, shared.Of = "s", 1, 2
-	s.take(shared)
+	shared.Name, shared.Units, shared.Of, shared.Lease = "s", 1, 2, time.Minute
+	share := s.take(shared)
 	whole := request("b", "b2")
-	whole.Name = "w"
+	whole.Name, whole.Lease = "w", time.Minute
 	held := driver.Held{Name: "w", Session: "b", Token: s.take(whole).Token}
 	for name, grant := range map[string]statement{
 		"take":        query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
@@ -331,6 +331,11 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),
 		"raise": query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
 			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, LockTimeout: "10s"}),
+		"extension": query(postgresdb.ExtendLock, postgresdb.ExtendLockParams{
+			Name: "w", Session: "b", Token: held.Token, Lease: 1000, LockTimeout: "10s"}),
+		"extension of a share": query(postgresdb.ExtendShare, postgresdb.ExtendShareParams{
+			Name: "s", Session: "b", Token: share.Token, Lease: 1000, LockTimeout: "10s"}),
+		"moment":  query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: 1, Name: "j", Session: "a"}),
 		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
 		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
 			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),

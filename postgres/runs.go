@@ -12,11 +12,14 @@ import (
 
 // BeginRun claims the slot in one statement. Where another call has it, a second transaction reads
 // whose run it is, or passes it on: by then the slot may be over, and it is still that slot.
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
+	if slot.Length == 0 {
+		return e.beginMoment(ctx, r, slot.Moment, retry)
+	}
 	var claim postgresdb.ClaimRunRow
 	var there bool
 	err := e.transact(ctx, query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
-		SlotLength: interval.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
+		SlotLength: slot.Length.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
 	}).found(&claim, &there))
 	switch {
 	case err != nil:
@@ -26,8 +29,28 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 	}
 	return driver.Run{
 		Name: r.Name, Slot: claim.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
-		Began: time.UnixMicro(claim.BeganAt), Tries: 1, SlotEnds: time.UnixMicro((claim.Slot + 1) * interval.Microseconds()),
+		Began: time.UnixMicro(claim.BeganAt), Tries: 1, SlotEnds: time.UnixMicro((claim.Slot + 1) * slot.Length.Microseconds()),
 	}, true, nil
+}
+
+// beginMoment is BeginRun for a moment.
+func (e *engine) beginMoment(ctx context.Context, r driver.Run, moment int64, retry bool) (driver.Run, bool, error) {
+	var claim postgresdb.ClaimMomentRow
+	var there bool
+	err := e.transact(ctx, query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{
+		Moment: moment, Ahead: driver.MaxAhead.Microseconds(),
+		Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
+	}).found(&claim, &there))
+	switch {
+	case err != nil:
+		return driver.Run{}, false, pgserver.Interpret(err)
+	case claim.Early:
+		return driver.Run{}, false, driver.ErrFuture
+	case claim.BeganAt == 0:
+		return e.passRun(ctx, r, claim.RunSlot, retry && claim.Same)
+	}
+	r.Slot, r.SlotEnds, r.Began, r.Tries = moment, time.UnixMicro(moment), time.UnixMicro(claim.BeganAt), 1
+	return r, true, nil
 }
 
 // passRun has the claim of a slot pass on to a run, where it may, and tells whose it is now. A
@@ -68,13 +91,24 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 	return list, pgserver.Interpret(err)
 }
 
+func (e *engine) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
+	var list []driver.Run
+	err := e.db.exec(ctx, readRuns(query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: after, Most: int32(limit)}), &list))
+	return list, pgserver.Interpret(err)
+}
+
 func runs(name string, slot int64, before time.Time, limit int, list *[]driver.Run) statement {
-	var row postgresdb.RunsRow
 	p := postgresdb.RunsParams{Name: name, Slot: slot, Before: math.MaxInt64, Most: int32(limit)}
 	if !before.IsZero() {
 		p.Before = before.UnixMicro()
 	}
-	return query(postgresdb.Runs, p).into(&row, func() {
+	return readRuns(query(postgresdb.Runs, p), list)
+}
+
+// readRuns has a statement, whose rows are those of Runs, append what it reads to a list.
+func readRuns(s statement, list *[]driver.Run) statement {
+	var row postgresdb.RunsRow
+	return s.into(&row, func() {
 		r := driver.Run{
 			Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
 			Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),

@@ -126,16 +126,35 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 	return rows.Err()
 }
 
-func (d sqlDB) reserve(ctx context.Context) (connection, error) {
+// full reports whether all connections of the pool are in use, and how many it allows; 0: any
+// number.
+func (d sqlDB) full() (most int, full bool) {
+	s := d.db.Stats()
+	return s.MaxOpenConnections, s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
+}
+
+// reserve names a connection that never goes back to the pool: close ends it.
+func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 	conn, err := d.db.Conn(ctx)
-	if s := d.db.Stats(); err != nil && ctx.Err() != nil && s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections {
+	if most, full := d.full(); err != nil && ctx.Err() != nil && full {
 		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf(
-			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see postgres.NewSQL): %w", s.MaxOpenConnections, err))
+			"all %d connections of the pool are in use, and dblock needs one of its own: raise SetMaxOpenConns (see postgres.NewSQL): %w", most, err))
 	}
 	if err != nil {
 		return nil, err
 	}
-	return sqlConn{conn}, nil
+	reserved := sqlConn{conn}
+	if err := reserved.bear(ctx, app); err != nil {
+		_ = reserved.close()
+		return nil, err
+	}
+	return reserved, nil
+}
+
+// bear gives the connection the library's name.
+func (c sqlConn) bear(ctx context.Context, app string) error {
+	_, err := c.conn.ExecContext(ctx, "SELECT set_config('application_name', $1, false)", pgserver.ConnectionName(app))
+	return err
 }
 
 func (d sqlDB) spare() (most int, early bool) {
@@ -165,7 +184,12 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 func (c sqlConn) close() error {
 	done := make(chan error, 1)
 	go func() {
-		_ = c.conn.Raw(func(any) error { return sqldriver.ErrBadConn })
+		_ = c.conn.Raw(func(raw any) error {
+			if conn, _ := below(raw); conn != nil { // behind stdlib.OpenDBFromPool it would go back to a pgxpool as it is
+				_ = pgserver.Close(conn)
+			}
+			return sqldriver.ErrBadConn
+		})
 		done <- ignoreClosed(c.conn.Close())
 	}()
 	select {
@@ -182,8 +206,4 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
-}
-
-func (d sqlDB) listen(context.Context, string, func(), func(driver.Hint)) error {
-	return driver.Fail(driver.ErrUnsupported, errors.New("database/sql cannot LISTEN"))
 }

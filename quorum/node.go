@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/client"
 )
 
 // Node is one of the databases. On makes it. The zero value is not usable.
@@ -50,7 +51,7 @@ type node interface {
 	Renew(ctx context.Context, floor int64) error
 }
 
-// nodeLock is a *dblock.Lock without its transactions.
+// nodeLock is a lock without its transactions.
 type nodeLock interface {
 	Token() int64
 	Context() context.Context
@@ -74,20 +75,28 @@ func (o on[TX]) TryLock(ctx context.Context, name string) (nodeLock, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l, nil
+	return held[TX]{l}, nil
 }
 
 func (o on[TX]) Memory(ctx context.Context) (memory, error) {
-	i, err := o.client.Incarnation(ctx, false, 0)
+	i, err := client.Of(o.client).Incarnation(ctx, false, 0)
 	return memory{i.Age, i.Floor}, err
 }
 
 func (o on[TX]) Highest(ctx context.Context) (int64, error) {
-	i, err := o.client.Incarnation(ctx, false, -1)
+	i, err := client.Of(o.client).Incarnation(ctx, false, -1)
 	return i.Floor, err
 }
 
 func (o on[TX]) Renew(ctx context.Context, floor int64) error {
-	_, err := o.client.Incarnation(ctx, true, floor)
+	_, err := client.Of(o.client).Incarnation(ctx, true, floor)
 	return err
+}
+
+// held is a lock on a database.
+type held[TX any] struct{ *dblock.Lock[TX] }
+
+// Raise lifts the fencing token to at least a value, and returns what it is then.
+func (l held[TX]) Raise(ctx context.Context, token int64) (int64, error) {
+	return client.LockOf(l.Lock).Raise(ctx, token)
 }

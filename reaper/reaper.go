@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 // purgeEvery: one in so many sweeps of Run also purges idle rows, which is not urgent.
@@ -67,7 +68,8 @@ func Retention(d time.Duration) Option { return func(c *config) { c.retention = 
 
 // History sets how long events are kept, and runs of jobs after they and their slots have ended.
 // Events with the token of the present holder of a name are kept while it holds the name: they
-// identify a leader (package election), however long the term. Default: 30 days.
+// identify a leader (package election), however long the term. The latest slot of a job of OnceAt
+// is kept for ever: no earlier one is run after it. Default: 30 days.
 func History(d time.Duration) Option { return func(c *config) { c.history = d } }
 
 // Batch sets how many rows one statement deletes or lists at most. Default: 500.
@@ -78,7 +80,8 @@ func Batch(n int) Option { return func(c *config) { c.batch = n } }
 func Events() Option { return func(c *config) { c.events = true } }
 
 // OnReport sets a function that is called after each sweep that did something. Default: the report
-// is logged.
+// is logged, at level INFO where sessions of clients that died were expired, and otherwise at
+// DEBUG.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 
 // Logger sets where reports and failures go. Default: slog.Default.
@@ -105,7 +108,13 @@ func configOf(options []Option) (config, error) {
 		return c, errors.New("dblock: reaper: Logger(nil): want a logger, slog.DiscardHandler for silence")
 	}
 	if c.report == nil {
-		c.report = func(r Report) { c.log.Info("dblock: reaper: " + r.String()) }
+		c.report = func(r Report) {
+			level := slog.LevelDebug
+			if r.Expired > 0 {
+				level = slog.LevelInfo
+			}
+			c.log.Log(context.Background(), level, "dblock: reaper: "+r.String())
+		}
 	}
 	return c, nil
 }
@@ -116,14 +125,16 @@ func Check(options ...Option) error {
 	return err
 }
 
-// Run sweeps until ctx ends, and then returns nil. A failed sweep is logged and tried again after
-// the interval. Only options out of range are an error.
+// Run sweeps until ctx ends, and then returns nil. A failed sweep is tried again after the
+// interval. An outage is logged when it begins, at growing intervals, and when it is over. Only
+// options out of range are an error.
 func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	c, err := configOf(options)
 	if err != nil {
 		return err
 	}
 	r := sweeper{config: c, engine: engine}
+	outages := outage.New(c.log, "dblock: reaper: a sweep")
 	for sweeps := 1; ; sweeps++ {
 		select {
 		case <-ctx.Done():
@@ -135,7 +146,9 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 			c.report(report)
 		}
 		if err != nil && ctx.Err() == nil {
-			c.log.Warn("dblock: reaper: sweep failed", "error", err)
+			outages.Failed(err)
+		} else if err == nil {
+			outages.Worked()
 		}
 	}
 }

@@ -22,7 +22,7 @@ type sweeper struct {
 // page of names. After a failure of one kind of work it still tries the others. It does nothing in
 // tables that this build cannot work with.
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
-	defer s.engine.Attend(0)()
+	defer s.engine.Attend("", 0)()
 	s.report, s.stuck = Report{}, 0
 	schema, err := s.engine.Schema(ctx)
 	if err == nil {

@@ -20,7 +20,7 @@ type guarded struct {
 	refuse        map[string]bool // the page after which the purge is postponed, once
 }
 
-func (*guarded) Attend(time.Duration) (leave func()) { return func() {} }
+func (*guarded) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (g *guarded) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: max(g.newer, driver.SchemaVersion), UsableFrom: max(g.newer, driver.SchemaVersion)}, nil

@@ -50,25 +50,64 @@ func (d *database) path() string {
 	return ""
 }
 
+// writing is how a transaction that writes is made.
+type writing struct {
+	// patience is how long it waits for a transaction of others, and then fails with ErrBusy; 0:
+	// until its context ends. It is patient with the writers of this engine before it, as long as
+	// these get on.
+	patience time.Duration
+	relaxed  bool // its commit need not wait for the disk, unless it is lasting
+	first    bool // it does not queue behind the client's own work
+}
+
+// writer is a transaction that holds the write lock.
+type writer struct {
+	*sqlitedb.Queries
+	lasting bool // what it did must outlive the machine: see mustLast
+}
+
 // write runs fn as one transaction that holds the write lock from its start. It may run fn more
 // than once.
 func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.writeWithin(ctx, 0, fn)
+	return d.writeAs(ctx, writing{}, func(ctx context.Context, w *writer) error { return fn(ctx, w.Queries) })
 }
 
-// writeWithin is write that waits for another transaction no longer than patience, and then returns
-// ErrBusy; 0: until ctx ends. It is patient with the writers of this engine before it, as long as
-// these get on.
-func (d *database) writeWithin(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.writeAs(ctx, patience, asSet, fn)
-}
-
-func (d *database) writeAs(ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	if err := d.await(ctx, patience); err != nil {
-		return err
+func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) error) error {
+	commits := asSet
+	if how.relaxed && d.relaxes(ctx) {
+		commits = relaxed
 	}
-	defer func() { <-d.turn }()
-	return d.writeFirst(ctx, patience, commits, fn)
+	if !how.first {
+		if err := d.await(ctx, how.patience); err != nil {
+			return err
+		}
+		defer func() { <-d.turn }()
+	}
+	err := d.writeNow(ctx, how.patience, commits, fn)
+	if errors.Is(err, errLasting) {
+		err = d.writeNow(ctx, how.patience, asSet, fn)
+	}
+	return err
+}
+
+// writeNow fails with errLasting, and has done nothing, where a relaxed commit will not do.
+func (d *database) writeNow(ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, w *writer) error) error {
+	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
+		err := transact(ctx, quiet, conn, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
+			w := &writer{Queries: q}
+			err := fn(ctx, w)
+			if err == nil && w.lasting && commits == relaxed {
+				err = errLasting
+			}
+			return err
+		})
+		if busy(err) {
+			d.stuck.CompareAndSwap(0, int64(time.Since(epoch)))
+		} else {
+			d.stuck.Store(0)
+		}
+		return err
+	})
 }
 
 // await returns when it is the caller's turn.
@@ -94,19 +133,6 @@ func (d *database) await(ctx context.Context, patience time.Duration) error {
 			}
 		}
 	}
-}
-
-// writeFirst is writeAs for what must not queue behind the client's own work.
-func (d *database) writeFirst(ctx context.Context, patience time.Duration, commits durability, fn func(ctx context.Context, q *sqlitedb.Queries) error) error {
-	return d.run(ctx, patience, commits, func(quiet context.Context, conn *sql.Conn) error {
-		err := transact(ctx, quiet, conn, patience, fn)
-		if busy(err) {
-			d.stuck.CompareAndSwap(0, int64(time.Since(epoch)))
-		} else {
-			d.stuck.Store(0)
-		}
-		return err
-	})
 }
 
 // read runs fn, which must be a single statement: it sees one state of the database.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"math"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
@@ -14,36 +13,19 @@ import (
 // transition is a transaction that hands names on, and what others must hear of it once it has
 // committed.
 type transition struct {
-	q    *sqlitedb.Queries
+	q    *writer
 	self string // the session that asks needs not hear of a grant to itself
 	next []driver.Handoff
 	told []notice
-	// lasting: one of the grants must not be lost with the machine.
-	lasting bool
 }
 
 // change runs fn as one transaction, maybe more than once, and tells the sessions concerned after
 // the commit.
-func (e *engine) change(ctx context.Context, patience time.Duration, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
+func (e *engine) change(ctx context.Context, how writing, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
 	var t *transition
-	err := e.db.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
-		t = &transition{q: q, self: self}
+	err := e.db.writeAs(ctx, how, func(ctx context.Context, w *writer) error {
+		t = &transition{q: w, self: self}
 		return fn(ctx, t)
-	})
-	if err != nil {
-		return nil, err
-	}
-	e.deliver(t.told)
-	return t.next, nil
-}
-
-// changeRelaxed is change for what may be lost with the machine.
-func (e *engine) changeRelaxed(ctx context.Context, self string, fn func(context.Context, *transition) error) ([]driver.Handoff, error) {
-	var t *transition
-	err := e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
-		t = &transition{q: q, self: self}
-		err = fn(ctx, t)
-		return t.lasting, err
 	})
 	if err != nil {
 		return nil, err
@@ -75,20 +57,16 @@ func standing(r room) queue.State {
 type claim = sqlitedb.FreeLockParams
 
 func (e *engine) Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
-	vacate := func(ctx context.Context, t *transition) (err error) {
+	how := writing{relaxed: v.Cause != driver.ByForce} // which makes an entry in the history
+	next, err = e.change(ctx, how, v.Self, func(ctx context.Context, t *transition) (err error) {
 		left, err = t.leaves(ctx, v)
 		return err
-	}
-	if v.Cause == driver.ByForce { // with an entry in the history
-		next, err = e.change(ctx, 0, v.Self, vacate)
-	} else {
-		next, err = e.changeRelaxed(ctx, v.Self, vacate)
-	}
+	})
 	return next, left && err == nil, err
 }
 
 func (e *engine) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
-	return e.change(ctx, 0, session, func(ctx context.Context, t *transition) error {
+	return e.change(ctx, writing{}, session, func(ctx context.Context, t *transition) error {
 		_, err := t.leave(ctx, session, name, attempts...)
 		return err
 	})
@@ -108,6 +86,9 @@ func (t *transition) leaves(ctx context.Context, v driver.Vacancy) (bool, error)
 		return t.release(ctx, v.Held())
 	case driver.ByAttempt:
 		if left, err := t.leave(ctx, v.Session, v.Name, v.Attempt); err != nil || left {
+			return left, err
+		}
+		if left, err := t.leaveRun(ctx, v.Session, v.Name, v.Attempt); err != nil || left {
 			return left, err
 		}
 		return t.takeAway(ctx, claim{Name: v.Name, Session: v.Session, Attempt: v.Attempt})
@@ -132,12 +113,15 @@ func (t *transition) release(ctx context.Context, h driver.Held) (bool, error) {
 	if err != nil || !held {
 		return false, err
 	}
+	if r, err = t.endRun(ctx, h.Name, r, true); err != nil {
+		return false, err
+	}
 	_, err = t.handOn(ctx, h.Name, r)
 	return true, err
 }
 
 func (t *transition) reclaim(ctx context.Context, v driver.Vacancy, from claim) (bool, error) {
-	dead, err := expire(ctx, t.q, v.Session)
+	dead, err := expire(ctx, t.q.Queries, v.Session)
 	switch {
 	case err != nil:
 		return false, err
@@ -165,7 +149,7 @@ func (t *transition) breach(ctx context.Context, v driver.Vacancy, from claim) (
 	if err := t.tell(ctx, v.Session, attempt); err != nil {
 		return false, err
 	}
-	return true, addEvent(ctx, t.q, v.Event)
+	return true, addEvent(ctx, t.q.Queries, v.Event)
 }
 
 // takeAway takes a name, or a share of it, from the holder that is meant, and hands it on. It
@@ -218,10 +202,15 @@ func (t *transition) leave(ctx context.Context, session, name string, attempts .
 
 // handOn gives what is free of a name to the first in the queue, as far as they fit, and reports
 // whether that changed anything. The dead among them, and before the first that does not fit, lose
-// their places. No live waiter is passed over.
+// their places. No live waiter is passed over. A name that is free has no run: what is left of one
+// waits again.
 func (t *transition) handOn(ctx context.Context, name string, r room) (changed bool, err error) {
 	if r.SessionID.Valid || r.Waiters == 0 {
 		return false, nil
+	}
+	r, err = t.endRun(ctx, name, r, false)
+	if err != nil {
+		return false, err
 	}
 	now, err := t.q.Clock(ctx)
 	if err != nil {
@@ -286,14 +275,19 @@ func (t *transition) forewarn(ctx context.Context, name string) error {
 	return t.tell(ctx, w.SessionID, w.Attempt)
 }
 
-// grant gives a name, or units of it, to a waiter that fits, and returns how many wait now.
+// grant gives a name, or units of it, to a waiter that fits, with those that make a run with it,
+// and returns how many places there are now.
 func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (int, error) {
+	members, err := t.followers(ctx, name, w)
+	if err != nil {
+		return 0, err
+	}
 	var row sqlitedb.GiveLockRow
-	var err error
 	if w.Units == 0 {
 		p := sqlitedb.GiveLockParams{
 			Name: name, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
 			ExpiresAt: sql.NullInt64{Int64: now + w.Lease, Valid: w.Lease > 0}, Now: now, Gone: gone,
+			Members: int64(len(members)),
 		}
 		if w.MinHold > 0 {
 			p.RestsUntil = now + w.MinHold
@@ -305,10 +299,17 @@ func (t *transition) grant(ctx context.Context, name string, w sqlitedb.FirstWai
 	if err != nil {
 		return 0, err
 	}
-	t.lasting = t.lasting || mustLast(row.Token, now, microseconds(w.MinHold))
-	t.next = append(t.next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
-		Token: row.Token, Lease: microseconds(w.Lease),
-	}})
+	t.q.keep(row.FirstToken+int64(len(members)), now, microseconds(w.MinHold))
+	if len(members) > 0 {
+		err = t.grantRun(ctx, name, w, row.FirstToken, members)
+	} else {
+		t.next = append(t.next, driver.Handoff{Session: w.SessionID, Attempt: w.Attempt, Grant: driver.Grant{
+			Token: row.FirstToken, Lease: microseconds(w.Lease),
+		}})
+	}
+	if err != nil {
+		return 0, err
+	}
 	if w.SessionID == t.self {
 		return int(row.Waiters), nil
 	}

@@ -2,19 +2,20 @@ package sqlite
 
 import (
 	"context"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail, error) {
+func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
 	list, err := jsonOf(names)
 	if err != nil {
 		return nil, err
 	}
 	var details []driver.Detail
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Describe(ctx, list)
+		rows, err := q.Describe(ctx, sqlitedb.DescribeParams{Names: list, Most: int64(waiters)})
 		details = nil
 		for _, row := range rows {
 			describe(&details, row)
@@ -28,7 +29,7 @@ func (e *engine) Describe(ctx context.Context, names []string) ([]driver.Detail,
 // first.
 func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 	if row.Kind == aName {
-		d := driver.Detail{Name: row.Name, Token: row.Token, Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
+		d := driver.Detail{Name: row.Name, Token: row.Place, Queued: int(row.Queued), Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
 		if row.SharedUnits > 0 || row.Waiters > 0 {
 			d.Capacity = int(row.Capacity)
 		}
@@ -60,16 +61,16 @@ func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 	d.Holders = append(d.Holders, p)
 }
 
-func (e *engine) Names(ctx context.Context, f driver.Filter, after string, limit int) ([]string, error) {
+func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
 	lowest := f.Prefix
-	if after >= lowest {
-		lowest = after + "\x00" // there is no name in between
+	if f.After >= lowest {
+		lowest = f.After + "\x00" // there is no name in between
 	}
 	var names []string
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
 		names, err = q.Names(ctx, sqlitedb.NamesParams{
 			Lowest: lowest, Above: above(f.Prefix), Host: f.Host, Older: f.Older.Microseconds(), Idle: f.Idle,
-			Most: int64(limit),
+			Contended: f.Contended, Most: int64(limit),
 		})
 		return err
 	})
@@ -88,6 +89,22 @@ func above(prefix string) string {
 	}
 	limit[len(limit)-1]++
 	return string(limit)
+}
+
+func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
+	var sessions []driver.SessionDetail
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Sessions(ctx, sqlitedb.SessionsParams{After: after, Dead: f.Dead, Host: f.Host, App: f.App, Most: int64(limit)})
+		sessions = nil
+		for _, row := range rows {
+			sessions = append(sessions, driver.SessionDetail{
+				ID: row.ID, Host: row.Host, App: row.App, PID: int(row.Pid), Started: time.UnixMicro(row.StartedAt),
+				Dead: row.ExpiresAt == 0, Left: microseconds(row.ExpiresAt - row.NowUs), Held: int(row.Held), Waiting: int(row.Waiting),
+			})
+		}
+		return err
+	})
+	return sessions, err
 }
 
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
@@ -115,7 +132,7 @@ func (e *engine) Stir(ctx context.Context, name string) error {
 	if err != nil || !watched {
 		return err
 	}
-	_, err = e.change(ctx, 0, "", func(ctx context.Context, t *transition) error { return t.stir(ctx, name) })
+	_, err = e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error { return t.stir(ctx, name) })
 	return err
 }
 

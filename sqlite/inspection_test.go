@@ -30,7 +30,7 @@ func TestDescribeTellsAllAboutNames(t *testing.T) {
 	f.exec("UPDATE dblock_shares SET asked = 'why'")
 	f.release(f.take("idle", a), false)
 
-	details, err := f.Describe(t.Context(), []string{"idle", "none", "b", "a"})
+	details, err := f.Describe(t.Context(), []string{"idle", "none", "b", "a"}, driver.AllWaiters)
 	if err != nil || len(details) != 3 || details[0].Name != "a" || details[1].Name != "b" || details[2].Name != "idle" {
 		t.Fatalf("%+v, %v", details, err)
 	}
@@ -60,7 +60,7 @@ func TestDescribeTellsAllAboutNames(t *testing.T) {
 	if d = details[2]; d.Holders != nil || d.Waiters != nil || d.Capacity != 0 || d.Token == 0 {
 		t.Errorf("%+v", d)
 	}
-	if details, err = f.Describe(t.Context(), nil); err != nil || len(details) != 0 {
+	if details, err = f.Describe(t.Context(), nil, 1); err != nil || len(details) != 0 {
 		t.Fatalf("of nothing: %+v, %v", details, err)
 	}
 }
@@ -96,7 +96,8 @@ func TestNamesAreThoseThatMatchInTheirOrder(t *testing.T) {
 		"older":             {driver.Filter{Older: time.Hour, Idle: true}, "", 100, []string{"a/1"}},
 		"older, and a host": {driver.Filter{Older: time.Hour, Host: "elsewhere"}, "", 100, nil},
 	} {
-		if names, err := f.Names(t.Context(), c.filter, c.after, c.limit); err != nil || !slices.Equal(names, c.want) {
+		c.filter.After = c.after
+		if names, err := f.Names(t.Context(), c.filter, c.limit); err != nil || !slices.Equal(names, c.want) {
 			t.Errorf("%s: %q, %v; want %q", what, names, err, c.want)
 		}
 	}

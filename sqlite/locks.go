@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -22,9 +23,9 @@ func patienceOf(r driver.Request) time.Duration {
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	var token int64
 	var taken bool
-	err := e.db.writeRelaxed(ctx, patienceOf(r), func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
-		token, taken, lasting, err = take(ctx, q, r)
-		return lasting, err
+	err := e.db.writeAs(ctx, writing{patience: patienceOf(r), relaxed: true}, func(ctx context.Context, w *writer) (err error) {
+		token, taken, err = take(ctx, w, r)
+		return err
 	})
 	if err != nil || !taken {
 		return driver.Grant{}, false, err
@@ -32,19 +33,20 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	return driver.Grant{Token: token, Lease: r.Lease}, true, nil
 }
 
-// take is one statement for the whole name, and two for units of it. lasting: see mustLast.
-func take(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, taken, lasting bool, err error) {
+// take is one statement for the whole name, and two for units of it.
+func take(ctx context.Context, w *writer, r driver.Request) (token int64, taken bool, err error) {
 	if r.Units > 0 {
-		return takeUnits(ctx, q, r)
+		return takeUnits(ctx, w, r)
 	}
-	row, taken, err := found(q.TakeLock(ctx, sqlitedb.TakeLockParams{
+	row, taken, err := found(w.TakeLock(ctx, sqlitedb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	}))
-	if taken {
-		err = setRest(ctx, q, r)
+	if err != nil || !taken {
+		return 0, false, err
 	}
-	return row.Token, taken, taken && mustLast(row.Token, row.AcquiredAt, r.MinHold), err
+	w.keep(row.Token, row.AcquiredAt, r.MinHold)
+	return row.Token, true, setRest(ctx, w.Queries, r)
 }
 
 func setRest(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
@@ -54,47 +56,82 @@ func setRest(ctx context.Context, q *sqlitedb.Queries, r driver.Request) error {
 	return q.SetRest(ctx, sqlitedb.SetRestParams{Name: r.Name, Rest: r.MinHold.Microseconds()})
 }
 
-func (e *engine) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
 	var token int64
 	var outcome driver.Outcome
-	err := e.db.writeRelaxed(ctx, 0, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
-		token, outcome, lasting, err = enqueue(ctx, q, r)
-		return lasting, err
+	err := e.db.writeAs(ctx, writing{relaxed: true}, func(ctx context.Context, w *writer) (err error) {
+		token, outcome, err = enqueue(ctx, w, rs)
+		return err
 	})
-	rouse(r.Session) // after an error too: the commit may have been made
+	rouse(rs[0].Session) // after an error too: the commit may have been made
 	switch {
 	case err != nil:
 		return driver.Grant{}, driver.Gone, err
 	case outcome == driver.Granted:
-		return driver.Grant{Token: token, Lease: r.Lease}, outcome, nil
+		return driver.Grant{Token: token, Lease: rs[0].Lease, Contended: len(rs) > 1}, outcome, nil
 	}
 	return driver.Grant{}, outcome, nil
 }
 
-func enqueue(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, outcome driver.Outcome, lasting bool, err error) {
-	there, ok, err := found(q.RoomOf(ctx, r.Name))
+func enqueue(ctx context.Context, w *writer, rs []driver.Request) (token int64, outcome driver.Outcome, err error) {
+	r := rs[0]
+	there, ok, err := found(w.RoomOf(ctx, r.Name))
 	if err != nil || !ok {
-		return 0, driver.Gone, false, err
+		return 0, driver.Gone, err
 	}
 	is := standing(there)
+	outcome = driver.Queued
 	if is.Free(r) {
-		if token, taken, lasting, err := take(ctx, q, r); err != nil || taken {
-			return token, driver.Granted, lasting, err
+		var taken bool
+		if token, taken, err = take(ctx, w, r); err != nil {
+			return 0, driver.Gone, err
+		}
+		if taken {
+			outcome, rs = driver.Granted, rs[1:]
 		}
 	}
 	capacity, collides := is.Join(r)
 	if collides {
-		return 0, driver.Gone, false, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+		return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
 			driver.ErrCapacity, r.Name, capacity, r.Of)
 	}
-	ticket, err := q.TakeTicket(ctx, sqlitedb.TakeTicketParams{Name: r.Name, Capacity: int64(capacity)})
-	if err != nil {
-		return 0, driver.Gone, false, err
+	return token, outcome, join(ctx, w.Queries, rs, capacity)
+}
+
+// join adds places of one name and session to the end of its queue.
+func join(ctx context.Context, q *sqlitedb.Queries, rs []driver.Request, capacity int) error {
+	if len(rs) == 0 {
+		return nil
 	}
-	return 0, driver.Queued, false, q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
-		Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(),
-	})
+	r := rs[0]
+	ticket, err := q.TakeTickets(ctx, sqlitedb.TakeTicketsParams{Name: r.Name, Many: int64(len(rs)), Capacity: int64(capacity)})
+	if err != nil {
+		return err
+	}
+	if len(rs) == 1 {
+		return q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
+			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
+		})
+	}
+	places, err := json.Marshal(placesOf(rs))
+	if err != nil {
+		return err
+	}
+	return q.AddWaiters(ctx, sqlitedb.AddWaitersParams{Name: r.Name, Ticket: ticket, Session: r.Session, Places: string(places)})
+}
+
+// placesOf is what AddWaiters reads.
+func placesOf(rs []driver.Request) []any {
+	places := make([]any, len(rs))
+	for i, r := range rs {
+		places[i] = struct {
+			Host, Thread, Attempt, Metadata string
+			Lease, MinHold                  int64
+			Passable                        bool
+		}{r.Host, r.Thread, r.Attempt, r.Metadata, r.Lease.Microseconds(), r.MinHold.Microseconds(), r.Passable}
+	}
+	return places
 }
 
 // TakeAll stops at the first name that is not free; what it took before stays taken.
@@ -103,17 +140,16 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) ([]driver.Gra
 		return nil, nil
 	}
 	var grants []driver.Grant
-	err := e.db.writeRelaxed(ctx, patienceOf(rs[0]), func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+	err := e.db.writeAs(ctx, writing{patience: patienceOf(rs[0]), relaxed: true}, func(ctx context.Context, w *writer) error {
 		grants = nil
 		for _, r := range rs {
-			token, taken, last, err := take(ctx, q, r)
+			token, taken, err := take(ctx, w, r)
 			if err != nil || !taken {
-				return lasting, err
+				return err
 			}
-			lasting = lasting || last
 			grants = append(grants, driver.Grant{Token: token, Lease: r.Lease})
 		}
-		return lasting, nil
+		return nil
 	})
 	if err != nil {
 		return nil, err
@@ -127,24 +163,23 @@ func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []d
 	for _, r := range takes {
 		patience = max(patience, patienceOf(r)) // 0 is without end
 	}
-	err = e.db.writeRelaxed(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error) {
+	err = e.db.writeAs(ctx, writing{patience: patience, relaxed: true}, func(ctx context.Context, w *writer) (err error) {
 		grants, released = make([]driver.Grant, len(takes)), make([]bool, len(releases))
 		for i, r := range takes {
-			token, taken, last, err := take(ctx, q, r)
+			token, taken, err := take(ctx, w, r)
 			if err != nil {
-				return false, err
+				return err
 			}
 			if taken {
-				lasting = lasting || last
 				grants[i] = driver.Grant{Token: token, Lease: r.Lease}
 			}
 		}
 		for i, h := range releases {
-			if released[i], err = releaseIdle(ctx, q, h); err != nil {
-				return false, err
+			if released[i], err = releaseIdle(ctx, w.Queries, h); err != nil {
+				return err
 			}
 		}
-		return lasting, nil
+		return nil
 	})
 	if err != nil {
 		return nil, nil, err
@@ -171,19 +206,24 @@ func releaseIdle(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (bool,
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	var row sqlitedb.ReenterRow
 	var there bool
-	_, err := e.change(ctx, patienceOf(r), r.Session, func(ctx context.Context, t *transition) error {
+	_, err := e.change(ctx, writing{patience: patienceOf(r)}, r.Session, func(ctx context.Context, t *transition) error {
 		var old sqlitedb.HolderOfRow
 		var err error
 		old, there, err = found(t.q.HolderOf(ctx, sqlitedb.HolderOfParams{Name: r.Name, Host: r.Host, Thread: r.Thread}))
 		if err != nil || !there {
 			return err
 		}
+		if old.FirstToken < old.LastToken {
+			if err := t.q.ResetMembers(ctx, sqlitedb.ResetMembersParams{Name: r.Name}); err != nil {
+				return err
+			}
+		}
 		row, err = t.q.Reenter(ctx, sqlitedb.ReenterParams{
 			Name: r.Name, Session: r.Session, Attempt: r.Attempt,
 			Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 		})
 		if err == nil {
-			err = setRest(ctx, t.q, r)
+			err = setRest(ctx, t.q.Queries, r)
 		}
 		if err != nil {
 			return err
@@ -210,6 +250,27 @@ func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
 		}
 		return err
 	})
+}
+
+func (e *engine) Extend(ctx context.Context, h driver.Held, d time.Duration) (time.Duration, error) {
+	var left int64
+	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		p := sqlitedb.ExtendLockParams{Lease: d.Microseconds(), Name: h.Name, Session: h.Session, Token: h.Token}
+		var held bool
+		if h.Shared {
+			left, held, err = found(q.ExtendShare(ctx, sqlitedb.ExtendShareParams(p)))
+		} else {
+			left, held, err = found(q.ExtendLock(ctx, p))
+		}
+		if err == nil && !held {
+			return driver.ErrNotHeld
+		}
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return microseconds(left), nil
 }
 
 func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {

@@ -1,8 +1,10 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -49,8 +51,8 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 				closer = append(closer, row.Name)
 			}
 		}
-		if row.Queued.Valid {
-			states[i].Queued = append(states[i].Queued, row.Queued.String)
+		if row.Place.Valid {
+			see(&states[i], place(row), session)
 		}
 	}
 	if len(closer) > 0 {
@@ -88,9 +90,16 @@ func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names 
 func whole(row sqlitedb.LookRow) sqlitedb.LookSharedRow {
 	return sqlitedb.LookSharedRow{
 		Name: row.Name, Kind: aName, Session: row.SessionID.String, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-		Token: row.Token, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+		Token: row.LastToken, FirstToken: row.FirstToken, LastToken: row.LastToken, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
 		Waiters: row.Waiters, Capacity: row.Capacity, SharedUnits: row.SharedUnits, RestsUntil: row.RestsUntil,
+	}
+}
+
+// place is the row of a place as LookShared has it.
+func place(row sqlitedb.LookRow) sqlitedb.LookSharedRow {
+	return sqlitedb.LookSharedRow{
+		Kind: aPlace, Attempt: row.Place.String, Token: row.PlaceToken, FirstToken: row.FirstToken, LastToken: row.LastToken,
 	}
 }
 
@@ -113,19 +122,31 @@ func see(s *driver.State, row sqlitedb.LookSharedRow, session string) {
 			s.Holder = h
 		}
 	case aPlace:
-		s.Queued = append(s.Queued, row.Attempt)
+		if row.Token == 0 {
+			s.Queued = append(s.Queued, row.Attempt)
+		} else {
+			s.Granted = append(s.Granted, driver.Own{Attempt: row.Attempt, Grant: driver.Grant{
+				Token: row.Token, Run: driver.Range{First: row.FirstToken, Last: row.LastToken},
+			}})
+		}
 		return
 	case theHead:
 		s.Head = holder(row)
 		return
 	}
-	if row.Session == session {
-		s.Granted = append(s.Granted, driver.Own{Attempt: row.Attempt, Grant: holder(row).Grant})
+	if row.Session != session {
+		return
 	}
+	own := driver.Own{Attempt: row.Attempt, Grant: holder(row).Grant}
+	if row.FirstToken < row.LastToken {
+		own.Grant.Token, own.Grant.Run = row.FirstToken, driver.Range{First: row.FirstToken, Last: row.LastToken}
+	}
+	s.Granted = append(s.Granted, own)
 }
 
 // conclude draws from all rows of a name what none of them tells alone.
 func conclude(s *driver.State) {
+	slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	contended := s.Waiters > 0
 	s.Holder.Grant.Contended = contended && s.Holder.Session != ""
 	for i := range s.Granted {

@@ -120,7 +120,7 @@ func TestBreakTakesFromTheLivingTellsThemAndWritesItDown(t *testing.T) {
 			if _, err := drivertest.Release(t.Context(), f, held, true); !errors.Is(err, driver.ErrNotHeld) {
 				t.Fatalf("the old holder released: %v", err)
 			}
-			events, err := f.Events(t.Context(), what, nil, 0, 10)
+			events, err := f.Events(t.Context(), driver.EventFilter{Name: what}, 10)
 			if err != nil || len(events) != 1 || events[0].Kind != "broken" || events[0].Detail != "why" {
 				t.Fatalf("%+v, %v", events, err)
 			}

@@ -20,8 +20,9 @@ type power struct {
 	driver  sqldriver.Driver
 	dsn     string
 	path    string
-	levels  []int64 // PRAGMA synchronous at each commit
-	refused string  // a statement that fails
+	levels  []int64  // PRAGMA synchronous at each commit
+	refused string   // a statement that fails
+	ran     []string // the names of the statements of transactions of dblock's
 	closed  int
 	queries atomic.Int64
 	disk    map[string][]byte
@@ -47,13 +48,16 @@ func (c *powered) Close() error {
 
 func (c *powered) QueryContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
 	c.power.queries.Add(1)
+	if err := c.power.run(text); err != nil {
+		return nil, err
+	}
 	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, text, args)
 }
 
 func (c *powered) ExecContext(ctx context.Context, text string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
 	p := c.power
-	if p.refused != "" && strings.Contains(text, p.refused) {
-		return nil, errors.New("refused")
+	if err := p.run(text); err != nil {
+		return nil, err
 	}
 	result, err := c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, text, args)
 	if text == "COMMIT" && err == nil {
@@ -66,6 +70,18 @@ func (c *powered) ExecContext(ctx context.Context, text string, args []sqldriver
 		}
 	}
 	return result, err
+}
+
+// run notes a statement, or refuses it.
+func (p *power) run(text string) error {
+	if p.refused != "" && strings.Contains(text, p.refused) {
+		return errors.New("refused")
+	}
+	if name, named := strings.CutPrefix(text, "-- name: "); named {
+		name, _, _ = strings.Cut(name, " ")
+		p.ran = append(p.ran, name)
+	}
+	return nil
 }
 
 func (c *powered) level(ctx context.Context) (int64, error) {

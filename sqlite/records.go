@@ -31,7 +31,7 @@ func addEvent(ctx context.Context, q *sqlitedb.Queries, ev driver.Event) error {
 }
 
 func (e *engine) Announce(ctx context.Context, h driver.Held, ev driver.Event) error {
-	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
+	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
 		_, held, err := found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{Name: h.Name, Session: h.Session, Token: h.Token}))
 		switch {
 		case err != nil:
@@ -39,7 +39,7 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, ev driver.Event) e
 		case !held:
 			return driver.ErrNotHeld
 		}
-		if err := addEvent(ctx, t.q, ev); err != nil {
+		if err := addEvent(ctx, t.q.Queries, ev); err != nil {
 			return err
 		}
 		return t.stir(ctx, h.Name)
@@ -47,19 +47,26 @@ func (e *engine) Announce(ctx context.Context, h driver.Held, ev driver.Event) e
 	return err
 }
 
-func (e *engine) Events(ctx context.Context, name string, kinds []string, after int64, limit int) ([]driver.Event, error) {
-	list, err := jsonOf(kinds)
+func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
+	kinds, err := jsonOf(f.Kinds)
 	if err != nil {
 		return nil, err
 	}
+	all := sqlitedb.EventsParams{After: f.After, Below: f.Below(), Kinds: kinds, Most: int64(limit)}
+	of := sqlitedb.EventsOfParams{Name: f.Name, After: f.After, Below: f.Below(), Kinds: kinds, Most: int64(limit)}
 	var events []driver.Event
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		var rows []sqlitedb.DblockEvent
 		var err error
-		if name == "" {
-			rows, err = q.Events(ctx, sqlitedb.EventsParams{After: after, Kinds: list, Most: int64(limit)})
-		} else {
-			rows, err = q.EventsOf(ctx, sqlitedb.EventsOfParams{Name: name, After: after, Kinds: list, Most: int64(limit)})
+		switch {
+		case f.Name == "" && f.Newest:
+			rows, err = q.NewestEvents(ctx, sqlitedb.NewestEventsParams(all))
+		case f.Name == "":
+			rows, err = q.Events(ctx, all)
+		case f.Newest:
+			rows, err = q.NewestEventsOf(ctx, sqlitedb.NewestEventsOfParams(of))
+		default:
+			rows, err = q.EventsOf(ctx, of)
 		}
 		events = nil
 		for _, row := range rows {
@@ -73,11 +80,22 @@ func (e *engine) Events(ctx context.Context, name string, kinds []string, after 
 	return events, err
 }
 
+func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		lowest, err := q.EventsSince(ctx, since.UnixMicro())
+		if after = lowest - 1; lowest == 0 {
+			after = math.MaxInt64
+		}
+		return err
+	})
+	return after, err
+}
+
 // Ask tells holders of the same session too: it is the client that knows which of its locks is
 // meant.
 func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) (int, error) {
 	var holders int
-	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
+	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
 		asked, err := t.q.AskShares(ctx, sqlitedb.AskSharesParams{Name: name, Reason: reason})
 		if err != nil {
 			return err
@@ -97,7 +115,7 @@ func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) 
 				return err
 			}
 		}
-		return addEvent(ctx, t.q, ev)
+		return addEvent(ctx, t.q.Queries, ev)
 	})
 	if err != nil {
 		return 0, err
@@ -105,20 +123,19 @@ func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) 
 	return holders, nil
 }
 
-func (e *engine) EndRest(ctx context.Context, name string, ev driver.Event) (bool, error) {
+func (e *engine) EndRest(ctx context.Context, name string, token int64, ev driver.Event) (bool, error) {
 	var ended bool
-	_, err := e.change(ctx, 0, "", func(ctx context.Context, t *transition) error {
-		n, err := t.q.EndRest(ctx, name)
+	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
+		n, err := t.q.EndRest(ctx, sqlitedb.EndRestParams{Name: name, Token: token})
 		if ended = n > 0; err != nil || !ended {
 			return err
 		}
-		return addEvent(ctx, t.q, ev)
+		return addEvent(ctx, t.q.Queries, ev)
 	})
 	return ended && err == nil, err
 }
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (driver.Run, bool, error) {
-	long := max(1, interval.Microseconds())
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
 	var run driver.Run
 	var ours bool
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
@@ -126,23 +143,24 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		if err != nil {
 			return err
 		}
-		at := sqlitedb.FindRunParams{Name: r.Name, Slot: now / long}
+		if slot.Early(now) {
+			return driver.ErrFuture
+		}
+		number, begins, ends := slot.At(now)
+		at := sqlitedb.FindRunParams{Name: r.Name, Slot: number}
 		row, there, err := found(q.FindRun(ctx, at))
 		if err != nil {
 			return err
 		}
-		ends := (at.Slot + 1) * long
 		same := there && row.SlotEnds == ends // else it is a run of another interval
 		if same && (row.Token == r.Token || !retry || !row.Failed) {
 			run, ours = runOf(row), row.Token == r.Token && !row.EndedAt.Valid
 			return nil
 		}
-		if !same {
-			row, within, err := found(q.FindRunWithin(ctx, sqlitedb.FindRunWithinParams{
-				Name: r.Name, Begins: at.Slot * long, Ends: ends, Retry: retry,
-			}))
-			if err != nil || within {
-				run = runOf(sqlitedb.FindRunRow(row))
+		if !same || slot.Length == 0 {
+			other, counts, err := standsFor(ctx, q, r.Name, slot, begins, ends, retry)
+			if err != nil || counts {
+				run = runOf(other)
 				return err
 			}
 		}
@@ -161,6 +179,19 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, interval time.Durat
 		return driver.Run{}, false, err
 	}
 	return run, ours, nil
+}
+
+// standsFor finds the run of another slot for which a slot counts as run.
+func standsFor(ctx context.Context, q *sqlitedb.Queries, name string, slot driver.Slot, begins, ends int64, retry bool) (sqlitedb.FindRunRow, bool, error) {
+	if slot.Length == 0 {
+		later, there, err := found(q.FindLaterRun(ctx, sqlitedb.FindLaterRunParams{Name: name, Slot: slot.Moment}))
+		if err != nil || there {
+			return sqlitedb.FindRunRow(later), there, err
+		}
+		ends = math.MaxInt64
+	}
+	row, there, err := found(q.FindRunWithin(ctx, sqlitedb.FindRunWithinParams{Name: name, Begins: begins, Ends: ends, Retry: retry}))
+	return sqlitedb.FindRunRow(row), there, err
 }
 
 func runOf(row sqlitedb.FindRunRow) driver.Run {
@@ -195,6 +226,19 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 	var runs []driver.Run
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: began, Most: int64(limit)})
+		runs = nil
+		for _, row := range rows {
+			runs = append(runs, runOf(sqlitedb.FindRunRow(row)))
+		}
+		return err
+	})
+	return runs, err
+}
+
+func (e *engine) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
+	var runs []driver.Run
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.LatestRuns(ctx, sqlitedb.LatestRunsParams{After: after, Most: int64(limit)})
 		runs = nil
 		for _, row := range rows {
 			runs = append(runs, runOf(sqlitedb.FindRunRow(row)))

@@ -25,7 +25,7 @@ func TestEventsComeBackAsTheyWereWritten(t *testing.T) {
 	}
 	tokens := func(name string, kinds []string, after int64, limit int) (tokens []int64) {
 		t.Helper()
-		events, err := f.Events(t.Context(), name, kinds, after, limit)
+		events, err := f.Events(t.Context(), driver.EventFilter{Name: name, Kinds: kinds, After: after}, limit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 	began := time.Now()
 	begin := func(session string, token int64, retry, want bool) driver.Run {
 		t.Helper()
-		r, ours, err := f.BeginRun(t.Context(), driver.Run{Name: "job", Token: token, Session: session, Host: "h", Thread: "t"}, interval, retry)
+		r, ours, err := f.BeginRun(t.Context(), driver.Run{Name: "job", Token: token, Session: session, Host: "h", Thread: "t"}, driver.Slot{Length: interval}, retry)
 		if err != nil || ours != want {
 			t.Fatalf("%+v, %v, %v", r, ours, err)
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"time"
-
-	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
 // tick is how far the database's clock steps.
@@ -13,30 +11,14 @@ const tick = time.Millisecond
 
 var errLasting = errors.New("this transaction must outlive the machine")
 
-// writeRelaxed is writeWithin for what may be lost with the machine, and so with all holders: its
-// commit does not wait for the disk. Where fn reports that what it did must last, it is undone and
-// done anew with a commit that waits as the application has set it.
-func (d *database) writeRelaxed(ctx context.Context, patience time.Duration, fn func(ctx context.Context, q *sqlitedb.Queries) (lasting bool, err error)) error {
-	if !d.main.Load() || !d.ownCaches(ctx) {
-		return d.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
-			_, err := fn(ctx, q)
-			return err
-		})
-	}
-	err := d.writeAs(ctx, patience, relaxed, func(ctx context.Context, q *sqlitedb.Queries) error {
-		lasting, err := fn(ctx, q)
-		if err == nil && lasting {
-			err = errLasting
-		}
-		return err
-	})
-	if !errors.Is(err, errLasting) {
-		return err
-	}
-	return d.writeWithin(ctx, patience, func(ctx context.Context, q *sqlitedb.Queries) error {
-		_, err := fn(ctx, q)
-		return err
-	})
+// relaxes reports whether a transaction that may be lost with the machine, and so with all holders,
+// can be committed without a wait for the disk. Where it turns out that what it did must last, it
+// is undone and done anew with a commit that waits as the application has set it.
+func (d *database) relaxes(ctx context.Context) bool { return d.main.Load() && d.ownCaches(ctx) }
+
+// keep has the commit wait for the disk where a grant must not be lost with the machine.
+func (w *writer) keep(token, now int64, rest time.Duration) {
+	w.lasting = w.lasting || mustLast(token, now, rest)
 }
 
 // mustLast reports whether a grant must not be lost with the machine. One with a rest is to be kept

@@ -28,6 +28,10 @@ var lost = map[string]func(f *fixture, s string){
 			f.t.Fatal(taken, err)
 		}
 	},
+	"run and settle": func(f *fixture, s string) {
+		run := f.run("r", f.session(), s, 2)
+		must(f.t, f.Settle(f.t.Context(), driver.Held{Name: "r", Session: s, Token: run.First}, false))
+	},
 	"undo": func(f *fixture, s string) {
 		f.take("d", s)
 		attempt := f.enqueue("d", s)
@@ -55,7 +59,7 @@ var kept = map[string]func(f *fixture, s string){
 		must(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
 	},
 	"a run": func(f *fixture, s string) {
-		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, time.Hour, false)
+		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, driver.Slot{Length: time.Hour}, false)
 		if err != nil || !ours {
 			f.t.Fatal(ours, err)
 		}
@@ -192,6 +196,7 @@ var granting = map[string]func(f *fixture, name string) int64{
 		f.enqueue(name, f.session())
 		return f.release(held, true).Grant.Token
 	},
+	"run": func(f *fixture, name string) int64 { return f.run(name, f.session(), f.session(), 3).Last },
 	"hand-over of units": func(f *fixture, name string) int64 {
 		held := f.take(name, f.session())
 		f.queue(shared(name, f.session(), 1, 2))

@@ -22,12 +22,12 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	return e.db.writeWithin(ctx, briefly, func(ctx context.Context, q *sqlitedb.Queries) error {
-		err := q.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})
+	return e.db.writeAs(ctx, writing{patience: briefly}, func(ctx context.Context, w *writer) error {
+		err := w.OpenSession(ctx, sqlitedb.OpenSessionParams{ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App})
 		if err != nil {
 			return err
 		}
-		return q.OpenHeartbeat(ctx, sqlitedb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
+		return w.OpenHeartbeat(ctx, sqlitedb.OpenHeartbeatParams{Session: s.ID, Ttl: s.TTL.Microseconds()})
 	})
 }
 
@@ -78,7 +78,7 @@ func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (b
 }
 
 // Attend has nothing to keep.
-func (e *engine) Attend(time.Duration) (leave func()) { return func() {} }
+func (e *engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 // Beside works on the pool: a transaction that writes has locked the whole database, and another
 // connection would not help.
@@ -90,8 +90,8 @@ type upkeep struct{ e *engine }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	var alive int64
-	err := u.e.db.writeFirst(ctx, 0, asSet, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		alive, err = q.Heartbeat(ctx, sqlitedb.HeartbeatParams{
+	err := u.e.db.writeAs(ctx, writing{first: true}, func(ctx context.Context, w *writer) (err error) {
+		alive, err = w.Heartbeat(ctx, sqlitedb.HeartbeatParams{
 			Session: session, Ttl: ttl.Microseconds(), Build: driver.SchemaVersion,
 		})
 		return err

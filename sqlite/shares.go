@@ -8,14 +8,15 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-func takeUnits(ctx context.Context, q *sqlitedb.Queries, r driver.Request) (token int64, taken, lasting bool, err error) {
-	row, taken, err := found(q.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
+func takeUnits(ctx context.Context, w *writer, r driver.Request) (token int64, taken bool, err error) {
+	row, taken, err := found(w.TakeUnits(ctx, sqlitedb.TakeUnitsParams{
 		Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of),
 	}))
 	if err != nil || !taken {
-		return 0, false, false, err
+		return 0, false, err
 	}
-	return row.Token, true, mustLast(row.Token, row.AcquiredAt, r.MinHold), q.AddShare(ctx, sqlitedb.AddShareParams{
+	w.keep(row.Token, row.AcquiredAt, r.MinHold)
+	return row.Token, true, w.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: r.Name, Token: row.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Units: int64(r.Units), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	})
@@ -27,7 +28,7 @@ func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.Fir
 	if err != nil {
 		return sqlitedb.GiveLockRow{}, err
 	}
-	return sqlitedb.GiveLockRow(row), t.q.AddShare(ctx, sqlitedb.AddShareParams{
+	return sqlitedb.GiveLockRow{FirstToken: row.Token, Waiters: row.Waiters}, t.q.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: name, Token: row.Token, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
 		Units: w.Units, Lease: w.Lease, Metadata: w.Metadata,
 	})
@@ -36,7 +37,7 @@ func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.Fir
 // Downgrade keeps the token: what was fenced by it stays so, and there was no moment without a
 // holder.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	return e.change(ctx, 0, h.Session, func(ctx context.Context, t *transition) error {
+	return e.change(ctx, writing{}, h.Session, func(ctx context.Context, t *transition) error {
 		n, err := t.q.ToShare(ctx, sqlitedb.ToShareParams{Name: h.Name, Session: h.Session, Token: h.Token})
 		if err != nil {
 			return err
@@ -101,7 +102,7 @@ func possessed(ctx context.Context, q *sqlitedb.Queries, h driver.Held, attempt 
 	if err != nil || !whole {
 		return driver.Grant{}, false, err
 	}
-	holder := driver.Holder{Grant: driver.Grant{Token: row.Token, Contended: row.Waiters > 0}}
+	holder := driver.Holder{Grant: driver.Grant{Token: row.LastToken, Contended: row.Waiters > 0}}
 	if row.ExpiresAt.Valid {
 		holder = holder.WithFixedLease(microseconds(row.ExpiresAt.Int64 - row.NowUs))
 	}

@@ -62,7 +62,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	release := transition{q: sqlitedb.New(tx)}
+	release := transition{q: &writer{Queries: sqlitedb.New(tx)}}
 	held, err := release.release(quiet, h)
 	if err == nil && !held {
 		err = driver.ErrNotHeld

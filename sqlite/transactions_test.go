@@ -134,7 +134,7 @@ func TestGuardLooksAtTheSessionTheTokenAndTheFixedLease(t *testing.T) {
 	losses := map[string]string{
 		"the session is dead":     "UPDATE dblock_sessions SET dead = true",
 		"the session is nowhere":  "DELETE FROM dblock_sessions",
-		"granted again":           "UPDATE dblock_locks SET token = token + 1",
+		"granted again":           "UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1",
 		"another session's":       "UPDATE dblock_locks SET session_id = (SELECT s.id FROM dblock_sessions s WHERE s.id <> session_id)",
 		"free":                    "UPDATE dblock_locks SET session_id = NULL",
 		"the fixed lease is over": "UPDATE dblock_locks SET expires_at = 1",
@@ -182,7 +182,7 @@ func TestATransactionThatHasReadBeforeAnotherWroteIsToBeBegunAnew(t *testing.T) 
 				read(t, tx)
 				writer := other.pin()
 				writer.exec("BEGIN IMMEDIATE")
-				writer.exec("UPDATE dblock_locks SET token = token + 1")
+				writer.exec("UPDATE dblock_locks SET token = token + 1, first_token = first_token + 1, last_token = last_token + 1")
 				done := make(chan error, 1)
 				if inFlight {
 					go func() { done <- step(t.Context(), f, tx, held) }()

@@ -21,8 +21,8 @@ func serve(ctx context.Context, client *dblock.Client[tx], server, job string, s
 	tick := time.NewTicker(slot / 10)
 	defer tick.Stop()
 	for {
-		_, err := client.OncePer(ctx, job, slot, func(ctx context.Context, l *dblock.Lock[tx]) error {
-			fmt.Printf("  %s writes the report, under token %d\n", server, l.Token())
+		_, err := client.OncePer(ctx, job, slot, func(ctx context.Context, l *dblock.Lock[tx], slot time.Time) error {
+			fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
 			return report()
 		}, dblock.RetryFailed())
 		if err != nil && ctx.Err() == nil && !errors.Is(err, errPrinter) {

@@ -39,7 +39,7 @@ func inspect(ctx context.Context, a, b client) error {
 		}
 		holder := info.Holders[0]
 		say("%s: held by %s (pid %d) for %v, token %d, %v; %d waiting", info.Name, holder.App, holder.PID,
-			time.Since(holder.Since).Round(time.Millisecond), holder.Token, holder.Metadata, len(info.Waiters))
+			time.Since(holder.Since).Round(time.Millisecond), holder.Token, holder.Metadata, info.Queued)
 	}
 	if err := errors.Join(held.Unlock(ctx), <-waiting); err != nil {
 		return err

@@ -134,7 +134,7 @@ SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
        EXISTS(SELECT w.attempt FROM dblock_wanted w
                WHERE w.attempt = l.attempt AND w.wanted_until > (SELECT c.now_us FROM dblock_clock c)) AS wanted
   FROM dblock_locks l
- WHERE l.name = ? AND l.session_id = ? AND l.token = ?
+ WHERE l.name = ? AND l.session_id = ? AND l.last_token = ?
 `
 
 type LookGuardParams struct {

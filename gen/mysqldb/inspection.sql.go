@@ -14,34 +14,36 @@ import (
 const describe = `-- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
-       CAST(l.shared_units AS SIGNED) AS shared_units, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
+       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.last_token - l.first_token AS SIGNED) AS followers, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l
  WHERE l.name IN (/*SLICE:names*/?)
 UNION ALL
-SELECT l.name, 1, l.token, l.session_id, l.host, l.thread, l.attempt, 0, l.holds, l.acquired_at, l.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.holds, l.acquired_at, l.expires_at,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
  WHERE l.name IN (/*SLICE:names*/?) AND l.session_id IS NOT NULL
 UNION ALL
 SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.holds, r.acquired_at, r.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_shares r
   LEFT JOIN dblock_sessions s ON s.id = r.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name IN (/*SLICE:names*/?)
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
-  FROM dblock_waiters w
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
+  FROM dblock_locks l
+ STRAIGHT_JOIN dblock_waiters w ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (/*SLICE:names*/?)
+ WHERE l.name IN (/*SLICE:names*/?) AND l.waiters <= ? AND w.token = 0
 `
 
 type DescribeParams struct {
 	Names []string
+	Most  int32
 }
 
 type DescribeRow struct {
@@ -59,6 +61,7 @@ type DescribeRow struct {
 	SessionExpiresAt int64
 	Waiters          int32
 	SharedUnits      int64
+	Followers        int64
 	Metadata         string
 	Asked            string
 	App              string
@@ -66,8 +69,9 @@ type DescribeRow struct {
 }
 
 // All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
-// each place in its queue (2). place: of the name its highest token, of a holder its own, of a
-// place in the queue its ticket.
+// each place in its queue but those of members of a run (2). place: of the name its highest token,
+// of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
+// place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	query := describe
 	var queryParams []interface{}
@@ -103,6 +107,7 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 	} else {
 		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
 	}
+	queryParams = append(queryParams, arg.Most)
 	rows, err := q.db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
@@ -126,6 +131,7 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.SessionExpiresAt,
 			&i.Waiters,
 			&i.SharedUnits,
+			&i.Followers,
 			&i.Metadata,
 			&i.Asked,
 			&i.App,
@@ -144,24 +150,95 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 	return items, nil
 }
 
+const firstPlaces = `-- name: FirstPlaces :many
+SELECT w.ticket, w.token, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
+       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
+  FROM (SELECT x.ticket, x.token, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
+          FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = ? ORDER BY x.ticket LIMIT ?) w
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
+ ORDER BY w.ticket
+`
+
+type FirstPlacesParams struct {
+	Name  string
+	Limit int32
+}
+
+type FirstPlacesRow struct {
+	Ticket           int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	Attempt          string
+	Units            int32
+	EnqueuedAt       int64
+	Metadata         string
+	SessionExpiresAt int64
+	App              string
+	Pid              int64
+}
+
+// The first places of a queue, with those of members of a run, which have a token.
+func (q *Queries) FirstPlaces(ctx context.Context, arg FirstPlacesParams) ([]FirstPlacesRow, error) {
+	rows, err := q.db.QueryContext(ctx, firstPlaces, arg.Name, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []FirstPlacesRow
+	for rows.Next() {
+		var i FirstPlacesRow
+		if err := rows.Scan(
+			&i.Ticket,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Units,
+			&i.EnqueuedAt,
+			&i.Metadata,
+			&i.SessionExpiresAt,
+			&i.App,
+			&i.Pid,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const names = `-- name: Names :many
-SELECT l.name FROM dblock_locks l
+SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > ? AND l.name >= ? AND (CAST(? AS SIGNED) = 0 OR l.name < ?)
    AND (CAST(? AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
+   AND (CAST(? AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?
 `
 
 type NamesParams struct {
-	After   string
-	First   string
-	Bounded int64
-	Last    string
-	Idle    int64
-	Limit   int32
+	After     string
+	First     string
+	Bounded   int64
+	Last      string
+	Idle      int64
+	Contended int64
+	Limit     int32
 }
 
 // Names that begin with a prefix, of which first is the first and last the first that is above all
-// of them.
+// of them. FORCE INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read
+// the whole queue.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
 		arg.After,
@@ -169,6 +246,7 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 		arg.Bounded,
 		arg.Last,
 		arg.Idle,
+		arg.Contended,
 		arg.Limit,
 	)
 	if err != nil {
@@ -193,7 +271,7 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 }
 
 const namesHeld = `-- name: NamesHeld :many
-SELECT l.name FROM dblock_locks l
+SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > ? AND l.name >= ? AND (CAST(? AS SIGNED) = 0 OR l.name < ?)
    AND (l.session_id IS NOT NULL AND (? = '' OR l.host = ? AND CHAR_LENGTH(l.host) = CHAR_LENGTH(?))
         AND l.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
@@ -201,17 +279,20 @@ SELECT l.name FROM dblock_locks l
         SELECT h.name FROM dblock_shares h
          WHERE h.name = l.name AND (? = '' OR h.host = ? AND CHAR_LENGTH(h.host) = CHAR_LENGTH(?))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)))
+   AND (CAST(? AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?
 `
 
 type NamesHeldParams struct {
-	After   string
-	First   string
-	Bounded int64
-	Last    string
-	Host    string
-	Older   int64
-	Limit   int32
+	After     string
+	First     string
+	Bounded   int64
+	Last      string
+	Host      string
+	Older     int64
+	Contended int64
+	Limit     int32
 }
 
 // The same of names with a holder on a host (”: any) that has held them for at least so long.
@@ -229,6 +310,7 @@ func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string,
 		arg.Host,
 		arg.Host,
 		arg.Older,
+		arg.Contended,
 		arg.Limit,
 	)
 	if err != nil {
@@ -242,6 +324,88 @@ func (q *Queries) NamesHeld(ctx context.Context, arg NamesHeldParams) ([]string,
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessions = `-- name: Sessions :many
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
+       CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
+          + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
+       CAST((SELECT COUNT(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS SIGNED) AS waiting
+  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
+               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
+          FROM dblock_sessions s FORCE INDEX (PRIMARY)
+          LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
+         CROSS JOIN dblock_clock c
+         WHERE s.id > ? AND (CAST(? AS SIGNED) = 1 OR s.dead = 0 AND h.expires_at > c.now_us)
+           AND (? = '' OR s.host = ? AND CHAR_LENGTH(s.host) = CHAR_LENGTH(?))
+           AND (? = '' OR s.app = ? AND CHAR_LENGTH(s.app) = CHAR_LENGTH(?))
+         ORDER BY s.id LIMIT ?) p
+ ORDER BY p.id
+`
+
+type SessionsParams struct {
+	After string
+	Dead  int64
+	Host  string
+	App   string
+	Limit int32
+}
+
+type SessionsRow struct {
+	ID        string
+	Host      string
+	Pid       int64
+	App       string
+	StartedAt int64
+	NowUs     int64
+	ExpiresAt int64
+	Held      int64
+	Waiting   int64
+}
+
+// Sessions on a host (”: any), of an application (”: any), that live, or also those that do not.
+// The counts are taken of the page only.
+func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
+	rows, err := q.db.QueryContext(ctx, sessions,
+		arg.After,
+		arg.Dead,
+		arg.Host,
+		arg.Host,
+		arg.Host,
+		arg.App,
+		arg.App,
+		arg.App,
+		arg.Limit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionsRow
+	for rows.Next() {
+		var i SessionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Host,
+			&i.Pid,
+			&i.App,
+			&i.StartedAt,
+			&i.NowUs,
+			&i.ExpiresAt,
+			&i.Held,
+			&i.Waiting,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

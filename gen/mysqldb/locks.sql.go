@@ -22,6 +22,21 @@ func (q *Queries) DropLock(ctx context.Context, name string) error {
 	return err
 }
 
+const extendLock = `-- name: ExtendLock :exec
+UPDATE dblock_locks SET expires_at = ? WHERE name = ?
+`
+
+type ExtendLockParams struct {
+	ExpiresAt sql.NullInt64
+	Name      string
+}
+
+// After LockRow, which has it as the holder's, with a lease that goes on.
+func (q *Queries) ExtendLock(ctx context.Context, arg ExtendLockParams) error {
+	_, err := q.db.ExecContext(ctx, extendLock, arg.ExpiresAt, arg.Name)
+	return err
+}
+
 const freeLock = `-- name: FreeLock :exec
 UPDATE dblock_locks SET
        acquired_at = IF(CAST(? AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
@@ -75,7 +90,9 @@ func (q *Queries) FreeLocks(ctx context.Context, names []string) error {
 
 const giveLock = `-- name: GiveLock :execlastid
 UPDATE dblock_locks SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED),
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
        session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
@@ -85,6 +102,7 @@ UPDATE dblock_locks SET
 `
 
 type GiveLockParams struct {
+	Members  int64
 	Session  string
 	Host     string
 	Thread   string
@@ -97,9 +115,13 @@ type GiveLockParams struct {
 	Name     string
 }
 
-// After LockRow: gives the lock to a waiter, whether it is held or not.
+// After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
+// many members of its run behind its own. The highest is the one returned. SET runs from left to
+// right, or, where MariaDB is told so, at once: token is last.
 func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, giveLock,
+		arg.Members,
+		arg.Members,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -169,7 +191,7 @@ func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, e
 }
 
 const lockRow = `-- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
 `
 
@@ -179,6 +201,8 @@ type LockRowRow struct {
 	Thread      string
 	Attempt     string
 	Token       int64
+	FirstToken  int64
+	LastToken   int64
 	ExpiresAt   sql.NullInt64
 	Waiters     int32
 	SharedUnits int32
@@ -199,6 +223,8 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 		&i.Thread,
 		&i.Attempt,
 		&i.Token,
+		&i.FirstToken,
+		&i.LastToken,
 		&i.ExpiresAt,
 		&i.Waiters,
 		&i.SharedUnits,
@@ -209,7 +235,7 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 }
 
 const lockRows = `-- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until,
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?) ORDER BY name FOR UPDATE SKIP LOCKED
 `
@@ -221,6 +247,8 @@ type LockRowsRow struct {
 	Thread      string
 	Attempt     string
 	Token       int64
+	FirstToken  int64
+	LastToken   int64
 	ExpiresAt   sql.NullInt64
 	Waiters     int32
 	SharedUnits int32
@@ -256,6 +284,8 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 			&i.Thread,
 			&i.Attempt,
 			&i.Token,
+			&i.FirstToken,
+			&i.LastToken,
 			&i.ExpiresAt,
 			&i.Waiters,
 			&i.SharedUnits,
@@ -293,14 +323,14 @@ func (q *Queries) MakeRow(ctx context.Context, name interface{}) error {
 }
 
 const overdue = `-- name: Overdue :many
-SELECT name, COALESCE(session_id, '') AS session_id, token FROM dblock_locks
+SELECT name, COALESCE(session_id, '') AS session_id, last_token FROM dblock_locks
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) AND session_id IS NOT NULL ORDER BY expires_at LIMIT ?
 `
 
 type OverdueRow struct {
 	Name      string
 	SessionID string
-	Token     int64
+	LastToken int64
 }
 
 func (q *Queries) Overdue(ctx context.Context, limit int32) ([]OverdueRow, error) {
@@ -312,7 +342,7 @@ func (q *Queries) Overdue(ctx context.Context, limit int32) ([]OverdueRow, error
 	var items []OverdueRow
 	for rows.Next() {
 		var i OverdueRow
-		if err := rows.Scan(&i.Name, &i.SessionID, &i.Token); err != nil {
+		if err := rows.Scan(&i.Name, &i.SessionID, &i.LastToken); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -408,8 +438,11 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 }
 
 const raiseToken = `-- name: RaiseToken :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(? AS SIGNED)))
- WHERE name = ? AND session_id = ? AND (token = ? OR token = ?)
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       token = GREATEST(token, CAST(? AS SIGNED)), first_token = GREATEST(last_token, CAST(? AS SIGNED)),
+       last_token = LAST_INSERT_ID(GREATEST(last_token, CAST(? AS SIGNED)))
+ WHERE name = ? AND session_id = ? AND (last_token = ? OR last_token = ?)
+   AND first_token = last_token
 `
 
 type RaiseTokenParams struct {
@@ -419,9 +452,11 @@ type RaiseTokenParams struct {
 	Token   int64
 }
 
-// After LockRow: lifts the token of what is held as a whole.
+// After LockRow: lifts the token of what is held as a whole. The members of a run have theirs.
 func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, raiseToken,
+		arg.Least,
+		arg.Least,
 		arg.Least,
 		arg.Name,
 		arg.Session,
@@ -438,7 +473,7 @@ const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = ? AND session_id = ? AND token = ? AND waiters = 0
+ WHERE name = ? AND session_id = ? AND last_token = ? AND waiters = 0
 `
 
 type ReleaseIdleParams struct {
@@ -458,7 +493,7 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64
 
 const setHolds = `-- name: SetHolds :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(? AS SIGNED))
- WHERE name = ? AND session_id = ? AND token = ?
+ WHERE name = ? AND session_id = ? AND last_token = ?
 `
 
 type SetHoldsParams struct {
@@ -484,12 +519,12 @@ func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, erro
 }
 
 const takeLock = `-- name: TakeLock :execlastid
-UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = ? AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
            AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
          LIMIT 1 FOR UPDATE SKIP LOCKED) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+   SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
        l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
        l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),

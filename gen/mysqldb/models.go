@@ -12,6 +12,12 @@ type DblockClock struct {
 	NowUs interface{}
 }
 
+type DblockColumn struct {
+	TableName  string
+	ColumnName string
+	Meaning    string
+}
+
 type DblockEvent struct {
 	ID        int64
 	At        int64
@@ -61,6 +67,25 @@ type DblockLock struct {
 	Capacity    int32
 	RestsUntil  int64
 	Asked       sql.NullString
+	FirstToken  int64
+	LastToken   int64
+}
+
+type DblockQueue struct {
+	Name     string
+	NameText interface{}
+	Place    interface{}
+	Ticket   int64
+	Kind     string
+	Units    interface{}
+	Host     string
+	Thread   string
+	Pid      sql.NullInt64
+	App      sql.NullString
+	Session  string
+	Since    string
+	Alive    interface{}
+	Member   bool
 }
 
 type DblockRun struct {
@@ -120,6 +145,8 @@ type DblockWaiter struct {
 	EnqueuedAt int64
 	Units      int32
 	MinHold    int64
+	Passable   bool
+	Token      int64
 }
 
 type DblockWanted struct {
@@ -131,4 +158,22 @@ type DblockWatcher struct {
 	Name      string
 	Watch     string
 	SessionID string
+}
+
+type DblockWho struct {
+	Name        string
+	NameText    interface{}
+	Kind        string
+	Units       sql.NullInt32
+	Host        string
+	Thread      string
+	Pid         sql.NullInt64
+	App         sql.NullString
+	Session     string
+	Token       int64
+	Since       string
+	Until       string
+	Alive       interface{}
+	Waiters     interface{}
+	LongestWait int32
 }

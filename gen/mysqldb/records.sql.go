@@ -165,11 +165,18 @@ func (q *Queries) DropRun(ctx context.Context, arg DropRunParams) (int64, error)
 const endRest = `-- name: EndRest :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
  WHERE name = ? AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+   AND (CAST(? AS SIGNED) = 0 OR last_token = CAST(? AS SIGNED))
 `
 
-// After LockRow. 0: the name does not rest.
-func (q *Queries) EndRest(ctx context.Context, name string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, endRest, name)
+type EndRestParams struct {
+	Name  string
+	Token int64
+}
+
+// After LockRow. 0: the name does not rest. With a token: the next holder of the name may have a
+// rest of its own.
+func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, endRest, arg.Name, arg.Token, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -206,21 +213,23 @@ func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) (int64, error) {
 }
 
 const events = `-- name: Events :many
-SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
- WHERE id > ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (PRIMARY)
+ WHERE id > ? AND id < ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
  ORDER BY id LIMIT ?
 `
 
 type EventsParams struct {
 	After int64
+	Below int64
 	Kinds string
 	Limit int32
 }
 
-// No kinds: all.
+// Events of all names or of one, upwards or downwards. No kinds: all.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
 	rows, err := q.db.QueryContext(ctx, events,
 		arg.After,
+		arg.Below,
 		arg.Kinds,
 		arg.Kinds,
 		arg.Limit,
@@ -258,14 +267,15 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, 
 }
 
 const eventsOf = `-- name: EventsOf :many
-SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
- WHERE name = ? AND id > ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (dblock_events_name)
+ WHERE name = ? AND id > ? AND id < ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
  ORDER BY id LIMIT ?
 `
 
 type EventsOfParams struct {
 	Name  string
 	After int64
+	Below int64
 	Kinds string
 	Limit int32
 }
@@ -274,6 +284,7 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 	rows, err := q.db.QueryContext(ctx, eventsOf,
 		arg.Name,
 		arg.After,
+		arg.Below,
 		arg.Kinds,
 		arg.Kinds,
 		arg.Limit,
@@ -308,6 +319,37 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 		return nil, err
 	}
 	return items, nil
+}
+
+const eventsSince = `-- name: EventsSince :one
+SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
+  FROM (SELECT e.id FROM dblock_events e WHERE e.at >= ? ORDER BY e.at LIMIT 1000) f
+`
+
+// The lowest of the first thousand ids in the order of their times. Transactions at once do not get
+// ids and times in the same order; a clock may have been set back.
+func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
+	row := q.db.QueryRowContext(ctx, eventsSince, since)
+	var lowest int64
+	err := row.Scan(&lowest)
+	return lowest, err
+}
+
+const findLaterRun = `-- name: FindLaterRun :one
+SELECT r.slot FROM dblock_runs r WHERE r.name = ? AND r.slot > ? AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1
+`
+
+type FindLaterRunParams struct {
+	Name string
+	Slot int64
+}
+
+// Whether a later moment has a run; a moment is the number and the end of its slot.
+func (q *Queries) FindLaterRun(ctx context.Context, arg FindLaterRunParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, findLaterRun, arg.Name, arg.Slot)
+	var slot int64
+	err := row.Scan(&slot)
+	return slot, err
 }
 
 const findRun = `-- name: FindRun :one
@@ -417,6 +459,57 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 	return i, err
 }
 
+const latestRuns = `-- name: LatestRuns :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends
+  FROM (SELECT d.name, (SELECT x.slot FROM dblock_runs x WHERE x.name = d.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1) AS slot
+          FROM (SELECT DISTINCT n.name FROM dblock_runs n WHERE n.name > ? ORDER BY n.name LIMIT ?) d LIMIT 1000000) j
+  JOIN dblock_runs r ON r.name = j.name AND r.slot = j.slot
+ ORDER BY r.name
+`
+
+type LatestRunsParams struct {
+	After string
+	Limit int32
+}
+
+// The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
+// queries done once, before the outer one.
+func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]DblockRun, error) {
+	rows, err := q.db.QueryContext(ctx, latestRuns, arg.After, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockRun
+	for rows.Next() {
+		var i DblockRun
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lockRun = `-- name: LockRun :one
 SELECT token FROM dblock_runs WHERE name = ? AND slot = ? FOR UPDATE
 `
@@ -434,10 +527,118 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error)
 	return token, err
 }
 
+const newestEvents = `-- name: NewestEvents :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (PRIMARY)
+ WHERE id > ? AND id < ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
+ ORDER BY id DESC LIMIT ?
+`
+
+type NewestEventsParams struct {
+	After int64
+	Below int64
+	Kinds string
+	Limit int32
+}
+
+func (q *Queries) NewestEvents(ctx context.Context, arg NewestEventsParams) ([]DblockEvent, error) {
+	rows, err := q.db.QueryContext(ctx, newestEvents,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Kinds,
+		arg.Limit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestEventsOf = `-- name: NewestEventsOf :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (dblock_events_name)
+ WHERE name = ? AND id > ? AND id < ? AND (? = '' OR FIND_IN_SET(kind, ?) > 0)
+ ORDER BY id DESC LIMIT ?
+`
+
+type NewestEventsOfParams struct {
+	Name  string
+	After int64
+	Below int64
+	Kinds string
+	Limit int32
+}
+
+func (q *Queries) NewestEventsOf(ctx context.Context, arg NewestEventsOfParams) ([]DblockEvent, error) {
+	rows, err := q.db.QueryContext(ctx, newestEventsOf,
+		arg.Name,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Kinds,
+		arg.Limit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const oldEvents = `-- name: OldEvents :many
 SELECT e.id FROM dblock_events e
  WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
-   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.last_token = e.token AND l.session_id IS NOT NULL)
  ORDER BY e.at LIMIT ?
 `
 
@@ -474,6 +675,7 @@ func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, 
 const oldRuns = `-- name: OldRuns :many
 SELECT r.name, r.slot FROM dblock_runs r
  WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
+   AND (r.slot_ends <> r.slot OR EXISTS (SELECT n.slot FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
    AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
    AND (r.ended_at IS NOT NULL OR NOT EXISTS (
        SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))
@@ -490,6 +692,7 @@ type OldRunsRow struct {
 	Slot int64
 }
 
+// The latest moment of a name stays: no earlier one is run after it.
 func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, oldRuns, arg.Keep, arg.Keep, arg.Limit)
 	if err != nil {
@@ -556,7 +759,7 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
 }
 
 const runs = `-- name: Runs :many
-SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
+SELECT name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
  WHERE name = ? AND began_at < ? ORDER BY began_at DESC, slot DESC LIMIT ?
 `
 
@@ -566,30 +769,17 @@ type RunsParams struct {
 	Limit  int32
 }
 
-type RunsRow struct {
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int32
-	SlotEnds  int64
-}
-
-func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
+func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]DblockRun, error) {
 	rows, err := q.db.QueryContext(ctx, runs, arg.Name, arg.Before, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []RunsRow
+	var items []DblockRun
 	for rows.Next() {
-		var i RunsRow
+		var i DblockRun
 		if err := rows.Scan(
+			&i.Name,
 			&i.Slot,
 			&i.Token,
 			&i.SessionID,

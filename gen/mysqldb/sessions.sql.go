@@ -24,11 +24,11 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
+SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = ?
 UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
+SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = ?
 LIMIT ?
 `
 
@@ -44,7 +44,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0), some at a time. One statement: between two, a grant
+// All that a session holds, and its places in queues (token 0, or, of a member of a run, its own), some at a time. One statement: between two, a grant
 // would be missed by both.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims,

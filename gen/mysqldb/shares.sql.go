@@ -64,6 +64,22 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 	return result.RowsAffected()
 }
 
+const extendShare = `-- name: ExtendShare :exec
+UPDATE dblock_shares SET expires_at = ? WHERE name = ? AND token = ?
+`
+
+type ExtendShareParams struct {
+	ExpiresAt sql.NullInt64
+	Name      string
+	Token     int64
+}
+
+// After LockRow and FindShare, as ExtendLock. One row by its whole key.
+func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) error {
+	_, err := q.db.ExecContext(ctx, extendShare, arg.ExpiresAt, arg.Name, arg.Token)
+	return err
+}
+
 const findShare = `-- name: FindShare :one
 SELECT session_id, attempt, token, units, expires_at FROM dblock_shares WHERE name = ? AND token = ?
 `
@@ -277,6 +293,8 @@ func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, er
 
 const toLock = `-- name: ToLock :execlastid
 UPDATE dblock_locks SET
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = ?, host = ?, thread = ?, holds = ?, attempt = ?,
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = ?, metadata = ?,
@@ -295,7 +313,7 @@ type ToLockParams struct {
 	Name      string
 }
 
-// After LockRow and DropShare: the only share becomes the whole.
+// After LockRow and DropShare: the only share becomes the whole. SET as in GiveLock.
 func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, toLock,
 		arg.Session,
@@ -315,7 +333,7 @@ func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 
 const toShare = `-- name: ToShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.token, ?, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+SELECT l.name, l.last_token, ?, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l WHERE l.name = ?
 `
 

@@ -12,7 +12,7 @@ import (
 )
 
 const awaitRow = `-- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
@@ -22,6 +22,8 @@ type AwaitRowRow struct {
 	Thread      string
 	Attempt     string
 	Token       int64
+	FirstToken  int64
+	LastToken   int64
 	ExpiresAt   sql.NullInt64
 	Waiters     int32
 	SharedUnits int32
@@ -39,6 +41,8 @@ func (q *Queries) AwaitRow(ctx context.Context, name interface{}) (AwaitRowRow, 
 		&i.Thread,
 		&i.Attempt,
 		&i.Token,
+		&i.FirstToken,
+		&i.LastToken,
 		&i.ExpiresAt,
 		&i.Waiters,
 		&i.SharedUnits,
@@ -129,7 +133,7 @@ func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error)
 }
 
 const lockRowNow = `-- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE NOWAIT
 `
 
@@ -139,6 +143,8 @@ type LockRowNowRow struct {
 	Thread      string
 	Attempt     string
 	Token       int64
+	FirstToken  int64
+	LastToken   int64
 	ExpiresAt   sql.NullInt64
 	Waiters     int32
 	SharedUnits int32
@@ -157,6 +163,8 @@ func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowR
 		&i.Thread,
 		&i.Attempt,
 		&i.Token,
+		&i.FirstToken,
+		&i.LastToken,
 		&i.ExpiresAt,
 		&i.Waiters,
 		&i.SharedUnits,
@@ -171,7 +179,8 @@ const releaseTx = `-- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = UNHEX(CONVERT(? USING latin1)) AND session_id = ? AND token = ?
+ WHERE name = UNHEX(CONVERT(? USING latin1)) AND session_id = ? AND last_token = ?
+   AND first_token = last_token
 `
 
 type ReleaseTxParams struct {
@@ -183,7 +192,7 @@ type ReleaseTxParams struct {
 // Inside transactions of the caller's, and beside them. On the caller's connection, of which
 // nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
 // The release inside a transaction: the queue stays as it is, and the first client that notices the
-// commit hands the name on.
+// commit hands the name on. A run is settled before: its members must not stay in the queue.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, c.now_us,
-       ?, ?
+       ?, ?, ?
   FROM dblock_clock c
 `
 
@@ -28,9 +28,10 @@ type AddWaiterParams struct {
 	Metadata string
 	Units    int32
 	MinHold  int64
+	Passable bool
 }
 
-// After TakeTicket.
+// After TakeTickets.
 func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, addWaiter,
 		arg.Name,
@@ -43,6 +44,7 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Metadata,
 		arg.Units,
 		arg.MinHold,
+		arg.Passable,
 	)
 	return err
 }
@@ -173,13 +175,13 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 }
 
 const handToHead = `-- name: HandToHead :execlastid
-UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
-         WHERE r.name = ? AND r.session_id = ? AND r.token = ?
+UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
+         WHERE r.name = ? AND r.session_id = ? AND r.last_token = ?
            AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
          LIMIT 1 FOR UPDATE) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
   STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = s.name
-   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+   SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
        l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = ?, l.asked = NULL,
        l.waiters = GREATEST(l.waiters - 1, 0), l.handed = ?,
@@ -237,7 +239,8 @@ UPDATE (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r 
    SET l.next_ticket = s.next_ticket + 1, l.waiters = s.waiters + 1, l.capacity = IF(s.waiters = 0, 0, s.capacity),
        w.name = s.name, w.ticket = s.next_ticket, w.session_id = ?, w.host = ?, w.thread = ?,
        w.attempt = ?, w.lease = CAST(? AS SIGNED), w.metadata = ?,
-       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(? AS SIGNED)
+       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(? AS SIGNED),
+       w.passable = CAST(? AS SIGNED)
  WHERE w.ticket = CAST(? AS SIGNED)
 `
 
@@ -250,10 +253,11 @@ type JoinQueueParams struct {
 	Lease    int64
 	Metadata string
 	MinHold  int64
+	Passable int64
 	Spare    int64
 }
 
-// TakeTicket and AddWaiter in one statement and one commit, of a request for the whole of a name that
+// TakeTickets and AddWaiter in one statement and one commit, of a request for the whole of a name that
 // somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
 // It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
 // the change: the order in which two tables are set is not defined. 0: the name is not held, or the
@@ -268,6 +272,7 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, er
 		arg.Lease,
 		arg.Metadata,
 		arg.MinHold,
+		arg.Passable,
 		arg.Spare,
 	)
 	if err != nil {
@@ -276,13 +281,94 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, er
 	return result.RowsAffected()
 }
 
+const markMembers = `-- name: MarkMembers :exec
+UPDATE dblock_waiters FORCE INDEX (PRIMARY) SET token = CAST(? AS SIGNED) + FIND_IN_SET(ticket, ?)
+ WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
+`
+
+type MarkMembersParams struct {
+	FirstToken int64
+	List       string
+	Name       string
+	Tickets    []int64
+}
+
+// After GiveLock, which has reserved their tokens: these places keep them, as members of the run, in
+// the order of the list. Here and below places are found by their whole keys, as in DropWaiter, and
+// are read before: an UPDATE locks what it reads of another instance of its table.
+func (q *Queries) MarkMembers(ctx context.Context, arg MarkMembersParams) error {
+	query := markMembers
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.FirstToken)
+	queryParams = append(queryParams, arg.List)
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tickets) > 0 {
+		for _, v := range arg.Tickets {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
+	}
+	_, err := q.db.ExecContext(ctx, query, queryParams...)
+	return err
+}
+
+const members = `-- name: Members :many
+SELECT m.ticket, m.host, m.thread, m.attempt, m.token
+  FROM (SELECT x.ticket, x.host, x.thread, x.attempt, x.token FROM dblock_waiters x FORCE INDEX (PRIMARY)
+         WHERE x.name = ? ORDER BY x.ticket LIMIT 64) m
+ WHERE m.token > 0 ORDER BY m.token
+`
+
+type MembersRow struct {
+	Ticket  int64
+	Host    string
+	Thread  string
+	Attempt string
+	Token   int64
+}
+
+// After LockRow, which found a run: its members, but the one that the row shows. They have the first
+// places of the queue; LIMIT keeps a long queue from being read.
+func (q *Queries) Members(ctx context.Context, name string) ([]MembersRow, error) {
+	rows, err := q.db.QueryContext(ctx, members, name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []MembersRow
+	for rows.Next() {
+		var i MembersRow
+		if err := rows.Scan(
+			&i.Ticket,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Token,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextWaiters = `-- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
-       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
-  FROM dblock_waiters w FORCE INDEX (PRIMARY)
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold, w.passable, w.token,
+       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive,
+       CAST(l.next_ticket - l.waiters AS SIGNED) AS gone
+  FROM dblock_locks l FORCE INDEX (PRIMARY)
+  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
+ WHERE l.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
 `
 
 type NextWaitersParams struct {
@@ -301,11 +387,15 @@ type NextWaitersRow struct {
 	Metadata  string
 	Units     int32
 	MinHold   int64
+	Passable  bool
+	Token     int64
 	Alive     int64
+	Gone      int64
 }
 
 // After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
-// reads a new snapshot: at READ COMMITTED every statement has its own.
+// reads a new snapshot: at READ COMMITTED every statement has its own. gone rises whenever a place is
+// given up, and never else: while it stays, all of these places do.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
 	if err != nil {
@@ -325,7 +415,10 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 			&i.Metadata,
 			&i.Units,
 			&i.MinHold,
+			&i.Passable,
+			&i.Token,
 			&i.Alive,
+			&i.Gone,
 		); err != nil {
 			return nil, err
 		}
@@ -338,6 +431,71 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 		return nil, err
 	}
 	return items, nil
+}
+
+const resetMembers = `-- name: ResetMembers :exec
+UPDATE dblock_waiters FORCE INDEX (PRIMARY) SET token = 0, passable = IF(CAST(? AS SIGNED) = 1, 0, passable)
+ WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
+`
+
+type ResetMembersParams struct {
+	Singly  int64
+	Name    string
+	Tickets []int64
+}
+
+// After Members: they wait again where they stand.
+func (q *Queries) ResetMembers(ctx context.Context, arg ResetMembersParams) error {
+	query := resetMembers
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.Singly)
+	queryParams = append(queryParams, arg.Name)
+	if len(arg.Tickets) > 0 {
+		for _, v := range arg.Tickets {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
+	}
+	_, err := q.db.ExecContext(ctx, query, queryParams...)
+	return err
+}
+
+const showMember = `-- name: ShowMember :exec
+UPDATE dblock_locks SET
+       acquired_at = IF(attempt = ?, acquired_at, (SELECT c.now_us FROM dblock_clock c)),
+       host = ?, thread = ?, holds = 1, attempt = ?,
+       first_token = ?, last_token = ?, waiters = ?, handed = ?
+ WHERE name = ?
+`
+
+type ShowMemberParams struct {
+	Attempt    string
+	Host       string
+	Thread     string
+	FirstToken int64
+	LastToken  int64
+	Waiters    int32
+	Handed     int8
+	Name       string
+}
+
+// After LockRow, which found a run: the row shows a member of it from now on, as the first of what is
+// left of the run. SET as in GiveLock.
+func (q *Queries) ShowMember(ctx context.Context, arg ShowMemberParams) error {
+	_, err := q.db.ExecContext(ctx, showMember,
+		arg.Attempt,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.FirstToken,
+		arg.LastToken,
+		arg.Waiters,
+		arg.Handed,
+		arg.Name,
+	)
+	return err
 }
 
 const spares = `-- name: Spares :many
@@ -374,20 +532,50 @@ func (q *Queries) Spares(ctx context.Context, arg SparesParams) ([]int64, error)
 	return items, nil
 }
 
-const takeTicket = `-- name: TakeTicket :execlastid
-UPDATE dblock_locks SET next_ticket = LAST_INSERT_ID(next_ticket) + 1, waiters = waiters + 1, capacity = ?
+const takeTickets = `-- name: TakeTickets :execlastid
+UPDATE dblock_locks SET
+       next_ticket = LAST_INSERT_ID(next_ticket) + CAST(? AS SIGNED), waiters = waiters + CAST(? AS SIGNED),
+       capacity = ?
  WHERE name = ?
 `
 
-type TakeTicketParams struct {
+type TakeTicketsParams struct {
+	Places   int64
 	Capacity int32
 	Name     string
 }
 
-// After LockRow, which did not find the name free: takes a ticket from its row. 0 where there is no
-// row.
-func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeTicket, arg.Capacity, arg.Name)
+// After LockRow, which did not find the name free: takes so many tickets from its row, of which the
+// first is returned. 0 where there is no row.
+func (q *Queries) TakeTickets(ctx context.Context, arg TakeTicketsParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeTickets,
+		arg.Places,
+		arg.Places,
+		arg.Capacity,
+		arg.Name,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+const takeTicketsOfHeld = `-- name: TakeTicketsOfHeld :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       capacity = IF(waiters = 0, 0, capacity), waiters = waiters + CAST(? AS SIGNED),
+       next_ticket = LAST_INSERT_ID(next_ticket) + CAST(? AS SIGNED)
+ WHERE name = ? AND session_id IS NOT NULL
+`
+
+type TakeTicketsOfHeldParams struct {
+	Places int64
+	Name   string
+}
+
+// TakeTickets of requests for the whole of a name that somebody holds, without LockRow: it waits
+// for the name's row. 0: the name is not held.
+func (q *Queries) TakeTicketsOfHeld(ctx context.Context, arg TakeTicketsOfHeldParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeTicketsOfHeld, arg.Places, arg.Places, arg.Name)
 	if err != nil {
 		return 0, err
 	}

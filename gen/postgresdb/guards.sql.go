@@ -88,7 +88,8 @@ func (q *Queries) FindGuard(ctx context.Context, arg FindGuardParams) (string, e
 const IsHeld = `-- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
-        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.token >= $2::bigint))::boolean AS unseen
+        AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.token >= $2::bigint
+                           AND NOT (l.session_id = $3::text AND l.first_token <= $2::bigint AND l.last_token > $2::bigint)))::boolean AS unseen
   FROM (SELECT 1) one LEFT JOIN (
        SELECT (h.expires_at IS NULL OR h.expires_at > dblock_now())
               AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead) AS lives,
@@ -111,7 +112,7 @@ type IsHeldRow struct {
 
 // The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
 // request that queues up waits for the caller's transaction. unseen: the grant may be newer than
-// the snapshot, which shows none of its tokens.
+// the snapshot, which shows none of its tokens, or shows it in a run that was settled since.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow

@@ -16,20 +16,28 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
        coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
        coalesce(p.holds, 0)::integer AS holds, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
        coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
-       coalesce(b.expires_at, 0)::bigint AS session_expires_at, l.waiters
+       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters,
+       (l.waiters - CASE WHEN l.first_token < l.last_token THEN (
+           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
+        ELSE 0 END)::bigint AS queued
   FROM dblock_locks l
   LEFT JOIN LATERAL (
        SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
               h.holds, h.expires_at, h.metadata, h.asked
          FROM dblock_holders h WHERE h.name = l.name
         UNION ALL
-       SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name) p ON true
+      (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
+         FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 ORDER BY w.ticket LIMIT $1)) p ON true
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))
  ORDER BY l.name, p.waits, p.nth
 `
+
+type DescribeParams struct {
+	Most  int32
+	Names string
+}
 
 type DescribeRow struct {
 	Name             string
@@ -53,12 +61,14 @@ type DescribeRow struct {
 	Pid              int64
 	SessionExpiresAt int64
 	Waiters          int32
+	Queued           int64
 }
 
-// One row for each party to each name: its holders, its waiters in their order; or one with
-// neither.
-func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, error) {
-	rows, err := q.db.Query(ctx, Describe, names)
+// One row for each party to each name: its holders, the first of its waiters in their order; or one
+// with neither. The members of a run are no waiters: they have the first places, of which a run has
+// no more than 64.
+func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
+	rows, err := q.db.Query(ctx, Describe, arg.Most, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +98,7 @@ func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, er
 			&i.Pid,
 			&i.SessionExpiresAt,
 			&i.Waiters,
+			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
@@ -101,35 +112,40 @@ func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, er
 
 const Names = `-- name: Names :many
 SELECT l.name FROM dblock_locks l
- WHERE l.name > $1::text AND l.name >= $2::text AND starts_with(l.name, $2::text)
-   AND ($3::text = '' OR l.name < $3::text)
-   AND ($4::boolean OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
-   AND ($5::text = '' AND $6::bigint = 0 OR EXISTS (
-           SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND ($5::text = '' OR h.host = $5::text)
-              AND ($6::bigint = 0 OR h.acquired_at <= dblock_now() - $6::bigint)))
- ORDER BY l.name LIMIT $7
+ WHERE l.name >= $1::text AND l.name <> $2::text AND ($3::text = '' OR starts_with(l.name, $3::text))
+   AND ($4::text = '' OR l.name < $4::text)
+   AND ($5::boolean OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
+   AND ($6::text = '' AND $7::bigint = 0 OR EXISTS (
+           SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND ($6::text = '' OR h.host = $6::text)
+              AND ($7::bigint = 0 OR h.acquired_at <= dblock_now() - $7::bigint)))
+   AND (NOT $8::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
+ ORDER BY l.name LIMIT $9
 `
 
 type NamesParams struct {
-	After  string
-	Prefix string
-	Below  string
-	Idle   bool
-	Host   string
-	Older  int64
-	Most   int32
+	Lowest    string
+	After     string
+	Prefix    string
+	Below     string
+	Idle      bool
+	Host      string
+	Older     int64
+	Contended bool
+	Most      int32
 }
 
-// below: the first name behind all that have the prefix, ” where there is none to be told. It ends
-// the walk.
+// lowest: where the walk begins, which is after, or the prefix where that is behind it. below: the
+// first name behind all that have the prefix, ” where there is none to be told. It ends the walk.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.Query(ctx, Names,
+		arg.Lowest,
 		arg.After,
 		arg.Prefix,
 		arg.Below,
 		arg.Idle,
 		arg.Host,
 		arg.Older,
+		arg.Contended,
 		arg.Most,
 	)
 	if err != nil {
@@ -143,6 +159,77 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const Sessions = `-- name: Sessions :many
+WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
+    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
+      FROM dblock_sessions s CROSS JOIN clock c LEFT JOIN dblock_heartbeats b ON b.session_id = s.id
+     WHERE s.id > $1::text AND ($2::boolean OR NOT s.dead AND b.expires_at > c.now)
+       AND ($3::text = '' OR s.host = $3::text) AND ($4::text = '' OR s.app = $4::text)
+     ORDER BY s.id LIMIT $5
+)
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
+       (SELECT count(*) FROM dblock_holders h WHERE h.session_id = p.id) AS held,
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+  FROM page p ORDER BY p.id
+`
+
+type SessionsParams struct {
+	After string
+	Dead  bool
+	Host  string
+	App   string
+	Most  int32
+}
+
+type SessionsRow struct {
+	ID        string
+	Host      string
+	Pid       int64
+	App       string
+	StartedAt int64
+	Now       int64
+	ExpiresAt int64
+	Held      int64
+	Waiting   int64
+}
+
+// One time for all of them. The counts are taken of the page only.
+func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
+	rows, err := q.db.Query(ctx, Sessions,
+		arg.After,
+		arg.Dead,
+		arg.Host,
+		arg.App,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionsRow
+	for rows.Next() {
+		var i SessionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Host,
+			&i.Pid,
+			&i.App,
+			&i.StartedAt,
+			&i.Now,
+			&i.ExpiresAt,
+			&i.Held,
+			&i.Waiting,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err

@@ -9,6 +9,41 @@ import (
 	"context"
 )
 
+const ExtendLock = `-- name: ExtendLock :one
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_locks l SET expires_at = greatest(l.expires_at, dblock_now() + $1::bigint) FROM timeout
+ WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4 AND l.expires_at > dblock_now()
+RETURNING (l.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable
+`
+
+type ExtendLockParams struct {
+	Lease       int64
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
+}
+
+type ExtendLockRow struct {
+	Remaining int64
+	Durable   bool
+}
+
+// By the lock row alone: a takeover decides under its lock whether the lease is over. Never earlier
+// than it was. Durable like a grant: the holder relies on the end that it was told.
+func (q *Queries) ExtendLock(ctx context.Context, arg ExtendLockParams) (ExtendLockRow, error) {
+	row := q.db.QueryRow(ctx, ExtendLock,
+		arg.Lease,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+		arg.LockTimeout,
+	)
+	var i ExtendLockRow
+	err := row.Scan(&i.Remaining, &i.Durable)
+	return i, err
+}
+
 const LockRow = `-- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
 `
@@ -120,13 +155,13 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 
 const Reenter = `-- name: Reenter :one
 UPDATE dblock_locks l SET
-       session_id = $1::text, holds = 1, attempt = $2, token = greatest(l.token + 1, dblock_now()),
+       session_id = $1::text, holds = 1, attempt = $2, token = old.next, first_token = old.next, last_token = old.next,
        acquired_at = dblock_now(), metadata = $3,
        expires_at = CASE WHEN $4::bigint > 0 THEN dblock_now() + $4::bigint END, asked = '',
        rests_until = CASE WHEN $5::bigint > 0 THEN dblock_now() + $5::bigint ELSE l.rests_until END
-  FROM dblock_locks old
- WHERE l.name = $6 AND old.name = l.name
-   AND l.session_id IS NOT NULL AND l.host = $7 AND l.thread = $8
+  FROM (SELECT o.name, o.session_id, o.attempt, greatest(o.token + 1, dblock_now()) AS next FROM dblock_locks o WHERE o.name = $8) old
+ WHERE l.name = old.name
+   AND l.session_id IS NOT NULL AND l.host = $6 AND l.thread = $7
 RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified
 `
 
@@ -136,9 +171,9 @@ type ReenterParams struct {
 	Metadata string
 	Lease    int64
 	MinHold  int64
-	Name     string
 	Host     string
 	Thread   string
+	Name     string
 }
 
 type ReenterRow struct {
@@ -156,9 +191,9 @@ func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, e
 		arg.Metadata,
 		arg.Lease,
 		arg.MinHold,
-		arg.Name,
 		arg.Host,
 		arg.Thread,
+		arg.Name,
 	)
 	var i ReenterRow
 	err := row.Scan(
@@ -176,7 +211,7 @@ UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
   FROM timeout
- WHERE l.name = $1 AND l.session_id = $2::text AND l.token = $3 AND l.waiters = 0
+ WHERE l.name = $1 AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -209,7 +244,7 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 const SetHolds = `-- name: SetHolds :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
 UPDATE dblock_locks l SET holds = $1 FROM timeout
- WHERE l.name = $2 AND l.session_id = $3::text AND l.token = $4
+ WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4
 RETURNING l.name
 `
 
@@ -240,7 +275,8 @@ INSERT INTO dblock_locks AS l (name, token, acquired_at)
 SELECT $1::text, dblock_now(), dblock_now() FROM timeout
 ON CONFLICT (name) DO UPDATE SET
        session_id = $2::text, host = $3::text, thread = $4::text, holds = 1,
-       attempt = $5::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = $6::text,
+       attempt = $5::text, acquired_at = dblock_now(), metadata = $6::text,
+       (token, first_token, last_token) = (SELECT t.token, t.token, t.token FROM (SELECT greatest(l.token + 1, dblock_now()) AS token) t),
        expires_at = CASE WHEN $7::bigint > 0 THEN dblock_now() + $7::bigint END,
        rests_until = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END, asked = ''
  WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()

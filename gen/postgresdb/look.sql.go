@@ -11,13 +11,13 @@ import (
 
 const Look = `-- name: Look :many
 SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coalesce(s.host, l.host)::text AS host,
-       coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.token)::bigint AS token,
+       coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.last_token)::bigint AS token,
        coalesce(s.units, 0)::integer AS units, coalesce(s.acquired_at, l.acquired_at)::bigint AS acquired_at,
        coalesce(CASE WHEN l.session_id IS NULL THEN s.expires_at ELSE l.expires_at END, 0)::bigint AS expires_at,
        coalesce(CASE WHEN l.session_id IS NULL THEN s.ends_at ELSE h.expires_at END, 0)::bigint AS session_expires_at,
        CASE WHEN l.shared_units > 0 THEN (SELECT count(*) FROM dblock_shares c WHERE c.name = l.name) ELSE 0 END::integer AS sharing,
        l.shared_units, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
-       l.waiters, l.rests_until, dblock_now() AS now,
+       l.waiters, l.rests_until, l.first_token, l.last_token, dblock_now() AS now,
        coalesce(q.session_id, '')::text AS head_session, coalesce(q.host, '')::text AS head_host, coalesce(q.thread, '')::text AS head_thread,
        coalesce(q.attempt, '')::text AS head_attempt, coalesce(q.units, 0)::integer AS head_units,
        coalesce(q.enqueued_at, 0)::bigint AS head_since, coalesce(q.ends_at, 0)::bigint AS head_ends_at,
@@ -31,11 +31,11 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
         WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
         ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
   LEFT JOIN LATERAL (
-       SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold, b.expires_at AS ends_at FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
+       SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold, w.passable, w.token, b.expires_at AS ends_at FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
         WHERE w.name = l.name AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (
-       SELECT w.attempt, 0 AS token, NULL AS expires_at FROM dblock_waiters w
+       SELECT w.attempt, w.token, NULL AS expires_at FROM dblock_waiters w
         WHERE w.name = l.name AND w.session_id = $1::text AND l.waiters > 0
         UNION ALL
        SELECT v.attempt, v.token, v.expires_at FROM dblock_shares v
@@ -64,6 +64,8 @@ type LookRow struct {
 	Capacity         int32
 	Waiters          int32
 	RestsUntil       int64
+	FirstToken       int64
+	LastToken        int64
 	Now              int64
 	HeadSession      string
 	HeadHost         string
@@ -78,8 +80,9 @@ type LookRow struct {
 	OwnExpiresAt     int64
 }
 
-// One row for each name and each attempt of the session's that waits for it (own_token 0) or holds a share of it. Of
-// several holders it is the one whose time is over first. The first in the queue counts where nobody has the whole name.
+// One row for each name and each attempt of the session's that waits for it (own_token 0), is a member of its run, or holds a
+// share of it. Of several holders it is the one whose time is over first. The first in the queue counts where nobody has the
+// whole name: then there is no run.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	rows, err := q.db.Query(ctx, Look, arg.Session, arg.Names)
 	if err != nil {
@@ -105,6 +108,8 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 			&i.Capacity,
 			&i.Waiters,
 			&i.RestsUntil,
+			&i.FirstToken,
+			&i.LastToken,
 			&i.Now,
 			&i.HeadSession,
 			&i.HeadHost,

@@ -8,136 +8,314 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
+// The history, for as long as the reaper keeps it.
 type DblockEvent struct {
-	ID        int64
-	At        int64
-	Name      string
-	Kind      string
-	Token     int64
+	// rises, in no order of commits across names
+	ID int64
+	// when it was written, in microseconds since 1970
+	At int64
+	// the name of the lock
+	Name string
+	// granted, released, lost, expired, asked, broken, or what the application recorded
+	Kind string
+	// fencing token of the lock, 0 where there is none
+	Token int64
+	// session of the holder, or of whoever asked or broke
 	SessionID string
-	Host      string
-	Thread    string
-	Detail    string
-	Metadata  string
+	// host of the holder, or of whoever asked or broke
+	Host string
+	// thread of the holder, or of whoever asked or broke
+	Thread string
+	// why
+	Detail string
+	// of the holder (Metadata), a JSON object or empty
+	Metadata string
 }
 
+// One row for each hold that was ever guarded. Guard share-locks it until the transaction ends.
 type DblockGuard struct {
-	Attempt   string
-	Name      string
+	// of the hold
+	Attempt string
+	// the name of the lock
+	Name string
+	// session of the holder
 	SessionID string
+	// how often somebody has tried to take the lock from the holder
 	Takeovers int64
 }
 
+// When each living session ends. The only row that a heartbeat writes.
 type DblockHeartbeat struct {
+	// the session
 	SessionID string
+	// when the session ends without a further heartbeat, in microseconds since 1970
 	ExpiresAt int64
 }
 
+// Everybody who holds a name or a share of it, for the library. For people: dblock_who.
 type DblockHolder struct {
-	Name       string
-	Token      int64
-	SessionID  string
-	Host       string
-	Thread     string
-	Holds      int32
-	Attempt    string
-	Units      int32
+	// the name of the lock
+	Name string
+	// fencing token by which the library knows the holder
+	Token int64
+	// session of the holder
+	SessionID string
+	// owner of the lock: its host
+	Host string
+	// owner of the lock: its thread
+	Thread string
+	// how often the owner has entered
+	Holds int32
+	// random, of the request that got the lock
+	Attempt string
+	// units of a share, 0: the whole name
+	Units int32
+	// when it was granted, in microseconds since 1970
 	AcquiredAt int64
-	ExpiresAt  pgtype.Int8
-	Metadata   string
-	Asked      string
+	// end of a fixed lease (Lease) in microseconds since 1970
+	ExpiresAt pgtype.Int8
+	// of the holder (Metadata), a JSON object or empty
+	Metadata string
+	// why another client asked the holder to release the lock (Ask)
+	Asked string
 }
 
+// Since when this database has had its data, for package quorum. One row, or none.
 type DblockIncarnation struct {
-	One        int32
-	Since      int64
+	// 1
+	One int32
+	// since when, in microseconds since 1970
+	Since int64
+	// no token before was above this one
 	TokenFloor int64
 }
 
+// One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.
 type DblockLock struct {
-	Name        string
-	SessionID   pgtype.Text
-	Host        string
-	Thread      string
-	Holds       int32
-	Attempt     string
-	Token       int64
-	AcquiredAt  int64
-	ExpiresAt   pgtype.Int8
-	Waiters     int32
-	NextTicket  int64
-	Metadata    string
+	// the name of the lock, compared byte for byte
+	Name string
+	// session of the holder of the whole name, null where it has none
+	SessionID pgtype.Text
+	// owner of the lock: its host
+	Host string
+	// owner of the lock: its thread
+	Thread string
+	// how often the owner has entered the lock
+	Holds int32
+	// random, of the request that got the lock
+	Attempt string
+	// the highest fencing token that was ever reserved for the name: it never falls
+	Token int64
+	// of the last grant, or of the last release where nobody holds the name, in microseconds since 1970
+	AcquiredAt int64
+	// end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session
+	ExpiresAt pgtype.Int8
+	// number of places in the queue, members of a run included
+	Waiters int32
+	// ticket of the next place in the queue
+	NextTicket int64
+	// of the holder (Metadata), a JSON object or empty
+	Metadata string
+	// units that the holders of shares have
 	SharedUnits int32
-	Capacity    int32
-	RestsUntil  int64
-	Asked       string
+	// units that there are, while there are shares or waiters: 2147483647 of readers, else of a semaphore
+	Capacity int32
+	// before this time nobody gets the name (MinHold), in microseconds since 1970
+	RestsUntil int64
+	// why another client asked the holder to release the lock (Ask)
+	Asked string
+	// token of the first member of the run that has the lock, or of the only holder
+	FirstToken int64
+	// token of the last member of the run that has the lock, or of the only holder
+	LastToken int64
 }
 
+// Who waits for which name, for people: one row for each place in a queue.
+type DblockQueue struct {
+	// the name of the lock: ask for one with WHERE name =
+	Name string
+	// 1 is served first, 0: a member of a run
+	Place int64
+	// what the order of the queue goes by
+	Ticket int64
+	// what it waits for: exclusive, shared or permits
+	Kind string
+	// units or permits that it wants, null: the whole name
+	Units bool
+	// owner that waits: its host
+	Host string
+	// owner that waits: its thread
+	Thread string
+	// process id of the client on its host
+	Pid pgtype.Int8
+	// of the client (WithApp)
+	App pgtype.Text
+	// session of the client
+	Session string
+	// since when it waits
+	Since int32
+	// false: its client is dead, and it is passed over
+	Alive interface{}
+	// true: it has the name in its turn, as a member of the run that dblock_who shows
+	Member bool
+}
+
+// One row for each slot of a job (OncePer, OnceAt).
 type DblockRun struct {
-	Name      string
-	Slot      int64
-	Token     int64
+	// the name of the job
+	Name string
+	// number of the slot: the time divided by the interval, of OnceAt microseconds since 1970
+	Slot int64
+	// fencing token of the lock under which it ran
+	Token int64
+	// session of the client that ran it
 	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   pgtype.Int8
-	Failed    bool
-	Detail    string
-	Tries     int32
-	SlotEnds  int64
+	// host that ran it
+	Host string
+	// thread that ran it
+	Thread string
+	// when it began, in microseconds since 1970
+	BeganAt int64
+	// when it ended, in microseconds since 1970, null where it runs or its session died
+	EndedAt pgtype.Int8
+	// it ended with an error
+	Failed bool
+	// the error
+	Detail string
+	// how often it was begun
+	Tries int32
+	// end of the slot, in microseconds since 1970
+	SlotEnds int64
 }
 
+// Which builds can use these tables. One row.
 type DblockSchema struct {
-	Version    int32
+	// which tables these are: the number of the last migration
+	Version int32
+	// the oldest build that can work with these tables, by the version that it brings
 	UsableFrom int32
 }
 
+// One row for each client: of the living, and of the dead until the reaper forgets them.
 type DblockSession struct {
-	ID        string
-	Host      string
-	Pid       int64
-	App       string
+	// random, one for each client
+	ID string
+	// of the client (WithHost)
+	Host string
+	// process id of the client on its host
+	Pid int64
+	// of the client (WithApp)
+	App string
+	// when the client opened the session, in microseconds since 1970 on the clock of this server
 	StartedAt int64
-	Dead      bool
+	// the session has ended for good: its locks are free to be taken over
+	Dead bool
 }
 
+// One row for each reader, and for each holder of permits.
 type DblockShare struct {
-	Name       string
-	Token      int64
-	SessionID  string
-	Host       string
-	Thread     string
-	Holds      int32
-	Attempt    string
-	Units      int32
+	// the name of the lock
+	Name string
+	// fencing token of the share
+	Token int64
+	// session of the holder
+	SessionID string
+	// owner of the share: its host
+	Host string
+	// owner of the share: its thread
+	Thread string
+	// how often the owner has entered the share
+	Holds int32
+	// random, of the request that got the share
+	Attempt string
+	// how many units it has: 1 of a reader, else permits
+	Units int32
+	// when it was granted, in microseconds since 1970
 	AcquiredAt int64
-	ExpiresAt  pgtype.Int8
-	Metadata   string
-	Asked      string
+	// end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session
+	ExpiresAt pgtype.Int8
+	// of the holder (Metadata), a JSON object or empty
+	Metadata string
+	// why another client asked the holder to release the share (Ask)
+	Asked string
 }
 
+// The queues: one row for each place, in the order of the tickets.
 type DblockWaiter struct {
-	Name       string
-	Ticket     int64
-	SessionID  string
-	Host       string
-	Thread     string
-	Attempt    string
-	Lease      int64
-	Metadata   string
+	// the name of the lock
+	Name string
+	// place in the order of the queue: the lowest is served first
+	Ticket int64
+	// session of the waiter
+	SessionID string
+	// owner that waits: its host
+	Host string
+	// owner that waits: its thread
+	Thread string
+	// random, of the request that waits
+	Attempt string
+	// fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session
+	Lease int64
+	// of the waiter (Metadata), a JSON object or empty
+	Metadata string
+	// since when it waits, in microseconds since 1970
 	EnqueuedAt int64
-	Units      int32
-	MinHold    int64
+	// units that it wants, 0: the whole name
+	Units int32
+	// how long the name is to rest from the grant on (MinHold), in microseconds
+	MinHold int64
+	// the grant may be part of a run
+	Passable bool
+	// of a member of a run, which keeps its place until the run ends, 0: it waits
+	Token int64
 }
 
+// Takeovers that a guarded transaction has refused, and that come back.
 type DblockWanted struct {
-	Attempt     string
+	// of the hold that is to be taken over
+	Attempt string
+	// until this time no new guard of the hold begins, in microseconds since 1970
 	WantedUntil int64
 }
 
+// Which sessions are told when something happens to a name (Watch).
 type DblockWatcher struct {
-	Name      string
-	Watch     string
+	// the name of the lock
+	Name string
+	// random, one for each call of Watch
+	Watch string
+	// the session that is told
 	SessionID string
+}
+
+// Who has which name, for people: one row for each holder.
+type DblockWho struct {
+	// the name of the lock: ask for one with WHERE name =
+	Name string
+	// exclusive, shared, permits, or run: requests of one client that pass the name on among themselves
+	Kind string
+	// units of a share or permits, null of the whole name
+	Units pgtype.Int4
+	// owner of the lock: its host
+	Host string
+	// owner of the lock: its thread
+	Thread string
+	// process id of the client on its host
+	Pid pgtype.Int8
+	// of the client (WithApp)
+	App pgtype.Text
+	// session of the client
+	Session string
+	// fencing token: of a run that of its last member
+	Token int64
+	// when it was granted
+	Since int32
+	// when it ends without a further heartbeat, or by its fixed lease
+	Until int32
+	// false: its time is over, and the next request or the reaper takes it over
+	Alive interface{}
+	// how many wait for the name
+	Waiters int64
+	// how long the first of them has waited
+	LongestWait int32
 }

@@ -162,6 +162,72 @@ func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (BeginIncar
 	return i, err
 }
 
+const ClaimMoment = `-- name: ClaimMoment :one
+WITH clock AS MATERIALIZED (
+    SELECT n.now, $1::bigint AS moment, $1::bigint > n.now + $2::bigint AS early FROM (SELECT dblock_now() AS now OFFSET 0) n
+), run AS MATERIALIZED (
+    (SELECT r.slot, r.slot = clock.moment AS same FROM clock JOIN dblock_runs r ON r.name = $3 AND r.slot >= clock.moment AND r.slot_ends = r.slot
+      ORDER BY r.slot DESC LIMIT 1)
+     UNION ALL
+    (SELECT r.slot, false FROM clock JOIN dblock_runs r ON r.name = $3 AND r.slot_ends > clock.moment AND r.slot_ends <> r.slot
+      WHERE r.began_at >= clock.moment
+        AND NOT ($4::boolean AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+               SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now())))
+      LIMIT 1)
+), claim AS (
+    INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, slot_ends)
+    SELECT $3, clock.moment, $5, $6, $7, $8, clock.now, clock.moment FROM clock
+     WHERE NOT clock.early AND NOT EXISTS (SELECT 1 FROM run)
+    ON CONFLICT (name, slot) DO NOTHING
+    RETURNING r.began_at, dblock_durable() AS durable
+)
+SELECT clock.early::boolean AS early, coalesce(claim.began_at, 0)::bigint AS began_at,
+       coalesce(run.slot, clock.moment)::bigint AS run_slot, coalesce(run.same, true)::boolean AS same
+  FROM clock LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same LIMIT 1
+`
+
+type ClaimMomentParams struct {
+	Moment  int64
+	Ahead   int64
+	Name    string
+	Retry   bool
+	Token   int64
+	Session string
+	Host    string
+	Thread  string
+}
+
+type ClaimMomentRow struct {
+	Early   bool
+	BeganAt int64
+	RunSlot int64
+	Same    bool
+}
+
+// ClaimRun for a moment, which is the number and the end of its slot. The latest moment that has a
+// run tells whether it is too late for this one: that is run_slot, or a run of an interval that
+// began at it or after it.
+func (q *Queries) ClaimMoment(ctx context.Context, arg ClaimMomentParams) (ClaimMomentRow, error) {
+	row := q.db.QueryRow(ctx, ClaimMoment,
+		arg.Moment,
+		arg.Ahead,
+		arg.Name,
+		arg.Retry,
+		arg.Token,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+	)
+	var i ClaimMomentRow
+	err := row.Scan(
+		&i.Early,
+		&i.BeganAt,
+		&i.RunSlot,
+		&i.Same,
+	)
+	return i, err
+}
+
 const ClaimRun = `-- name: ClaimRun :one
 WITH clock AS MATERIALIZED (
     SELECT n.now, n.now / $1::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
@@ -233,7 +299,8 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) (ClaimRunRow
 
 const EndRest = `-- name: EndRest :one
 WITH rest AS (
-    UPDATE dblock_locks l SET rests_until = 0 WHERE l.name = $8::text AND l.rests_until > dblock_now()
+    UPDATE dblock_locks l SET rests_until = 0
+     WHERE l.name = $8::text AND l.rests_until > dblock_now() AND $9::bigint IN (0, l.last_token)
     RETURNING l.name
 )
 INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
@@ -251,9 +318,10 @@ type EndRestParams struct {
 	Detail       string
 	Metadata     string
 	Name         string
+	Token        int64
 }
 
-// After LockRow.
+// After LockRow. With a token: the next holder of the name may have a rest of its own.
 func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
 	row := q.db.QueryRow(ctx, EndRest,
 		arg.Kind,
@@ -264,6 +332,7 @@ func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error)
 		arg.Detail,
 		arg.Metadata,
 		arg.Name,
+		arg.Token,
 	)
 	var id int64
 	err := row.Scan(&id)
@@ -304,22 +373,24 @@ func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) (EndRunRow, erro
 
 const Events = `-- name: Events :many
 SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
- WHERE e.id > $1::bigint AND ($2::text = '' OR e.name = $2::text)
+ WHERE e.id > $1::bigint AND e.id < $2::bigint
    AND ($3::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text($3::text::jsonb))))
  ORDER BY e.id LIMIT $4
 `
 
 type EventsParams struct {
 	After int64
-	Name  string
+	Below int64
 	Kinds string
 	Most  int32
 }
 
+// Events of all names or of one, upwards or downwards: four statements, so that each goes along one
+// index. The pairs leave only that of names for those of a name, also in a plan for any parameters.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
 	rows, err := q.db.Query(ctx, Events,
 		arg.After,
-		arg.Name,
+		arg.Below,
 		arg.Kinds,
 		arg.Most,
 	)
@@ -352,6 +423,72 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, 
 	return items, nil
 }
 
+const EventsOf = `-- name: EventsOf :many
+SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
+ WHERE (e.name, e.id) > ($1::text, $2::bigint) AND (e.name, e.id) < ($1::text, $3::bigint)
+   AND ($4::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text($4::text::jsonb))))
+ ORDER BY e.name, e.id LIMIT $5
+`
+
+type EventsOfParams struct {
+	Name  string
+	After int64
+	Below int64
+	Kinds string
+	Most  int32
+}
+
+func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEvent, error) {
+	rows, err := q.db.Query(ctx, EventsOf,
+		arg.Name,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const EventsSince = `-- name: EventsSince :one
+SELECT coalesce(min(f.id), 0)::bigint AS lowest
+  FROM (SELECT e.id FROM dblock_events e WHERE e.at >= $1::bigint ORDER BY e.at LIMIT 1000) f
+`
+
+// The lowest of the first thousand ids in the order of their times. Transactions at once do not get
+// ids and times in the same order; a clock may have been set back.
+func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
+	row := q.db.QueryRow(ctx, EventsSince, since)
+	var lowest int64
+	err := row.Scan(&lowest)
+	return lowest, err
+}
+
 const HighestToken = `-- name: HighestToken :one
 SELECT greatest(dblock_now(), (SELECT max(l.token) FROM dblock_locks l), (SELECT i.token_floor FROM dblock_incarnation i))::bigint AS highest
 `
@@ -379,6 +516,76 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 	return i, err
 }
 
+const LatestRuns = `-- name: LatestRuns :many
+WITH RECURSIVE job AS (
+   (SELECT n.name FROM dblock_runs n WHERE n.name > $2::text ORDER BY n.name LIMIT 1)
+    UNION ALL
+    SELECT (SELECT n.name FROM dblock_runs n WHERE n.name > job.name ORDER BY n.name LIMIT 1) FROM job WHERE job.name IS NOT NULL
+)
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
+       (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
+           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM (SELECT job.name FROM job WHERE job.name IS NOT NULL LIMIT $1) j
+ CROSS JOIN LATERAL (SELECT l.name, l.slot, l.token, l.session_id, l.host, l.thread, l.began_at, l.ended_at, l.failed, l.detail, l.tries, l.slot_ends FROM dblock_runs l WHERE l.name = j.name ORDER BY l.began_at DESC, l.slot DESC LIMIT 1) r
+ ORDER BY r.name
+`
+
+type LatestRunsParams struct {
+	Most  int32
+	After string
+}
+
+type LatestRunsRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   int64
+	Failed    bool
+	Detail    string
+	Tries     int32
+	SlotEnds  int64
+}
+
+// The latest run of each name. The names come one by one from the primary key; of each all runs are
+// read.
+func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
+	rows, err := q.db.Query(ctx, LatestRuns, arg.Most, arg.After)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LatestRunsRow
+	for rows.Next() {
+		var i LatestRunsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockRun = `-- name: LockRun :one
 SELECT r.token FROM dblock_runs r WHERE r.name = $1 AND r.slot = $2 FOR UPDATE
 `
@@ -395,11 +602,113 @@ func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error)
 	return token, err
 }
 
+const NewestEvents = `-- name: NewestEvents :many
+SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
+ WHERE e.id > $1::bigint AND e.id < $2::bigint
+   AND ($3::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text($3::text::jsonb))))
+ ORDER BY e.id DESC LIMIT $4
+`
+
+type NewestEventsParams struct {
+	After int64
+	Below int64
+	Kinds string
+	Most  int32
+}
+
+func (q *Queries) NewestEvents(ctx context.Context, arg NewestEventsParams) ([]DblockEvent, error) {
+	rows, err := q.db.Query(ctx, NewestEvents,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const NewestEventsOf = `-- name: NewestEventsOf :many
+SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.detail, e.metadata FROM dblock_events e
+ WHERE (e.name, e.id) > ($1::text, $2::bigint) AND (e.name, e.id) < ($1::text, $3::bigint)
+   AND ($4::text = '[]' OR e.kind = ANY (ARRAY(SELECT jsonb_array_elements_text($4::text::jsonb))))
+ ORDER BY e.name DESC, e.id DESC LIMIT $5
+`
+
+type NewestEventsOfParams struct {
+	Name  string
+	After int64
+	Below int64
+	Kinds string
+	Most  int32
+}
+
+func (q *Queries) NewestEventsOf(ctx context.Context, arg NewestEventsOfParams) ([]DblockEvent, error) {
+	rows, err := q.db.Query(ctx, NewestEventsOf,
+		arg.Name,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const PurgeEvents = `-- name: PurgeEvents :many
 DELETE FROM dblock_events WHERE id IN (
     SELECT e.id FROM dblock_events e
      WHERE e.at < dblock_now() - $1::bigint
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = e.name AND l.last_token = e.token AND l.session_id IS NOT NULL)
      ORDER BY e.at LIMIT $2 FOR UPDATE SKIP LOCKED)
 RETURNING id
 `
@@ -435,6 +744,7 @@ const PurgeRuns = `-- name: PurgeRuns :many
 DELETE FROM dblock_runs WHERE (name, slot) IN (
     SELECT r.name, r.slot FROM dblock_runs r
      WHERE r.slot_ends < dblock_now() - $1::bigint AND coalesce(r.ended_at, r.began_at) < dblock_now() - $1::bigint
+       AND (r.slot_ends <> r.slot OR EXISTS (SELECT 1 FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
        AND (r.ended_at IS NOT NULL OR NOT EXISTS (
            SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
      ORDER BY r.slot_ends LIMIT $2 FOR UPDATE SKIP LOCKED)
@@ -446,7 +756,8 @@ type PurgeRunsParams struct {
 	Most int32
 }
 
-// Of a slot that is over, and not while it runs.
+// Of a slot that is over, and not while it runs. The latest moment of a name stays: no earlier one is
+// run after it.
 func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) ([]int64, error) {
 	rows, err := q.db.Query(ctx, PurgeRuns, arg.Keep, arg.Most)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 const Downgrade = `-- name: Downgrade :exec
 WITH share AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-    SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
       FROM dblock_locks l
-     WHERE l.name = $2 AND l.session_id = $3::text AND l.token = $4
+     WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4 AND l.first_token = l.last_token
        AND (l.waiters = 0 OR l.capacity IN (0, $1::integer))
     RETURNING name
 )
@@ -43,11 +43,47 @@ func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 	return err
 }
 
+const ExtendShare = `-- name: ExtendShare :one
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
+UPDATE dblock_shares s SET expires_at = greatest(s.expires_at, dblock_now() + $1::bigint) FROM timeout
+ WHERE s.name = $2 AND s.session_id = $3::text AND s.token = $4 AND s.expires_at > dblock_now()
+RETURNING (s.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable
+`
+
+type ExtendShareParams struct {
+	Lease       int64
+	Name        string
+	Session     string
+	Token       int64
+	LockTimeout string
+}
+
+type ExtendShareRow struct {
+	Remaining int64
+	Durable   bool
+}
+
+// ExtendLock for a share. What takes shares away deletes their rows.
+func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) (ExtendShareRow, error) {
+	row := q.db.QueryRow(ctx, ExtendShare,
+		arg.Lease,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+		arg.LockTimeout,
+	)
+	var i ExtendShareRow
+	err := row.Scan(&i.Remaining, &i.Durable)
+	return i, err
+}
+
 const RaiseToken = `-- name: RaiseToken :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint) FROM timeout
- WHERE l.name = $2 AND l.session_id = $3::text AND l.token IN ($4::bigint, $1::bigint)
-RETURNING l.token, dblock_durable() AS durable
+UPDATE dblock_locks l SET token = greatest(l.token, $1::bigint),
+       first_token = greatest(l.last_token, $1::bigint), last_token = greatest(l.last_token, $1::bigint)
+  FROM timeout
+ WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token IN ($4::bigint, $1::bigint)
+RETURNING l.last_token AS token, dblock_durable() AS durable
 `
 
 type RaiseTokenParams struct {
@@ -215,12 +251,12 @@ WITH share AS (
     DELETE FROM dblock_shares s USING dblock_locks l
      WHERE s.name = $1 AND s.session_id = $2::text AND s.attempt = $3
        AND l.name = s.name AND l.session_id IS NULL AND l.shared_units = s.units
-    RETURNING s.name, s.token, s.session_id, s.host, s.thread, s.holds, s.attempt, s.units, s.acquired_at, s.expires_at, s.metadata, s.asked
+    RETURNING s.name, s.session_id, s.host, s.thread, s.holds, s.attempt, s.expires_at, s.metadata, greatest(l.token + 1, dblock_now()) AS token
 )
 UPDATE dblock_locks l SET
        session_id = share.session_id, host = share.host, thread = share.thread, holds = share.holds, attempt = share.attempt,
        expires_at = share.expires_at, metadata = share.metadata, asked = '',
-       token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), shared_units = 0
+       token = share.token, first_token = share.token, last_token = share.token, acquired_at = dblock_now(), shared_units = 0
   FROM share WHERE l.name = share.name
 RETURNING l.token, dblock_durable() AS durable
 `

@@ -11,21 +11,21 @@ import (
 
 const JoinQueue = `-- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $9::text, true)
+    SELECT set_config('lock_timeout', $10::text, true)
 ), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN $7::integer > 0 THEN $10::integer
+           capacity = CASE WHEN $7::integer > 0 THEN $11::integer
                            WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
       FROM timeout
-     WHERE q.name = $11
+     WHERE q.name = $12
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units::bigint + $7::integer > $10::integer END)
-       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $10::integer))
+                    ELSE q.shared_units::bigint + $7::integer > $11::integer END)
+       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $11::integer))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
-SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8 FROM l
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8, $9 FROM l
 RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -38,6 +38,7 @@ type JoinQueueParams struct {
 	Metadata    string
 	Units       int32
 	MinHold     int64
+	Passable    bool
 	LockTimeout string
 	Capacity    int32
 	Name        string
@@ -63,11 +64,54 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.Metadata,
 		arg.Units,
 		arg.MinHold,
+		arg.Passable,
 		arg.LockTimeout,
 		arg.Capacity,
 		arg.Name,
 	)
 	var i JoinQueueRow
+	err := row.Scan(&i.Ticket, &i.Commits)
+	return i, err
+}
+
+const JoinTogether = `-- name: JoinTogether :one
+WITH timeout AS MATERIALIZED (
+    SELECT set_config('lock_timeout', $1::text, true)
+), want AS MATERIALIZED (
+    SELECT j.r, j.nth FROM jsonb_array_elements($2::text::jsonb) WITH ORDINALITY AS j (r, nth)
+), l AS (
+    UPDATE dblock_locks q SET waiters = q.waiters + (SELECT count(*) FROM want)::integer, next_ticket = q.next_ticket + (SELECT count(*) FROM want),
+           capacity = CASE WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
+      FROM timeout
+     WHERE q.name = $3
+       AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now() OR q.shared_units > 0)
+    RETURNING q.name, q.next_ticket AS next
+), places AS (
+    INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, min_hold, passable)
+    SELECT l.name, l.next - (SELECT count(*) FROM want) + want.nth - 1, want.r ->> 'Session', want.r ->> 'Host', want.r ->> 'Thread', want.r ->> 'Attempt',
+           (want.r ->> 'Lease')::bigint, want.r ->> 'Metadata', dblock_now(), (want.r ->> 'MinHold')::bigint, (want.r ->> 'Passable')::boolean
+      FROM l CROSS JOIN want
+    RETURNING ticket
+)
+SELECT min(places.ticket)::bigint AS ticket, set_config('synchronous_commit', 'off', true)::text AS commits FROM places HAVING count(*) > 0
+`
+
+type JoinTogetherParams struct {
+	LockTimeout string
+	Requests    string
+	Name        string
+}
+
+type JoinTogetherRow struct {
+	Ticket  int64
+	Commits string
+}
+
+// The same for several requests of a session, all for the whole name: a ticket for each, in the
+// order given. The INSERT reads nothing but the row that the UPDATE has locked.
+func (q *Queries) JoinTogether(ctx context.Context, arg JoinTogetherParams) (JoinTogetherRow, error) {
+	row := q.db.QueryRow(ctx, JoinTogether, arg.LockTimeout, arg.Requests, arg.Name)
+	var i JoinTogetherRow
 	err := row.Scan(&i.Ticket, &i.Commits)
 	return i, err
 }
@@ -90,7 +134,7 @@ type LeaveQueueParams struct {
 	Attempts string
 }
 
-// After LockRow.
+// After LockRow. Members of a run leave it like waiters.
 func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string, error) {
 	row := q.db.QueryRow(ctx, LeaveQueue, arg.Name, arg.Session, arg.Attempts)
 	var name string

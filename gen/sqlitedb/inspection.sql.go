@@ -12,9 +12,13 @@ import (
 
 const describe = `-- name: Describe :many
 SELECT l.name, 0 AS kind, l.token AS place, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
-       l.token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,
+       l.last_token AS token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       l.waiters, l.capacity, l.shared_units, l.rests_until
+       l.waiters, l.capacity, l.shared_units, l.rests_until,
+       CAST(l.waiters - CASE WHEN l.first_token < l.last_token THEN (
+           SELECT count(*) FROM dblock_waiters f WHERE f.name = l.name AND f.token > 0
+              AND f.ticket IN (SELECT x.ticket FROM dblock_waiters x WHERE x.name = l.name ORDER BY x.ticket LIMIT 64))
+       ELSE 0 END AS INTEGER) AS queued
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -24,7 +28,7 @@ UNION ALL
 SELECT p.name, 1 AS kind, p.token AS place, p.session_id AS session, p.host, p.thread, p.attempt, p.units,
        p.token, p.acquired_at AS since, p.expires_at, p.holds, p.metadata, p.asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
   FROM dblock_shares p
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
@@ -34,14 +38,22 @@ UNION ALL
 SELECT w.name, 2 AS kind, w.ticket AS place, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
        0 AS token, w.enqueued_at AS since, NULL AS expires_at, 0 AS holds, w.metadata, '' AS asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
-  FROM dblock_waiters w
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
+  FROM dblock_locks l
+ CROSS JOIN dblock_waiters w
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+ WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+   AND w.name = l.name AND w.ticket IN (
+       SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name AND q.token = 0 ORDER BY q.ticket LIMIT CAST(?2 AS INTEGER))
  ORDER BY 1, 2, 3
 `
+
+type DescribeParams struct {
+	Names string
+	Most  int64
+}
 
 type DescribeRow struct {
 	Name             string
@@ -67,11 +79,13 @@ type DescribeRow struct {
 	Capacity         int64
 	SharedUnits      int64
 	RestsUntil       int64
+	Queued           int64
 }
 
-// All about names, in their order: a row for each (kind 0), then its shares (1) and its queue (2).
-func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, error) {
-	rows, err := q.db.QueryContext(ctx, describe, names)
+// All about names, in their order: a row for each (kind 0), whose place is the highest token, then its shares (1) and the
+// first of its queue (2). The members of a run do not wait: they have the first places, of which a run has no more than 64.
+func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
+	rows, err := q.db.QueryContext(ctx, describe, arg.Names, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +117,7 @@ func (q *Queries) Describe(ctx context.Context, names string) ([]DescribeRow, er
 			&i.Capacity,
 			&i.SharedUnits,
 			&i.RestsUntil,
+			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
@@ -138,7 +153,7 @@ func (q *Queries) DropWatchers(ctx context.Context, session string) error {
 
 const names = `-- name: Names :many
 SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
- WHERE l.name >= ?1 AND (CAST(?2 AS TEXT) = '' OR l.name < CAST(?2 AS TEXT))
+ WHERE l.name >= ?1 AND l.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END
    AND (CAST(?3 AS BOOLEAN) OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (CAST(?4 AS TEXT) = '' AND CAST(?5 AS INTEGER) <= 0
         OR l.session_id IS NOT NULL AND (CAST(?4 AS TEXT) = '' OR l.host = CAST(?4 AS TEXT))
@@ -146,19 +161,22 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR EXISTS (SELECT 1 FROM dblock_shares p
                     WHERE p.name = l.name AND (CAST(?4 AS TEXT) = '' OR p.host = CAST(?4 AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(?5 AS INTEGER)))
- ORDER BY l.name LIMIT ?6
+   AND (NOT CAST(?6 AS BOOLEAN)
+        OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
+ ORDER BY l.name LIMIT ?7
 `
 
 type NamesParams struct {
-	Lowest string
-	Above  string
-	Idle   bool
-	Host   string
-	Older  int64
-	Most   int64
+	Lowest    string
+	Above     string
+	Idle      bool
+	Host      string
+	Older     int64
+	Contended bool
+	Most      int64
 }
 
-// Names from the lowest that can be meant up to the limit, excluded, if there is one. What is asked of a holder must be
+// Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is below a blob. What is asked of a holder must be
 // true of one and the same.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
@@ -167,6 +185,7 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 		arg.Idle,
 		arg.Host,
 		arg.Older,
+		arg.Contended,
 		arg.Most,
 	)
 	if err != nil {
@@ -180,6 +199,83 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 			return nil, err
 		}
 		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const sessions = `-- name: Sessions :many
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS INTEGER) AS expires_at,
+       CAST((SELECT count(*) FROM dblock_locks l WHERE l.session_id = p.id)
+          + (SELECT count(*) FROM dblock_shares r WHERE r.session_id = p.id) AS INTEGER) AS held,
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now_us, CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS expires_at
+          FROM dblock_sessions s
+         CROSS JOIN dblock_clock c
+          LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
+         WHERE s.id > ?1 AND (CAST(?2 AS BOOLEAN) OR NOT s.dead AND h.expires_at > c.now_us)
+           AND (CAST(?3 AS TEXT) = '' OR s.host = CAST(?3 AS TEXT))
+           AND (CAST(?4 AS TEXT) = '' OR s.app = CAST(?4 AS TEXT))
+         ORDER BY s.id LIMIT ?5) AS p
+ ORDER BY p.id
+`
+
+type SessionsParams struct {
+	After string
+	Dead  bool
+	Host  string
+	App   string
+	Most  int64
+}
+
+type SessionsRow struct {
+	ID        string
+	Host      string
+	Pid       int64
+	App       string
+	StartedAt int64
+	NowUs     int64
+	ExpiresAt int64
+	Held      int64
+	Waiting   int64
+}
+
+// Sessions on a host (”: any), of an application (”: any), that live, or also those that do not. The counts are taken of
+// the page only.
+func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsRow, error) {
+	rows, err := q.db.QueryContext(ctx, sessions,
+		arg.After,
+		arg.Dead,
+		arg.Host,
+		arg.App,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []SessionsRow
+	for rows.Next() {
+		var i SessionsRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Host,
+			&i.Pid,
+			&i.App,
+			&i.StartedAt,
+			&i.NowUs,
+			&i.ExpiresAt,
+			&i.Held,
+			&i.Waiting,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 
 const attemptOf = `-- name: AttemptOf :one
 SELECT l.attempt FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
+ WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = ?3
 UNION ALL
 SELECT p.attempt FROM dblock_shares p
  WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
@@ -45,7 +45,7 @@ func (q *Queries) Clock(ctx context.Context) (int64, error) {
 
 const countWaiters = `-- name: CountWaiters :one
 UPDATE dblock_locks SET waiters = waiters - CAST(?1 AS INTEGER) WHERE name = ?2
-RETURNING session_id, shared_units, capacity, waiters, rests_until
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token
 `
 
 type CountWaitersParams struct {
@@ -59,6 +59,8 @@ type CountWaitersRow struct {
 	Capacity    int64
 	Waiters     int64
 	RestsUntil  int64
+	FirstToken  int64
+	LastToken   int64
 }
 
 // Counts off places that were given up.
@@ -71,6 +73,8 @@ func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) (Cou
 		&i.Capacity,
 		&i.Waiters,
 		&i.RestsUntil,
+		&i.FirstToken,
+		&i.LastToken,
 	)
 	return i, err
 }
@@ -85,12 +89,38 @@ func (q *Queries) EmptyQueue(ctx context.Context, name string) error {
 	return err
 }
 
+const extendLock = `-- name: ExtendLock :one
+UPDATE dblock_locks SET expires_at = max(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(?1 AS INTEGER))
+ WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND last_token = ?4 AND expires_at > (SELECT c.now_us FROM dblock_clock c)
+RETURNING CAST(expires_at - (SELECT c.now_us FROM dblock_clock c) AS INTEGER) AS remaining
+`
+
+type ExtendLockParams struct {
+	Lease   int64
+	Name    string
+	Session string
+	Token   int64
+}
+
+// Never earlier than it was.
+func (q *Queries) ExtendLock(ctx context.Context, arg ExtendLockParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, extendLock,
+		arg.Lease,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const freeLock = `-- name: FreeLock :one
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
- WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (token = ?3 OR attempt = ?4)
-RETURNING session_id, shared_units, capacity, waiters, rests_until
+ WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND (last_token = ?3 OR attempt = ?4)
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token
 `
 
 type FreeLockParams struct {
@@ -106,6 +136,8 @@ type FreeLockRow struct {
 	Capacity    int64
 	Waiters     int64
 	RestsUntil  int64
+	FirstToken  int64
+	LastToken   int64
 }
 
 // Takes the lock from the holder that is meant: by session and token, or by session and attempt.
@@ -123,6 +155,8 @@ func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) (FreeLockRow
 		&i.Capacity,
 		&i.Waiters,
 		&i.RestsUntil,
+		&i.FirstToken,
+		&i.LastToken,
 	)
 	return i, err
 }
@@ -130,11 +164,14 @@ func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) (FreeLockRow
 const giveLock = `-- name: GiveLock :one
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = 1, attempt = ?4,
-       token = max(token + 1, CAST(?5 AS INTEGER)), acquired_at = CAST(?5 AS INTEGER), expires_at = ?6,
-       metadata = ?7, rests_until = CAST(?8 AS INTEGER), asked = '',
-       waiters = waiters - CAST(?9 AS INTEGER)
- WHERE name = ?10
-RETURNING token, waiters
+       token = max(token + 1, CAST(?5 AS INTEGER)) + CAST(?6 AS INTEGER),
+       first_token = max(token + 1, CAST(?5 AS INTEGER)),
+       last_token = max(token + 1, CAST(?5 AS INTEGER)) + CAST(?6 AS INTEGER),
+       acquired_at = CAST(?5 AS INTEGER), expires_at = ?7,
+       metadata = ?8, rests_until = CAST(?9 AS INTEGER), asked = '',
+       waiters = waiters - CAST(?10 AS INTEGER)
+ WHERE name = ?11
+RETURNING first_token, waiters
 `
 
 type GiveLockParams struct {
@@ -143,6 +180,7 @@ type GiveLockParams struct {
 	Thread     string
 	Attempt    string
 	Now        int64
+	Members    int64
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	RestsUntil int64
@@ -151,11 +189,12 @@ type GiveLockParams struct {
 }
 
 type GiveLockRow struct {
-	Token   int64
-	Waiters int64
+	FirstToken int64
+	Waiters    int64
 }
 
-// After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked.
+// After FirstWaiter and DropWaiters, of a name that is free; now is the clock since it was locked. With
+// members it is a run, which reserves a token for each of them too.
 func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (GiveLockRow, error) {
 	row := q.db.QueryRowContext(ctx, giveLock,
 		arg.Session,
@@ -163,6 +202,7 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (GiveLockRow
 		arg.Thread,
 		arg.Attempt,
 		arg.Now,
+		arg.Members,
 		arg.ExpiresAt,
 		arg.Metadata,
 		arg.RestsUntil,
@@ -170,12 +210,12 @@ func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (GiveLockRow
 		arg.Name,
 	)
 	var i GiveLockRow
-	err := row.Scan(&i.Token, &i.Waiters)
+	err := row.Scan(&i.FirstToken, &i.Waiters)
 	return i, err
 }
 
 const holderOf = `-- name: HolderOf :one
-SELECT CAST(session_id AS TEXT) AS session, attempt FROM dblock_locks
+SELECT CAST(session_id AS TEXT) AS session, attempt, first_token, last_token FROM dblock_locks
  WHERE name = ?1 AND session_id IS NOT NULL AND host = ?2 AND thread = ?3
 `
 
@@ -186,21 +226,28 @@ type HolderOfParams struct {
 }
 
 type HolderOfRow struct {
-	Session string
-	Attempt string
+	Session    string
+	Attempt    string
+	FirstToken int64
+	LastToken  int64
 }
 
 func (q *Queries) HolderOf(ctx context.Context, arg HolderOfParams) (HolderOfRow, error) {
 	row := q.db.QueryRowContext(ctx, holderOf, arg.Name, arg.Host, arg.Thread)
 	var i HolderOfRow
-	err := row.Scan(&i.Session, &i.Attempt)
+	err := row.Scan(
+		&i.Session,
+		&i.Attempt,
+		&i.FirstToken,
+		&i.LastToken,
+	)
 	return i, err
 }
 
 const isDue = `-- name: IsDue :one
 SELECT due.attempt FROM (
     SELECT l.session_id AS id, l.attempt, l.expires_at FROM dblock_locks l
-     WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
+     WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = ?3
     UNION ALL
     SELECT p.session_id AS id, p.attempt, p.expires_at FROM dblock_shares p
      WHERE p.name = ?1 AND p.session_id = CAST(?2 AS TEXT) AND p.token = ?3
@@ -224,7 +271,7 @@ func (q *Queries) IsDue(ctx context.Context, arg IsDueParams) (string, error) {
 }
 
 const overdue = `-- name: Overdue :many
-SELECT l.name, CAST(l.session_id AS TEXT) AS session, l.token, 0 AS units, l.expires_at FROM dblock_locks l
+SELECT l.name, CAST(l.session_id AS TEXT) AS session, l.last_token AS token, 0 AS units, l.expires_at FROM dblock_locks l
  WHERE l.expires_at <= (SELECT c.now_us FROM dblock_clock c) AND l.session_id IS NOT NULL
 UNION ALL
 SELECT p.name, p.session_id AS session, p.token, p.units, p.expires_at FROM dblock_shares p
@@ -335,9 +382,12 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 }
 
 const raiseToken = `-- name: RaiseToken :one
-UPDATE dblock_locks SET token = max(token, CAST(?1 AS INTEGER))
- WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND (token = ?4 OR token = CAST(?1 AS INTEGER))
-RETURNING token
+UPDATE dblock_locks SET
+       token = max(token, CAST(?1 AS INTEGER)),
+       first_token = max(last_token, CAST(?1 AS INTEGER)), last_token = max(last_token, CAST(?1 AS INTEGER))
+ WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND first_token = last_token
+   AND (last_token = ?4 OR last_token = CAST(?1 AS INTEGER))
+RETURNING last_token
 `
 
 type RaiseTokenParams struct {
@@ -347,7 +397,8 @@ type RaiseTokenParams struct {
 	Token   int64
 }
 
-// Also with the token to which it was raised before, by a call whose answer was lost.
+// Also with the token to which it was raised before, by a call whose answer was lost. Never a run:
+// the tokens of its members would not be its own any more.
 func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, raiseToken,
 		arg.Floor,
@@ -355,15 +406,18 @@ func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, 
 		arg.Session,
 		arg.Token,
 	)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+	var last_token int64
+	err := row.Scan(&last_token)
+	return last_token, err
 }
 
 const reenter = `-- name: Reenter :one
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), holds = 1, attempt = ?2,
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       first_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = CASE WHEN CAST(?3 AS INTEGER) > 0
                          THEN (SELECT c.now_us FROM dblock_clock c) + CAST(?3 AS INTEGER) END, metadata = ?4,
        asked = ''
@@ -402,7 +456,7 @@ const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
- WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND token = ?3 AND waiters = 0
+ WHERE name = ?1 AND session_id = CAST(?2 AS TEXT) AND last_token = ?3 AND waiters = 0
 `
 
 type ReleaseIdleParams struct {
@@ -420,7 +474,7 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64
 }
 
 const roomOf = `-- name: RoomOf :one
-SELECT session_id, shared_units, capacity, waiters, rests_until FROM dblock_locks WHERE name = ?1
+SELECT session_id, shared_units, capacity, waiters, rests_until, first_token, last_token FROM dblock_locks WHERE name = ?1
 `
 
 type RoomOfRow struct {
@@ -429,6 +483,8 @@ type RoomOfRow struct {
 	Capacity    int64
 	Waiters     int64
 	RestsUntil  int64
+	FirstToken  int64
+	LastToken   int64
 }
 
 // What others find of a name.
@@ -441,12 +497,14 @@ func (q *Queries) RoomOf(ctx context.Context, name string) (RoomOfRow, error) {
 		&i.Capacity,
 		&i.Waiters,
 		&i.RestsUntil,
+		&i.FirstToken,
+		&i.LastToken,
 	)
 	return i, err
 }
 
 const setHolds = `-- name: SetHolds :execrows
-UPDATE dblock_locks SET holds = ?1 WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND token = ?4
+UPDATE dblock_locks SET holds = ?1 WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND last_token = ?4
 `
 
 type SetHoldsParams struct {
@@ -484,14 +542,18 @@ func (q *Queries) SetRest(ctx context.Context, arg SetRestParams) error {
 }
 
 const takeLock = `-- name: TakeLock :one
-INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, metadata)
+INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token,
+                          acquired_at, expires_at, metadata)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS TEXT), CAST(?3 AS TEXT), CAST(?4 AS TEXT), 1, CAST(?5 AS TEXT),
-       c.now_us, c.now_us, CASE WHEN CAST(?6 AS INTEGER) > 0 THEN c.now_us + CAST(?6 AS INTEGER) END,
+       c.now_us, c.now_us, c.now_us, c.now_us,
+       CASE WHEN CAST(?6 AS INTEGER) > 0 THEN c.now_us + CAST(?6 AS INTEGER) END,
        CAST(?7 AS TEXT)
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, holds = 1,
        attempt = excluded.attempt, token = max(dblock_locks.token + 1, excluded.acquired_at),
+       first_token = max(dblock_locks.token + 1, excluded.acquired_at),
+       last_token = max(dblock_locks.token + 1, excluded.acquired_at),
        acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata, asked = ''
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
    AND dblock_locks.rests_until <= excluded.acquired_at
@@ -531,19 +593,23 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 	return i, err
 }
 
-const takeTicket = `-- name: TakeTicket :one
-UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1, capacity = CAST(?1 AS INTEGER)
- WHERE name = ?2
-RETURNING next_ticket - 1 AS ticket
+const takeTickets = `-- name: TakeTickets :one
+UPDATE dblock_locks SET
+       waiters = waiters + CAST(?1 AS INTEGER), next_ticket = next_ticket + CAST(?1 AS INTEGER),
+       capacity = CAST(?2 AS INTEGER)
+ WHERE name = ?3
+RETURNING CAST(next_ticket - CAST(?1 AS INTEGER) AS INTEGER) AS ticket
 `
 
-type TakeTicketParams struct {
+type TakeTicketsParams struct {
+	Many     int64
 	Capacity int64
 	Name     string
 }
 
-func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, takeTicket, arg.Capacity, arg.Name)
+// The first of so many tickets that follow each other.
+func (q *Queries) TakeTickets(ctx context.Context, arg TakeTicketsParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, takeTickets, arg.Many, arg.Capacity, arg.Name)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err

@@ -11,13 +11,15 @@ import (
 )
 
 const look = `-- name: Look :many
-SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.token, l.acquired_at, l.waiters, l.expires_at,
-       l.shared_units, l.capacity, l.rests_until, c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS queued
+SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.acquired_at, l.waiters, l.expires_at,
+       l.shared_units, l.capacity, l.rests_until, c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS place,
+       CAST(CASE WHEN l.session_id = w.session_id AND w.token > l.first_token AND w.token <= l.last_token
+                 THEN w.token ELSE 0 END AS INTEGER) AS place_token
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = CAST(?1 AS TEXT)
+  LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(?1 AS TEXT) <> '' THEN l.name END AND w.session_id = CAST(?1 AS TEXT)
  WHERE l.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
 `
 
@@ -32,7 +34,8 @@ type LookRow struct {
 	Host             string
 	Thread           string
 	Attempt          string
-	Token            int64
+	FirstToken       int64
+	LastToken        int64
 	AcquiredAt       int64
 	Waiters          int64
 	ExpiresAt        sql.NullInt64
@@ -42,11 +45,13 @@ type LookRow struct {
 	NowUs            int64
 	Dead             sql.NullBool
 	SessionExpiresAt sql.NullInt64
-	Queued           sql.NullString
+	Place            sql.NullString
+	PlaceToken       int64
 }
 
 // One row for each name and each place that the session has in its queue: all there is to see of names that nobody
-// shares and nobody has to hand on. The names come as a JSON array.
+// shares and nobody has to hand on. The token of a place is that of a member of the present run. The names come as a JSON
+// array. Of no session (”) no place is read.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	rows, err := q.db.QueryContext(ctx, look, arg.Session, arg.Names)
 	if err != nil {
@@ -62,7 +67,8 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
-			&i.Token,
+			&i.FirstToken,
+			&i.LastToken,
 			&i.AcquiredAt,
 			&i.Waiters,
 			&i.ExpiresAt,
@@ -72,7 +78,8 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 			&i.NowUs,
 			&i.Dead,
 			&i.SessionExpiresAt,
-			&i.Queued,
+			&i.Place,
+			&i.PlaceToken,
 		); err != nil {
 			return nil, err
 		}
@@ -88,7 +95,8 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 }
 
 const lookShared = `-- name: LookShared :many
-SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units, l.token,
+SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
+       l.last_token AS token, l.first_token, l.last_token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        l.waiters, l.capacity, l.shared_units, l.rests_until
   FROM dblock_locks l
@@ -97,7 +105,8 @@ SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.threa
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
  WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
 UNION ALL
-SELECT p.name, 1 AS kind, p.session_id AS session, p.host, p.thread, p.attempt, p.units, p.token,
+SELECT p.name, 1 AS kind, p.session_id AS session, p.host, p.thread, p.attempt, p.units,
+       p.token, 0 AS first_token, 0 AS last_token,
        p.acquired_at AS since, p.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
   FROM dblock_shares p
@@ -106,14 +115,18 @@ SELECT p.name, 1 AS kind, p.session_id AS session, p.host, p.thread, p.attempt, 
   LEFT JOIN dblock_heartbeats h ON h.session_id = p.session_id
  WHERE p.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
 UNION ALL
-SELECT w.name, 2 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units, 0 AS token,
+SELECT w.name, 2 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
+       CASE WHEN l.session_id = w.session_id AND w.token > l.first_token AND w.token <= l.last_token
+            THEN w.token ELSE 0 END AS token, l.first_token, l.last_token,
        w.enqueued_at AS since, NULL AS expires_at, 0 AS now_us, NULL AS dead, NULL AS session_expires_at,
        0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
   FROM dblock_waiters w
+  JOIN dblock_locks l ON l.name = w.name
  WHERE w.session_id = CAST(?2 AS TEXT)
    AND w.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
 UNION ALL
-SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units, 0 AS token,
+SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
+       0 AS token, 0 AS first_token, 0 AS last_token,
        w.enqueued_at AS since, NULL AS expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
        0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
   FROM dblock_locks l
@@ -140,6 +153,8 @@ type LookSharedRow struct {
 	Attempt          string
 	Units            int64
 	Token            int64
+	FirstToken       int64
+	LastToken        int64
 	Since            int64
 	ExpiresAt        sql.NullInt64
 	NowUs            int64
@@ -171,6 +186,8 @@ func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookS
 			&i.Attempt,
 			&i.Units,
 			&i.Token,
+			&i.FirstToken,
+			&i.LastToken,
 			&i.Since,
 			&i.ExpiresAt,
 			&i.NowUs,

@@ -12,6 +12,12 @@ type DblockClock struct {
 	NowUs int64
 }
 
+type DblockColumn struct {
+	TableName  string
+	ColumnName string
+	Meaning    string
+}
+
 type DblockEvent struct {
 	ID        int64
 	At        int64
@@ -58,6 +64,24 @@ type DblockLock struct {
 	Capacity    int64
 	RestsUntil  int64
 	Asked       string
+	FirstToken  int64
+	LastToken   int64
+}
+
+type DblockQueue struct {
+	Name    string
+	Place   int64
+	Ticket  int64
+	Kind    string
+	Units   interface{}
+	Host    string
+	Thread  string
+	Pid     sql.NullInt64
+	App     sql.NullString
+	Session string
+	Since   interface{}
+	Alive   interface{}
+	Member  bool
 }
 
 type DblockRun struct {
@@ -116,10 +140,29 @@ type DblockWaiter struct {
 	EnqueuedAt int64
 	Units      int64
 	MinHold    int64
+	Passable   int64
+	Token      int64
 }
 
 type DblockWatcher struct {
 	Name      string
 	Watch     string
 	SessionID string
+}
+
+type DblockWho struct {
+	Name        string
+	Kind        string
+	Units       sql.NullInt64
+	Host        string
+	Thread      string
+	Pid         sql.NullInt64
+	App         sql.NullString
+	Session     string
+	Token       int64
+	Since       interface{}
+	Until       interface{}
+	Alive       interface{}
+	Waiters     int64
+	LongestWait interface{}
 }

@@ -139,11 +139,19 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 }
 
 const endRest = `-- name: EndRest :execrows
-UPDATE dblock_locks SET rests_until = 0 WHERE name = ?1 AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+UPDATE dblock_locks SET rests_until = 0
+ WHERE name = ?1 AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+   AND (CAST(?2 AS INTEGER) = 0 OR last_token = CAST(?2 AS INTEGER))
 `
 
-func (q *Queries) EndRest(ctx context.Context, name string) (int64, error) {
-	result, err := q.db.ExecContext(ctx, endRest, name)
+type EndRestParams struct {
+	Name  string
+	Token int64
+}
+
+// With a token: the next holder of the name may have a rest of its own.
+func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, endRest, arg.Name, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -179,20 +187,26 @@ func (q *Queries) EndRun(ctx context.Context, arg EndRunParams) (int64, error) {
 
 const events = `-- name: Events :many
 SELECT v.id, v.at, v.name, v.kind, v.token, v.session_id, v.host, v.thread, v.detail, v.metadata FROM dblock_events v
- WHERE v.id > ?1
-   AND (CAST(?2 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?2 AS TEXT))))
- ORDER BY v.id LIMIT ?3
+ WHERE v.id > ?1 AND v.id < ?2
+   AND (CAST(?3 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?3 AS TEXT))))
+ ORDER BY v.id LIMIT ?4
 `
 
 type EventsParams struct {
 	After int64
+	Below int64
 	Kinds string
 	Most  int64
 }
 
-// The kinds come as a JSON array; an empty one is all.
+// Events of all names or of one, upwards or downwards. The kinds come as a JSON array; an empty one is all.
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, error) {
-	rows, err := q.db.QueryContext(ctx, events, arg.After, arg.Kinds, arg.Most)
+	rows, err := q.db.QueryContext(ctx, events,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -227,14 +241,15 @@ func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]DblockEvent, 
 
 const eventsOf = `-- name: EventsOf :many
 SELECT v.id, v.at, v.name, v.kind, v.token, v.session_id, v.host, v.thread, v.detail, v.metadata FROM dblock_events v
- WHERE v.name = ?1 AND v.id > ?2
-   AND (CAST(?3 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?3 AS TEXT))))
- ORDER BY v.id LIMIT ?4
+ WHERE v.name = ?1 AND v.id > ?2 AND v.id < ?3
+   AND (CAST(?4 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?4 AS TEXT))))
+ ORDER BY v.id LIMIT ?5
 `
 
 type EventsOfParams struct {
 	Name  string
 	After int64
+	Below int64
 	Kinds string
 	Most  int64
 }
@@ -243,6 +258,7 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 	rows, err := q.db.QueryContext(ctx, eventsOf,
 		arg.Name,
 		arg.After,
+		arg.Below,
 		arg.Kinds,
 		arg.Most,
 	)
@@ -276,6 +292,69 @@ func (q *Queries) EventsOf(ctx context.Context, arg EventsOfParams) ([]DblockEve
 		return nil, err
 	}
 	return items, nil
+}
+
+const eventsSince = `-- name: EventsSince :one
+SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
+  FROM (SELECT v.id FROM dblock_events v WHERE v.at >= ?1 ORDER BY v.at LIMIT 1000) AS f
+`
+
+// The lowest of the first thousand ids in the order of their times: a clock may have been set back.
+func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
+	row := q.db.QueryRowContext(ctx, eventsSince, since)
+	var lowest int64
+	err := row.Scan(&lowest)
+	return lowest, err
+}
+
+const findLaterRun = `-- name: FindLaterRun :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r WHERE r.name = ?1 AND r.slot > ?2 AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1
+`
+
+type FindLaterRunParams struct {
+	Name string
+	Slot int64
+}
+
+type FindLaterRunRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
+}
+
+// The run of the latest moment, where it is a later one; a moment is the number and the end of its
+// slot.
+func (q *Queries) FindLaterRun(ctx context.Context, arg FindLaterRunParams) (FindLaterRunRow, error) {
+	row := q.db.QueryRowContext(ctx, findLaterRun, arg.Name, arg.Slot)
+	var i FindLaterRunRow
+	err := row.Scan(
+		&i.Name,
+		&i.Slot,
+		&i.Token,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.BeganAt,
+		&i.EndedAt,
+		&i.Failed,
+		&i.Detail,
+		&i.Tries,
+		&i.SlotEnds,
+	)
+	return i, err
 }
 
 const findRun = `-- name: FindRun :one
@@ -427,10 +506,188 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 	return i, err
 }
 
+const latestRuns = `-- name: LatestRuns :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM (SELECT DISTINCT d.name FROM dblock_runs d WHERE d.name > ?1 ORDER BY d.name LIMIT ?2) AS j
+ CROSS JOIN dblock_runs r
+ WHERE r.name = j.name
+   AND r.slot = (SELECT x.slot FROM dblock_runs x WHERE x.name = j.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1)
+ ORDER BY r.name
+`
+
+type LatestRunsParams struct {
+	After string
+	Most  int64
+}
+
+type LatestRunsRow struct {
+	Name      string
+	Slot      int64
+	Token     int64
+	SessionID string
+	Host      string
+	Thread    string
+	BeganAt   int64
+	EndedAt   sql.NullInt64
+	Failed    bool
+	Detail    string
+	Tries     int64
+	SlotEnds  int64
+}
+
+// The latest run of each name. It reads all runs of the names that it returns.
+func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
+	rows, err := q.db.QueryContext(ctx, latestRuns, arg.After, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LatestRunsRow
+	for rows.Next() {
+		var i LatestRunsRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestEvents = `-- name: NewestEvents :many
+SELECT v.id, v.at, v.name, v.kind, v.token, v.session_id, v.host, v.thread, v.detail, v.metadata FROM dblock_events v
+ WHERE v.id > ?1 AND v.id < ?2
+   AND (CAST(?3 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?3 AS TEXT))))
+ ORDER BY v.id DESC LIMIT ?4
+`
+
+type NewestEventsParams struct {
+	After int64
+	Below int64
+	Kinds string
+	Most  int64
+}
+
+func (q *Queries) NewestEvents(ctx context.Context, arg NewestEventsParams) ([]DblockEvent, error) {
+	rows, err := q.db.QueryContext(ctx, newestEvents,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const newestEventsOf = `-- name: NewestEventsOf :many
+SELECT v.id, v.at, v.name, v.kind, v.token, v.session_id, v.host, v.thread, v.detail, v.metadata FROM dblock_events v
+ WHERE v.name = ?1 AND v.id > ?2 AND v.id < ?3
+   AND (CAST(?4 AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(?4 AS TEXT))))
+ ORDER BY v.id DESC LIMIT ?5
+`
+
+type NewestEventsOfParams struct {
+	Name  string
+	After int64
+	Below int64
+	Kinds string
+	Most  int64
+}
+
+func (q *Queries) NewestEventsOf(ctx context.Context, arg NewestEventsOfParams) ([]DblockEvent, error) {
+	rows, err := q.db.QueryContext(ctx, newestEventsOf,
+		arg.Name,
+		arg.After,
+		arg.Below,
+		arg.Kinds,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []DblockEvent
+	for rows.Next() {
+		var i DblockEvent
+		if err := rows.Scan(
+			&i.ID,
+			&i.At,
+			&i.Name,
+			&i.Kind,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Detail,
+			&i.Metadata,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const purgeEvents = `-- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(?1 AS INTEGER)
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.token = v.token AND l.session_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.session_id IS NOT NULL
+                          AND v.token >= l.first_token AND v.token <= l.last_token)
      ORDER BY v.at LIMIT ?2)
 `
 
@@ -453,6 +710,7 @@ const purgeRuns = `-- name: PurgeRuns :execrows
 DELETE FROM dblock_runs WHERE (name, slot) IN (
     SELECT r.name, r.slot FROM dblock_runs r CROSS JOIN dblock_clock c
      WHERE r.slot_ends < c.now_us - CAST(?1 AS INTEGER)
+       AND (r.slot_ends <> r.slot OR EXISTS (SELECT 1 FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
        AND (r.ended_at < c.now_us - CAST(?1 AS INTEGER)
             OR r.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id))
      ORDER BY r.slot_ends LIMIT ?2)
@@ -463,7 +721,8 @@ type PurgeRunsParams struct {
 	Most int64
 }
 
-// Both the run and its slot must be over: a slot without its row would be run again.
+// Both the run and its slot must be over: a slot without its row would be run again. The latest
+// moment of a name stays: no earlier one is run after it.
 func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, purgeRuns, arg.Keep, arg.Most)
 	if err != nil {

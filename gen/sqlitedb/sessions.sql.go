@@ -22,11 +22,11 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 }
 
 const claims = `-- name: Claims :many
-SELECT l.name, l.attempt, l.token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
+SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(?2 AS TEXT)
 UNION ALL
 SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(?2 AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
+SELECT w.name, w.attempt, w.token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
 LIMIT ?1
 `
 
@@ -42,7 +42,8 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0), some at a time: a negative number is all of them.
+// All that a session holds, and its places in queues (token 0, or that of a member of a run), some at a time: a negative
+// number is all of them.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims, arg.Most, arg.Session)
 	if err != nil {

@@ -93,6 +93,32 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 	return units, err
 }
 
+const extendShare = `-- name: ExtendShare :one
+UPDATE dblock_shares SET expires_at = max(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(?1 AS INTEGER))
+ WHERE name = ?2 AND session_id = CAST(?3 AS TEXT) AND token = ?4 AND expires_at > (SELECT c.now_us FROM dblock_clock c)
+RETURNING CAST(expires_at - (SELECT c.now_us FROM dblock_clock c) AS INTEGER) AS remaining
+`
+
+type ExtendShareParams struct {
+	Lease   int64
+	Name    string
+	Session string
+	Token   int64
+}
+
+// ExtendLock for a share.
+func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) (int64, error) {
+	row := q.db.QueryRowContext(ctx, extendShare,
+		arg.Lease,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+	)
+	var column_1 int64
+	err := row.Scan(&column_1)
+	return column_1, err
+}
+
 const findShareOfAttempt = `-- name: FindShareOfAttempt :one
 SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
 `
@@ -158,7 +184,7 @@ func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (GiveUnits
 }
 
 const possessed = `-- name: Possessed :one
-SELECT l.token, l.waiters, l.expires_at, c.now_us FROM dblock_locks l CROSS JOIN dblock_clock c
+SELECT l.last_token, l.waiters, l.expires_at, c.now_us FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.attempt = ?3
 `
 
@@ -169,7 +195,7 @@ type PossessedParams struct {
 }
 
 type PossessedRow struct {
-	Token     int64
+	LastToken int64
 	Waiters   int64
 	ExpiresAt sql.NullInt64
 	NowUs     int64
@@ -180,7 +206,7 @@ func (q *Queries) Possessed(ctx context.Context, arg PossessedParams) (Possessed
 	row := q.db.QueryRowContext(ctx, possessed, arg.Name, arg.Session, arg.Attempt)
 	var i PossessedRow
 	err := row.Scan(
-		&i.Token,
+		&i.LastToken,
 		&i.Waiters,
 		&i.ExpiresAt,
 		&i.NowUs,
@@ -193,7 +219,7 @@ UPDATE dblock_locks SET
        shared_units = shared_units - CAST(?1 AS INTEGER),
        acquired_at = CASE WHEN shared_units = CAST(?1 AS INTEGER) THEN (SELECT c.now_us FROM dblock_clock c) ELSE acquired_at END
  WHERE name = ?2
-RETURNING session_id, shared_units, capacity, waiters, rests_until
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token
 `
 
 type ReturnUnitsParams struct {
@@ -207,6 +233,8 @@ type ReturnUnitsRow struct {
 	Capacity    int64
 	Waiters     int64
 	RestsUntil  int64
+	FirstToken  int64
+	LastToken   int64
 }
 
 func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) (ReturnUnitsRow, error) {
@@ -218,6 +246,8 @@ func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) (Retur
 		&i.Capacity,
 		&i.Waiters,
 		&i.RestsUntil,
+		&i.FirstToken,
+		&i.LastToken,
 	)
 	return i, err
 }
@@ -283,7 +313,10 @@ const toLock = `-- name: ToLock :execrows
 UPDATE dblock_locks SET
        session_id = CAST(?1 AS TEXT), host = ?2, thread = ?3, holds = ?4, attempt = ?5,
        expires_at = ?6, metadata = ?7, shared_units = 0, asked = '',
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c)
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       first_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c)
  WHERE name = ?8 AND session_id IS NULL AND shared_units = CAST(?9 AS INTEGER)
 `
 
@@ -321,9 +354,9 @@ func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 
 const toShare = `-- name: ToShare :execrows
 INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = CAST(?3 AS INTEGER)
+ WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = CAST(?3 AS INTEGER)
 `
 
 type ToShareParams struct {
@@ -346,7 +379,7 @@ UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', expires_at = NULL, metadata = '', asked = '',
        shared_units = 1, capacity = CAST(?1 AS INTEGER)
  WHERE name = ?2 AND (waiters = 0 OR capacity IN (0, CAST(?1 AS INTEGER)))
-RETURNING session_id, shared_units, capacity, waiters, rests_until
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token
 `
 
 type ToUnitsParams struct {
@@ -360,6 +393,8 @@ type ToUnitsRow struct {
 	Capacity    int64
 	Waiters     int64
 	RestsUntil  int64
+	FirstToken  int64
+	LastToken   int64
 }
 
 func (q *Queries) ToUnits(ctx context.Context, arg ToUnitsParams) (ToUnitsRow, error) {
@@ -371,6 +406,8 @@ func (q *Queries) ToUnits(ctx context.Context, arg ToUnitsParams) (ToUnitsRow, e
 		&i.Capacity,
 		&i.Waiters,
 		&i.RestsUntil,
+		&i.FirstToken,
+		&i.LastToken,
 	)
 	return i, err
 }

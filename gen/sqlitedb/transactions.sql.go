@@ -10,8 +10,8 @@ import (
 )
 
 const isHeld = `-- name: IsHeld :one
-SELECT l.token FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.token = ?3
+SELECT l.last_token FROM dblock_locks l
+ WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = ?3
    AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND NOT s.dead)
 `
@@ -25,9 +25,9 @@ type IsHeldParams struct {
 // After LockDatabase: nothing that is read here can change before the transaction ends.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, isHeld, arg.Name, arg.Session, arg.Token)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+	var last_token int64
+	err := row.Scan(&last_token)
+	return last_token, err
 }
 
 const isShareHeld = `-- name: IsShareHeld :one

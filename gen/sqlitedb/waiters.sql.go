@@ -10,10 +10,10 @@ import (
 )
 
 const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
        CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us, CAST(?9 AS INTEGER),
-       CAST(?10 AS INTEGER)
+       CAST(?10 AS INTEGER), CAST(?11 AS BOOLEAN)
   FROM dblock_clock c
 `
 
@@ -28,9 +28,10 @@ type AddWaiterParams struct {
 	Metadata string
 	Units    int64
 	MinHold  int64
+	Passable bool
 }
 
-// After TakeTicket.
+// After TakeTickets.
 func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, addWaiter,
 		arg.Name,
@@ -43,6 +44,33 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Metadata,
 		arg.Units,
 		arg.MinHold,
+		arg.Passable,
+	)
+	return err
+}
+
+const addWaiters = `-- name: AddWaiters :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER) + j.key, CAST(?3 AS TEXT), json_extract(j.value, '$.Host'),
+       json_extract(j.value, '$.Thread'), json_extract(j.value, '$.Attempt'), json_extract(j.value, '$.Lease'),
+       json_extract(j.value, '$.Metadata'), c.now_us, 0, json_extract(j.value, '$.MinHold'), json_extract(j.value, '$.Passable')
+  FROM json_each(CAST(?4 AS TEXT)) j CROSS JOIN dblock_clock c
+`
+
+type AddWaitersParams struct {
+	Name    string
+	Ticket  int64
+	Session string
+	Places  string
+}
+
+// Several, in the order of a JSON array of objects, with tickets that follow each other.
+func (q *Queries) AddWaiters(ctx context.Context, arg AddWaitersParams) error {
+	_, err := q.db.ExecContext(ctx, addWaiters,
+		arg.Name,
+		arg.Ticket,
+		arg.Session,
+		arg.Places,
 	)
 	return err
 }
@@ -85,7 +113,11 @@ func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) (int64
 }
 
 const firstWaiter = `-- name: FirstWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold FROM dblock_waiters w
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
+       CAST(w.passable AND w.units = 0 AND COALESCE(
+            (SELECT n.session_id = w.session_id AND n.passable AND n.units = 0 FROM dblock_waiters n
+              WHERE n.name = w.name AND n.ticket > w.ticket ORDER BY n.ticket LIMIT 1), false) AS BOOLEAN) AS leads
+  FROM dblock_waiters w
  WHERE w.name = ?1 AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
  ORDER BY w.ticket LIMIT 1
 `
@@ -100,9 +132,10 @@ type FirstWaiterRow struct {
 	Metadata  string
 	Units     int64
 	MinHold   int64
+	Leads     bool
 }
 
-// The first waiter whose session lives.
+// The first waiter whose session lives. leads: the place behind it can be granted with it (Followers).
 func (q *Queries) FirstWaiter(ctx context.Context, name string) (FirstWaiterRow, error) {
 	row := q.db.QueryRowContext(ctx, firstWaiter, name)
 	var i FirstWaiterRow
@@ -116,6 +149,7 @@ func (q *Queries) FirstWaiter(ctx context.Context, name string) (FirstWaiterRow,
 		&i.Metadata,
 		&i.Units,
 		&i.MinHold,
+		&i.Leads,
 	)
 	return i, err
 }

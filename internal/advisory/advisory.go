@@ -38,10 +38,13 @@ import (
 )
 
 // New makes the advisory locks of the server that a pool leads to.
-func New(pool *pgxpool.Pool) driver.Native[pgx.Tx] { return native{pool} }
+func New(pool *pgxpool.Pool) driver.Native[pgx.Tx] { return native{pool: pool} }
 
 // native is a driver.Native, and the connlock.Server of its keepers.
-type native struct{ pool *pgxpool.Pool }
+type native struct {
+	pool *pgxpool.Pool
+	app  string // of the client, once Open has been told
+}
 
 func (n native) Validate() error {
 	if n.pool == nil {
@@ -50,7 +53,8 @@ func (n native) Validate() error {
 	return nil
 }
 
-func (n native) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
+func (n native) Open(app string, log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
+	n.app = app
 	return keeper{connlock.New(n, log, ttl)}
 }
 

@@ -13,7 +13,7 @@ import (
 // connection.
 func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
-	a, b := New(pool).Open(slog.Default(), time.Minute), New(pool).Open(slog.Default(), time.Minute)
+	a, b := New(pool).Open("", slog.Default(), time.Minute), New(pool).Open("", slog.Default(), time.Minute)
 	t.Cleanup(func() {
 		for _, k := range []interface{ Close(context.Context) error }{a, b} {
 			_ = k.Close(context.Background())

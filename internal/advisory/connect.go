@@ -20,7 +20,7 @@ var (
 
 // open opens a connection beside the pool, with a read that can be interrupted.
 func (n native) open(ctx context.Context) (*pgx.Conn, error) {
-	return pgserver.Connect(ctx, n.pool, func(config *pgx.ConnConfig) {
+	return pgserver.Connect(ctx, n.pool, n.app, func(config *pgx.ConnConfig) {
 		// noTimeouts would come too late: it must wait until the session is known not to be a
 		// pooler's.
 		for _, timeout := range timeouts {

@@ -77,7 +77,7 @@ func (s *stage) open(of driver.Native[pgx.Tx]) driver.Keeper[pgx.Tx] {
 	if err := of.Validate(); err != nil {
 		s.Fatal(err)
 	}
-	k := of.Open(slog.New(slog.DiscardHandler), absence)
+	k := of.Open("", slog.New(slog.DiscardHandler), absence)
 	s.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.Error(err)

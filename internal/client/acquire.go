@@ -11,17 +11,18 @@ import (
 	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/queue"
+	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // acquire tries until it holds the name, or until trying again is of no use.
-func (t *tables) acquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	if err := t.checkPermits(ctx, r, o); err != nil {
 		return nil, err
 	}
 	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
 		k := entry{r.Name, o}
 		if !t.entries.lock(ctx, k, wait) {
-			return nil, t.notAcquired(driver.State{}, ctx.Err())
+			return nil, t.refused(ctx.Err())
 		}
 		defer t.entries.unlock(k)
 	}
@@ -41,13 +42,13 @@ func (t *tables) acquire(ctx context.Context, r driver.Request, o Owner, wait bo
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
 		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
-			return nil, t.notAcquired(driver.State{}, ended(ctx, err))
+			return nil, t.refused(ended(ctx, err))
 		case ctx.Err() != nil:
 			return nil, t.unseen(ctx, err)
 		case errors.Is(err, driver.ErrSchema):
 			return nil, t.explain(ctx, err)
 		case errors.Is(err, driver.ErrBusy) && !wait:
-			return nil, t.notAcquired(driver.State{}, err)
+			return nil, t.refused(err)
 		case errors.Is(err, driver.ErrUnavailable):
 			now := t.config.Clock()
 			if away == 0 {
@@ -85,14 +86,16 @@ func (t *tables) explain(ctx context.Context, err error) error {
 }
 
 // checkPermits refuses what would wait for permits that its own caller has.
-func (t *tables) checkPermits(ctx context.Context, r driver.Request, o Owner) error {
+func (t *tables) checkPermits(ctx context.Context, r *driver.Request, o Owner) error {
 	if _, under := t.owners.in(ctx); !under {
 		return nil
 	}
-	mine := t.registry.units(ctx, r.Name, o)
+	mine, of := t.registry.units(ctx, r.Name, o)
 	switch {
 	case mine == 0:
 		return nil
+	case r.Units > 0 && r.Of != driver.Readers && r.Of != of:
+		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number", ErrInvalidOption, r.Units, r.Of, mine, of)
 	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
 		return t.selfDeadlock(o, r.Name, r.Units)
 	}
@@ -105,7 +108,7 @@ func (c *Client) selfDeadlock(o Owner, name string, units int) error {
 }
 
 // reenter counts one more entry of the same owner; false if there is nothing to enter any more.
-func (c *Client) reenter(ctx context.Context, r driver.Request, o Owner) (*hold, bool, error) {
+func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold, bool, error) {
 	h := c.registry.owned(r.Name, o)
 	if h == nil {
 		return nil, false, nil
@@ -124,6 +127,9 @@ func (c *Client) reenter(ctx context.Context, r driver.Request, o Owner) (*hold,
 	case m.shared() && r.Of != m.of:
 		return nil, false, fmt.Errorf("%w: this owner reads it", driver.ErrCapacity)
 	}
+	if err := h.contradiction(r); err != nil {
+		return nil, false, err
+	}
 	if err := h.grip.entered(ctx, h, h.entries+1); err != nil {
 		return nil, false, err
 	}
@@ -133,7 +139,7 @@ func (c *Client) reenter(ctx context.Context, r driver.Request, o Owner) (*hold,
 
 // tryAcquire makes one attempt in the session that is alive now, and undoes it where that is called
 // for.
-func (t *tables) tryAcquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+func (t *tables) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	if t.closing() {
 		return nil, ErrClosed
 	}
@@ -146,7 +152,7 @@ func (t *tables) tryAcquire(ctx context.Context, r driver.Request, o Owner, wait
 	return h, err
 }
 
-func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	var s *clientSession
 	open := t.sessions.open
 	if !wait {
@@ -162,6 +168,7 @@ func (t *tables) attempt(ctx context.Context, r driver.Request, o Owner, wait bo
 	r.Session, r.Attempt = s.ID, rand.Text()
 	k := t.registry.request(r.Name, r.Attempt)
 	got, err := t.takeOrQueue(ctx, s, r, o, wait)
+	t.registry.joined(k, got.run)
 	if err == nil {
 		if h, ok := t.rely(ctx, s, k, rows{t, s}, r, o, got.grant, got.asked); ok {
 			return h, nil
@@ -191,20 +198,36 @@ type receipt struct {
 	asked    time.Duration
 	left     residue
 	answered <-chan struct{} // closed when a statement is answered that is still under way; nil: none is
+	run      *wait.Run       // that the grant is part of; nil: of none
+}
+
+// shared is what came of a request in a statement that several shared.
+func shared(grant driver.Grant, asked time.Duration, err error) *receipt {
+	got := &receipt{grant: grant, asked: asked}
+	var left *coalesce.Left
+	switch {
+	case errors.As(err, &left) && left.Answered == nil: // it was never sent
+	case err != nil:
+		got.left = residueOf(err)
+		if left != nil {
+			got.answered = left.Answered
+		}
+	}
+	return got
 }
 
 // takeOrQueue tries the ways to a lock in turn: the single statement that takes a free name, unless
 // others were seen waiting for it; for an owner that outlives its process, the way back into its
 // own lock; the queue.
-func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Request, o Owner, wait bool) (_ receipt, err error) {
+func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
 	if !t.registry.isContended(r.Name) {
-		got, taken, err := t.takeSoon(ctx, s, r)
-		if taken || err != nil {
-			return got, err
+		got, taken, failed := t.takeSoon(ctx, s, r)
+		if taken || failed != nil {
+			return got, failed
 		}
 		defer func() { // whatever comes of it, a holder or a waiter was seen
 			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
-				err = t.notAcquired(driver.State{}, ended(ctx, err))
+				err = t.refused(ended(ctx, err))
 			}
 		}()
 	}
@@ -222,7 +245,7 @@ func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r driver.Req
 
 // takeSoon takes a name at once, or together with those for which the session's other goroutines
 // ask meanwhile.
-func (t *tables) takeSoon(ctx context.Context, s *clientSession, r driver.Request) (got receipt, taken bool, err error) {
+func (t *tables) takeSoon(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, taken bool, err error) {
 	if r.Units > 0 {
 		return t.take(ctx, r)
 	}
@@ -230,26 +253,17 @@ func (t *tables) takeSoon(ctx context.Context, s *clientSession, r driver.Reques
 		defer done()
 		return t.take(ctx, r)
 	}
-	o, err := s.exchange.Do(ctx, change{take: r})
-	got = receipt{grant: o.grant, asked: o.asked}
-	var left *coalesce.Left
-	switch {
-	case errors.As(err, &left) && left.Answered == nil: // it was never sent
-	case err != nil:
-		got.left = residueOf(err)
-		if left != nil {
-			got.answered = left.Answered
-		}
-	case !o.done:
+	o, err := s.exchange.Do(ctx, change{take: *r})
+	if err == nil && !o.done {
 		t.registry.setContended(r.Name, true)
 	}
-	return got, o.done, err
+	return shared(o.grant, o.asked, err), o.done, err
 }
 
-func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken bool, err error) {
-	got.asked = t.config.Clock()
+func (t *tables) take(ctx context.Context, r *driver.Request) (got *receipt, taken bool, err error) {
+	got = &receipt{asked: t.config.Clock()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, taken, err = t.engine.Take(ctx, r)
+		got.grant, taken, err = t.engine.Take(ctx, *r)
 		return err
 	})
 	if err != nil {
@@ -261,10 +275,10 @@ func (t *tables) take(ctx context.Context, r driver.Request) (got receipt, taken
 }
 
 // comeBack takes a lock over that the same owner has, in whatever process.
-func (t *tables) comeBack(ctx context.Context, r driver.Request) (got receipt, back bool, err error) {
-	got.asked = t.config.Clock()
+func (t *tables) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
+	got = &receipt{asked: t.config.Clock()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, back, err = t.engine.Reenter(ctx, r)
+		got.grant, back, err = t.engine.Reenter(ctx, *r)
 		return err
 	})
 	if err != nil {
@@ -275,21 +289,21 @@ func (t *tables) comeBack(ctx context.Context, r driver.Request) (got receipt, b
 
 // peek looks at a name before it touches it: to find a lock held costs no write. Holders and
 // waiters that are over their time make way.
-func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (receipt, error) {
+func (t *tables) peek(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
 		if state, err = t.look(ctx, "", r.Name); err != nil {
-			return receipt{}, err
+			return &receipt{}, err
 		}
 		is := queue.Of(state)
-		if gone := overdue(state); gone != nil && !is.Free(r) {
+		if gone := overdue(state); gone != nil && !is.Free(*r) {
 			freed, err := t.reclaim(ctx, s, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
-				return receipt{}, err
+				return &receipt{}, err
 			}
 			if !freed {
-				return receipt{}, t.notAcquired(state, err)
+				return &receipt{}, t.notAcquired(state, err)
 			}
 			continue // there may be more of them
 		}
@@ -300,19 +314,19 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r driver.Request) (
 			fails++
 			continue // likewise, and it was undone since the look
 		}
-		capacity, collides := is.Join(r)
+		capacity, collides := is.Join(*r)
 		switch {
 		case collides:
-			return receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
-		case !is.Free(r):
-			return receipt{}, t.notAcquired(state, nil)
+			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
+		case !is.Free(*r):
+			return &receipt{}, t.notAcquired(state, nil)
 		}
 		if got, taken, err := t.take(ctx, r); taken || err != nil {
 			return got, err
 		}
 		fails++
 	}
-	return receipt{}, t.notAcquired(state, nil)
+	return &receipt{}, t.notAcquired(state, nil)
 }
 
 // overdue is a holder of the name that is over its time, if there is one.
@@ -326,46 +340,76 @@ func overdue(s driver.State) *driver.Holder {
 }
 
 // queue joins the end of the queue, and waits there without a connection.
-func (t *tables) queue(ctx context.Context, s *clientSession, r driver.Request) (receipt, error) {
+func (t *tables) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
+	r.Passable = r.Passable && !t.registry.isSlow(r.Name, t.config.Clock())
 	s.hub.Ready(ctx)
 	w := s.hub.Add(r.Name, r.Attempt)
-	defer s.hub.Remove(w)
-	got := receipt{asked: t.config.Clock()}
-	var outcome driver.Outcome
-	err := t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, outcome, err = t.engine.Enqueue(ctx, r)
-		return err
-	})
+	got, outcome, err := t.join(ctx, s, r)
 	switch {
-	case err != nil:
-		got.left = residueOf(err)
-		return got, err
-	case outcome == driver.Granted:
-		return got, nil
-	case outcome == driver.Gone:
+	case err == nil && outcome == driver.Gone:
 		t.registry.setContended(r.Name, false)
-		return got, errAgain
+		err = errAgain
+	case err == nil && outcome == driver.Queued:
+		err = t.await(ctx, s, w, got)
 	}
+	if late, granted := s.hub.Remove(w); granted {
+		got.run = late.Run
+	}
+	return got, err
+}
+
+// await waits for the turn of a place in the queue.
+func (t *tables) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
 	s.hub.Queued(w)
-	suspicion := s.deadlock.Watch(r.Attempt)
+	suspicion := s.deadlock.Watch(w.Attempt)
 	defer s.deadlock.Forget(suspicion)
 	select {
 	case answer := <-w.C:
 		if !answer.Granted {
-			return got, errPlaceGone
+			return errPlaceGone
 		}
-		return receipt{grant: answer.Grant, asked: answer.Asked}, nil
+		*got = receipt{grant: answer.Grant, asked: answer.Asked, run: answer.Run}
+		return nil
+	case <-s.Context().Done():
+		return errSessionOver
 	case cycle := <-suspicion.C:
 		got.left = something
-		return got, t.config.Deadlocked(cycle)
-	case <-s.Context().Done():
-		return got, errSessionOver
+		return t.config.Deadlocked(cycle)
 	case <-t.background.Done():
 		got.left = something
-		return got, ErrClosed
+		return ErrClosed
 	case <-ctx.Done():
-		state, _ := s.hub.State(r.Name)
 		got.left = something
-		return got, t.notAcquired(state, context.Cause(ctx))
+		return t.waitedFor(s, w.Name, context.Cause(ctx))
 	}
+}
+
+// waitedFor says what was last seen of a name that was waited for.
+func (t *tables) waitedFor(s *clientSession, name string, cause error) error {
+	state, _ := s.hub.State(name)
+	return t.notAcquired(state, cause)
+}
+
+// join sends a request that joins a queue; for a whole name, while another is under way to the same
+// queue, together with those of the session's other goroutines that join it meanwhile.
+func (t *tables) join(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
+	if r.Units == 0 {
+		joining := s.joins.of(r.Name)
+		defer s.joins.done(r.Name)
+		done, alone := s.joins.alone(r.Name, joining)
+		if !alone {
+			j, err := joining.Do(ctx, r)
+			return shared(j.grant, j.asked, err), j.outcome, err
+		}
+		defer done()
+	}
+	got = &receipt{asked: t.config.Clock()}
+	err = t.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, outcome, err = t.engine.Enqueue(ctx, *r)
+		return err
+	})
+	if err != nil {
+		got.left = residueOf(err)
+	}
+	return got, outcome, err
 }

@@ -70,7 +70,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 			pause(ctx, 10*time.Millisecond)
 			continue
 		case errors.Is(err, errLostMeanwhile):
-			err = c.notAcquired(driver.State{}, err)
+			err = c.refused(err)
 		}
 		return nil, failed, err
 	}
@@ -84,22 +84,25 @@ func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner,
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
+	told := t.tellStarts(within, requests, wait)
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
 		var taken int
 		if !o.Explicit { // an owner that comes back is let in name by name
-			taken, err = t.takeBatch(within, all, requests, o)
+			taken, err = t.takeBatch(within, all, requests, o, told)
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name
 			var h *hold
-			if h, err = t.acquire(within, requests[taken], o, wait); err == nil {
-				all.add(h)
+			r := requests[taken]
+			if h, err = t.acquire(told.under(taken, within), &r, o, wait); err == nil {
+				all.add(h, told.at(taken), h.attempt != r.Attempt)
 				taken++
 			}
 		}
-		requests = requests[taken:]
+		requests, told = requests[taken:], told.from(taken)
 	}
+	told.fail(err)
 	for _, l := range all.locks { // the context says so a moment later
 		if cause := context.Cause(l.Context()); err == nil && cause != nil {
 			failed, err = l.Name(), cause
@@ -120,8 +123,8 @@ func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner,
 }
 
 // add is not safe for concurrent use.
-func (l *Locks) add(h *hold) {
-	l.locks = append(l.locks, &Lock{client: l.client, hold: h})
+func (l *Locks) add(h *hold, told *sight, entered bool) {
+	l.locks = append(l.locks, l.client.handle(h, told, entered))
 	l.client.registry.takenWith(h, l)
 	l.unwatch = append(l.unwatch, context.AfterFunc(h.ctx, func() { l.cancel(context.Cause(h.ctx)) }))
 }
@@ -137,7 +140,7 @@ func (r *registry) takenWith(h *hold, l *Locks) {
 
 // takeBatch takes the names before the first that is not free, or that the owner has already, and
 // returns how many.
-func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner) (int, error) {
+func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, told sights) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
 		k := entry{r.Name, o}
@@ -145,7 +148,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 			break
 		}
 		defer t.entries.unlock(k)
-		if t.registry.owned(r.Name, o) != nil || t.registry.isContended(r.Name) || t.checkPermits(ctx, r, o) != nil {
+		if t.registry.owned(r.Name, o) != nil || t.registry.isContended(r.Name) || t.checkPermits(ctx, &r, o) != nil {
 			break
 		}
 		fresh++
@@ -175,14 +178,14 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	})
 	taken := 0
 	late := false
-	for i, r := range rs {
+	for i := range rs {
 		if i >= len(grants) || err != nil {
 			t.registry.transition(claims[i], finish)
 			continue
 		}
 		if !late {
-			if h, ok := t.rely(ctx, s, claims[i], rows{t, s}, r, o, grants[i], asked); ok {
-				all.add(h)
+			if h, ok := t.rely(told.under(i, ctx), s, claims[i], rows{t, s}, &rs[i], o, grants[i], asked); ok {
+				all.add(h, told.at(i), false)
 				taken++
 				continue
 			}
@@ -280,6 +283,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		if l := together[h]; released[i] {
 			c.registry.transition(l.hold.claim, finish)
 			c.history.record(l.hold, KindReleased, "")
+			c.tellEnded(l.hold, nil)
 			l.unlocked = true
 		}
 	}

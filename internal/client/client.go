@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -23,10 +24,19 @@ func New(engine driver.Backend, config Config) *Client {
 		c.history.write = engine.Record
 	}
 	t.undos = coalesce.New(coalesce.Config[undo, error]{Run: t.leaveTogether, Most: math.MaxInt, Go: c.underWay.Go})
+	report := func(what string) *outage.Report { return outage.New(config.Log, "dblock: "+what) }
+	t.settling = report("telling who has a lock")
 	t.sessions = &sessions{
 		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
-		reconcile: t.reconcile, holding: c.registry.holding, stray: t.stray, reclaimed: c.history.recordExpired, first: t.serve,
+		reconcile: t.reconcile, holding: c.registry.holding, stray: t.stray, reclaimed: c.history.recordExpired, first: t.serve, settle: t.settleRun, lost: c.loseAll, opened: config.Opened,
 		opening: make(chan struct{}, 1),
+		reports: reports{
+			beating: report("the heartbeat"), connecting: report("connecting for heartbeats"), hearing: report("listening for grants"),
+			looking: report("looking for grants"), taking: report("taking over from the dead"), deadlocks: report("looking for deadlocks"),
+		},
+	}
+	if config.Observer != nil {
+		t.sessions.beaten, t.sessions.listener = config.Observer.Heartbeat, config.Observer.Listener
 	}
 	return c
 }
@@ -34,11 +44,14 @@ func New(engine driver.Backend, config Config) *Client {
 // NewNative makes a client with the server's own locks.
 func NewNative(keeper Keeper, config Config) *Client {
 	c := newClient(config)
-	c.backing = native{c, keeper}
+	c.backing = native{c, keeper, new(atomic.Int64)}
 	return c
 }
 
 func newClient(config Config) *Client {
+	if config.Alarm == nil {
+		config.Alarm = config.Clock.Alarm
+	}
 	calls := newCalls(config.TTL)
 	return &Client{
 		calls: calls, config: config, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(),

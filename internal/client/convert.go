@@ -11,7 +11,7 @@ import (
 
 // settle finds out what a hold is, where that is not known.
 func (g rows) settle(ctx context.Context, h *hold) error {
-	if !g.registry.state(h.claim).vague() {
+	if !g.registry.state(h.claim).unsettled() {
 		return nil
 	}
 	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
@@ -26,12 +26,23 @@ func (g rows) settle(ctx context.Context, h *hold) error {
 	return err
 }
 
-// ascertain finds out what a hold is after an unanswered conversion. MUST be called with
-// conversion locked.
+// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a run
+// a plain hold. MUST be called with conversion locked.
 func (g rows) ascertain(ctx context.Context, h *hold) error {
 	was := g.registry.state(h.claim)
-	if h.ctx.Err() != nil || !was.vague() {
+	if h.ctx.Err() != nil || !was.unsettled() {
 		return nil
+	}
+	if was == InRun {
+		select {
+		case <-h.run.Settle():
+			if over := g.over(); over != nil {
+				return lost(over)
+			}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	state, err := g.look(ctx, g.in.ID, h.name)
 	if err != nil {
@@ -48,6 +59,9 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 			now.units, now.of = 0, 0
 			if was.yielding() { // its Downgrade may still run: not with another token
 				now.token, err = g.engine.Raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
+				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
+					return g.ascertain(ctx, h)
+				}
 				if err != nil {
 					return err
 				}
@@ -134,6 +148,34 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 		return m, err
 	})
 	return raised, err
+}
+
+// Extend moves the end of a fixed lease, never back. Where no answer comes the earlier end stands
+// here, whatever the database has.
+func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
+	h := l.hold
+	if _, inTable := h.grip.(rows); inTable && !h.fixed {
+		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
+	}
+	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+		if h.ctx.Err() != nil { // the database may still have it: to extend it would keep it from others
+			return m, nil
+		}
+		asked := g.config.Clock()
+		var left time.Duration
+		err := g.statement(ctx, func(ctx context.Context) (err error) {
+			left, err = g.engine.Extend(ctx, h.held(), d)
+			return err
+		})
+		if err != nil {
+			return m, err
+		}
+		if !g.prolong(h, leaseEnd(left, asked, g.config.Clock())) {
+			g.lose(h, errLeaseOver)
+			<-h.ctx.Done() // whatever took it out of the registry ends it
+		}
+		return m, nil
+	})
 }
 
 // Record writes an event of the application's own, if the lock is held.

@@ -21,6 +21,13 @@ type Config struct {
 	Events    bool
 	Reap      bool
 	Reaper    []reaper.Option
+	Observer  Observer // nil: nobody is told
+
+	// Alarm is Clock.Alarm where it is nil. Package dblocktest, whose clock jumps, has its own.
+	Alarm func(at time.Duration, f func()) (stop func() bool)
+	// Opened is told of each session, and returns what is to be told when all locks of the session
+	// are lost. nil: nobody is told. For package dblocktest.
+	Opened func(s *session.Session) (lost func())
 
 	// NotAcquired makes the error that matches ErrNotAcquired, and cause where there is one.
 	NotAcquired func(state driver.State, cause error) error
@@ -51,11 +58,15 @@ type backing interface {
 	// allow refuses what such a lock cannot be, before any I/O.
 	allow(w Want) error
 	// acquire takes a name, and waits for it where wait is true.
-	acquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error)
+	acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error)
 	// lockTx takes a name in a transaction.
 	lockTx(ctx context.Context, name string, shared, wait bool, tx Tx) error
 	// schema is why this build cannot work with the database's tables, or nil.
 	schema(ctx context.Context) error
+	// ping is why a lock cannot be taken now, or nil.
+	ping(ctx context.Context) error
+	// stats adds what only the backing knows.
+	stats(s *Stats)
 	// close ends what the locks hang on, when all are released.
 	close() error
 }
@@ -77,6 +88,15 @@ type Client struct {
 // TTL is how long the client's locks outlive its last heartbeat.
 func (c *Client) TTL() time.Duration { return c.config.TTL }
 
+// Stats is what a client knows of itself.
+type Stats struct {
+	Session       string    // that is alive; "": none
+	AliveUntil    time.Time // when it ends without another heartbeat, by this machine's clock
+	Listening     bool
+	Held, Waiting int
+	EventsDropped int64
+}
+
 // refusal is an error that matches ErrNotAcquired, and what was seen of the name.
 type refusal struct {
 	error
@@ -84,6 +104,12 @@ type refusal struct {
 }
 
 func (r refusal) Unwrap() error { return r.error }
+
+// refused is notAcquired where nothing was seen of the name. A State is large: inlined it would
+// stand on the stack of every waiter.
+//
+//go:noinline
+func (c *Client) refused(cause error) error { return c.notAcquired(driver.State{}, cause) }
 
 func (c *Client) notAcquired(state driver.State, cause error) error {
 	return refusal{c.config.NotAcquired(state, cause), state}

@@ -15,18 +15,22 @@
 // Each file stands on those below it, and a test holds that no two stand on each other:
 //
 //	client.go                                              New, Close
+//	stats.go  ping.go  incarnation.go  reach.go            what a client tells, and other packages need
 //	job.go  revoke.go  watch.go  locktx.go  reconcile.go   what needs several of the following
 //	batch.go                                               several names as one lock
 //	convert.go  transaction.go                             what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
 //	acquire.go  native.go  unlock.go                       in tables; the server's own; the way back
+//	run.go                                                 settling a run
 //	rows.go  undo.go  loss.go                              a hold in tables; failed attempts; losses
+//	passing.go                                             a lock that goes on to the next of a run
 //	tables.go                                              a client with tables
+//	told.go                                                what an observer is told
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts
-//	exchange.go                                            what goroutines of a session send together
+//	exchange.go joins.go                                   what goroutines of a session send together
 //	hold.go  state.go  mode.go  departure.go               what is held
-//	calls.go  owner.go  errors.go  text.go
+//	calls.go  owner.go  errors.go  text.go  observer.go
 //
 // # States
 //
@@ -36,6 +40,7 @@
 //	stateDiagram-v2
 //	    [*] --> Requested
 //	    Requested --> Held: grant
+//	    Requested --> InRun: join
 //	    Requested --> Undoing: abandon
 //	    Requested --> Gone: finish
 //	    Held --> Converting: convert
@@ -44,6 +49,11 @@
 //	    Held --> Releasing: unlock
 //	    Held --> Gone: lose
 //	    Held --> Overdue: expire
+//	    InRun --> Held: settle
+//	    InRun --> Releasing: unlock
+//	    InRun --> Gone: lose
+//	    Passed --> Undoing: abandon
+//	    Passed --> Gone: settle
 //	    Converting --> Held: settle
 //	    Converting --> Uncertain: doubt
 //	    Converting --> Releasing: unlock
@@ -64,12 +74,14 @@
 //	    MaybeShared --> Overdue: expire
 //	    Lent --> Undoing: abandon
 //	    Lent --> Gone: finish
+//	    Releasing --> Passed: pass
 //	    Releasing --> Unanswered: repeat
 //	    Releasing --> Undoing: abandon
 //	    Releasing --> Gone: finish
 //	    Unanswered --> Unanswered: repeat
 //	    Unanswered --> Undoing: abandon
 //	    Unanswered --> Gone: finish
+//	    Undoing --> Passed: pass
 //	    Undoing --> Undoing: repeat
 //	    Undoing --> Undoing: abandon
 //	    Undoing --> Gone: finish

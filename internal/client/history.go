@@ -37,9 +37,10 @@ type history struct {
 	write   func(ctx context.Context, events []driver.Event) error // nil: nothing is recorded
 	log     *slog.Logger
 	report  *outage.Report
-	dropped atomic.Int64 // events that will not be written, since the last that were
+	dropped atomic.Int64 // events that will not be written
 
-	writing sync.Mutex // one at a time, so that they are written in their order
+	writing sync.Mutex // one at a time, so that they are written in their order; protects told
+	told    int64      // how many of those dropped the log tells of
 
 	mu     sync.Mutex // protects what follows
 	events []driver.Event
@@ -119,19 +120,26 @@ func (y *history) flush(ctx context.Context) {
 		switch {
 		case err == nil:
 			y.report.Worked()
-			if lost := y.dropped.Swap(0); lost > 0 {
+			if lost := y.lost(); lost > 0 {
 				y.log.Warn("dblock: events were lost: more than wait for the database", "lost", lost)
+				y.told += lost
 			}
 			events = events[len(page):]
 			continue
 		case y.calls.closing():
-			y.log.Warn("dblock: the last events were not written", "lost", y.dropped.Add(int64(len(events))), "error", err)
+			y.dropped.Add(int64(len(events)))
+			y.log.Warn("dblock: the last events were not written", "lost", y.lost(), "error", err)
 		case transient(err):
 			y.putBack(events)
-			y.report.Failed(err, "waiting", len(events), "lost", y.dropped.Load())
+			y.report.Failed(err, "waiting", len(events), "lost", y.lost())
 		default:
-			y.report.Failed(err, "lost", y.dropped.Add(int64(len(events))))
+			y.dropped.Add(int64(len(events)))
+			y.report.Failed(err, "lost", y.lost())
 		}
 		return
 	}
 }
+
+// lost is how many events were dropped since events were last written. MUST be called with writing
+// locked.
+func (y *history) lost() int64 { return y.dropped.Load() - y.told }

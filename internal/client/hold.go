@@ -2,11 +2,13 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // claim is an attempt of this client's. The registry's mutex protects its state.
@@ -14,6 +16,7 @@ type claim struct {
 	name     string
 	attempt  string
 	state    State
+	run      *wait.Run       // that it was granted as part of; nil: none
 	tx       any             // Lent: what identifies the transaction, nil until that has the row
 	answered <-chan struct{} // Undoing: closed when the statement for it is answered; nil: it is
 	undone   chan struct{}   // Undoing: closed when it is over
@@ -29,15 +32,19 @@ type hold struct {
 	contended bool // others were waiting when it was granted
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	unwatch   func()        // stops the watch over session and lease
+	unwatch   func()        // stops the watch over its own end; nil: it ends with its session only
 	fixed     bool          // it has a fixed lease
-	end       time.Duration // of the fixed lease, on the client's clock
+	end       time.Duration // of the fixed lease, on the client's clock; the registry's mutex protects it
 	departure departure     // UnlockTx was called: a transaction may have released it
 	guardable atomic.Bool   // the row that Guard locks was made
 	all       any           // the Locks that it was taken with; the registry's mutex protects it
 	metadata  string
-	asked     chan string // why others want it
-	reason    string      // the last that was sent there; the registry's mutex protects it
+	lease     time.Duration // of the request that it was granted for; 0: none
+	minHold   time.Duration // likewise
+	since     time.Duration // the moment when it began, where there is an observer
+	told      atomic.Int32  // what the observer knows of it
+	asked     chan string   // why others want it; nil: nobody listens. The registry's mutex protects it
+	reason    string        // the latest of these; likewise
 
 	conversion sync.RWMutex // locked by what changes the mode, and shared by what relies on it
 
@@ -90,9 +97,44 @@ func (h *hold) ask(reason string) {
 		return
 	}
 	h.reason = reason
+	if h.asked == nil {
+		return
+	}
 	select {
 	case <-h.asked:
 	default:
 	}
 	h.asked <- reason
+}
+
+// listen is where the reasons are received, also one from before. MUST be called with the
+// registry's mutex locked.
+func (h *hold) listen() <-chan string {
+	if h.asked == nil {
+		h.asked = make(chan string, 1)
+		if h.reason != "" {
+			h.asked <- h.reason
+		}
+	}
+	return h.asked
+}
+
+// contradiction is why a request of the same owner cannot enter the hold, or nil: it asks for
+// something that the hold is not. What a request does not ask for contradicts nothing.
+func (h *hold) contradiction(r *driver.Request) error {
+	differ := func(option string, asked, held any, none bool) error {
+		if none {
+			held = "none"
+		}
+		return fmt.Errorf("%w: %s: asked for with %v, and held with %v: enter it with the same or without", ErrInvalidOption, option, asked, held)
+	}
+	switch {
+	case r.Lease != 0 && r.Lease != h.lease:
+		return differ("Lease", r.Lease, h.lease, h.lease == 0)
+	case r.MinHold != 0 && r.MinHold != h.minHold:
+		return differ("MinHold", r.MinHold, h.minHold, h.minHold == 0)
+	case r.Metadata != "" && r.Metadata != h.metadata:
+		return differ("Metadata", r.Metadata, h.metadata, h.metadata == "")
+	}
+	return nil
 }

@@ -3,14 +3,16 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 )
 
-// Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another.
-// The outcome is what f returned; failure is everything else that went wrong.
-func (c *Client) Job(ctx context.Context, name string, lock Want, interval time.Duration, retry bool, f func(ctx context.Context, l *Lock) error) (ran bool, outcome, failure error) {
+// Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another. f
+// is told when its slot begins. The outcome is what f returned; failure is everything else that
+// went wrong.
+func (c *Client) Job(ctx context.Context, name string, lock Want, slot driver.Slot, retry bool, f func(ctx context.Context, l *Lock, begins time.Time) error) (ran bool, outcome, failure error) {
 	t, err := c.table()
 	if err != nil {
 		return false, nil, err
@@ -25,8 +27,11 @@ func (c *Client) Job(ctx context.Context, name string, lock Want, interval time.
 	}
 	defer func() { failure = errors.Join(failure, l.Unlock(ctx)) }()
 	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
-	began, ours, err := t.beginRun(ctx, run, interval, retry)
+	began, ours, err := t.beginRun(ctx, run, slot, retry)
 	if err != nil {
+		if errors.Is(err, driver.ErrFuture) {
+			return false, nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+		}
 		t.disclaim(ctx, run, err)
 		return false, nil, err
 	}
@@ -38,7 +43,8 @@ func (c *Client) Job(ctx context.Context, name string, lock Want, interval time.
 		_ = t.endRun(ctx, began)
 		return false, nil, err
 	}
-	outcome, failure = t.run(ctx, l, began, f)
+	begins := time.UnixMicro(began.SlotEnds.UnixMicro() - slot.Length.Microseconds())
+	outcome, failure = t.run(ctx, l, began, func(ctx context.Context, l *Lock) error { return f(ctx, l, begins) })
 	return true, outcome, failure
 }
 
@@ -84,7 +90,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
 // may be the next slot's turn.
-func (t *tables) beginRun(ctx context.Context, r driver.Run, interval time.Duration, retry bool) (run driver.Run, ours bool, err error) {
+func (t *tables) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (run driver.Run, ours bool, err error) {
 	for tries := 1; ; tries++ {
 		err = t.statement(ctx, func(ctx context.Context) error {
 			if tries > 1 {
@@ -94,7 +100,7 @@ func (t *tables) beginRun(ctx context.Context, r driver.Run, interval time.Durat
 					return err
 				}
 			}
-			run, ours, err = t.engine.BeginRun(ctx, r, interval, retry)
+			run, ours, err = t.engine.BeginRun(ctx, r, slot, retry)
 			return err
 		})
 		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {

@@ -2,14 +2,19 @@ package client
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 )
+
+var quiet = outage.New(slog.New(slog.DiscardHandler), "")
 
 // silent is a database that answers nothing after a session was opened.
 type silent struct{}
@@ -31,11 +36,24 @@ func (silent) Beside(ctx context.Context, _ func(context.Context, driver.Upkeep)
 	return ctx.Err()
 }
 
+// A run that the database has taken is disbanded while its present member does not know yet that it
+// is that.
+func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
+	c := newClient(Config{Clock: func() time.Duration { return 0 }, Log: slog.New(slog.DiscardHandler)})
+	k := c.registry.request("n", "a")
+	c.registry.transition(k, abandon)
+	h := &hold{claim: k}
+	h.mode.Store(&mode{token: 7})
+	if _, added := c.registry.add(h, func() bool { return true }); added || c.registry.held("a") != nil {
+		t.Error("it is held")
+	}
+}
+
 func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	const ttl = 24 * time.Hour // nobody but the grant looks at the clock while the test runs
 	var now atomic.Int64
 	clock := func() time.Duration { return time.Duration(now.Load()) }
-	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: clock, Log: slog.New(slog.DiscardHandler)})
+	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: clock, Beating: quiet, Connecting: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +62,7 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	by := &clientSession{Session: s}
 	rely := func(name, attempt string, token int64) bool {
 		k := c.registry.request(name, attempt)
-		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, clock())
+		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, clock())
 		return held
 	}
 	now.Store(int64(s.Deadline() - 1))
@@ -58,6 +76,31 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	if rely("late", "b", 2) {
 		t.Error("a grant after the deadline is held")
 	}
+}
+
+// released is a grip that gives back whatever it is told to.
+type released struct{ grip }
+
+func (released) over() error                          { return nil }
+func (released) release(context.Context, *hold) error { return nil }
+
+func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(Config{Clock: func() time.Duration { return 0 }, Log: slog.New(slog.DiscardHandler)})
+		h := &hold{claim: &claim{name: "n", attempt: "a"}, grip: released{}, entries: 1}
+		h.mode.Store(&mode{token: 7})
+		h.ctx, h.cancel = context.WithCancelCause(t.Context())
+		if _, added := c.registry.add(h, func() bool { return true }); !added || !c.registry.take(h, lose) {
+			t.Fatal("it was not held")
+		}
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- c.unlock(t.Context(), h) }()
+		synctest.Wait()
+		c.end(h, h.gone(errDisowned))
+		if err := <-unlocked; !errors.Is(err, ErrLost) {
+			t.Errorf("unlocked: %v", err)
+		}
+	})
 }
 
 func TestAFixedLeaseIsCountedFromTheQuestionWithAMargin(t *testing.T) {

@@ -10,8 +10,9 @@ import (
 // Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
 // It is unlocked once.
 type Lock struct {
-	client *Client
-	hold   *hold
+	client  *Client
+	hold    *hold
+	entered bool // it is another entry of a hold that its owner had
 
 	mu       sync.Mutex // one Unlock at a time
 	unlocked bool
@@ -23,6 +24,9 @@ func (l *Lock) Name() string { return l.hold.name }
 
 // Token returns the fencing token, 0 where the lock has none.
 func (l *Lock) Token() int64 { return l.hold.mode.Load().token }
+
+// Entered reports whether the owner had the name already, in this client, and entered it again.
+func (l *Lock) Entered() bool { return l.entered }
 
 // Context ends when the lock does.
 func (l *Lock) Context() context.Context { return l.hold.ctx }
@@ -42,7 +46,7 @@ func (l *Lock) Until() time.Time {
 	}
 	end := s.Deadline()
 	if h.fixed {
-		end = min(end, h.end)
+		end = min(end, l.client.registry.leaseEnd(h))
 	}
 	return time.Now().Add(end - l.client.config.Clock())
 }
@@ -52,7 +56,9 @@ func (l *Lock) Asked() <-chan string {
 	if s, ok := l.hold.grip.session(); ok {
 		s.hub.Listen()
 	}
-	return l.hold.asked
+	l.client.registry.mu.Lock()
+	defer l.client.registry.mu.Unlock()
+	return l.hold.listen()
 }
 
 // Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
@@ -96,9 +102,23 @@ func (c *Client) Acquire(ctx context.Context, w Want, wait bool) (*Lock, error) 
 	if err := c.backing.allow(w); err != nil {
 		return nil, err
 	}
-	h, err := c.backing.acquire(ctx, w.Request, c.owners.of(ctx, w.Owner), wait)
+	w.Passable = w.Owner == nil && w.Units == 0 && w.Lease == 0 && w.MinHold == 0 && w.Metadata == ""
+	ctx, told := c.tellStart(ctx, attemptAt(&w.Request, wait))
+	h, err := c.backing.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {
+		told.end(0, err)
 		return nil, err
 	}
-	return &Lock{client: c, hold: h}, nil
+	return c.handle(h, &told, h.attempt != w.Attempt), nil
+}
+
+// handle makes the handle of a hold, which is new or was entered again.
+func (c *Client) handle(h *hold, told *sight, entered bool) *Lock {
+	l := &Lock{client: c, hold: h, entered: entered}
+	if entered {
+		told.end(l.Token(), nil)
+	} else {
+		c.tellAcquired(told, h)
+	}
+	return l
 }

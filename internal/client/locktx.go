@@ -16,7 +16,10 @@ func (c *Client) LockTx(ctx context.Context, names []string, shared, wait bool, 
 	}
 	defer c.done()
 	for _, name := range names {
-		if err := c.backing.lockTx(ctx, name, shared, wait, tx); err != nil {
+		within, told := c.tellStart(ctx, Attempt{Name: name, Wait: wait, Shared: shared})
+		err := c.backing.lockTx(within, name, shared, wait, tx)
+		told.end(0, err)
+		if err != nil {
 			return name, err
 		}
 	}
@@ -37,7 +40,7 @@ func (t *tables) lockTx(ctx context.Context, name string, shared, wait bool, tx 
 		case !wait:
 			return t.notAcquired(state, nil)
 		}
-		h, err := t.acquire(ctx, driver.Request{Name: name}, t.owners.errand(ctx), true)
+		h, err := t.acquire(ctx, &driver.Request{Name: name}, t.owners.errand(ctx), true)
 		if err != nil {
 			return err
 		}
@@ -103,13 +106,17 @@ func (t *tables) attemptOf(ctx context.Context, name string) (string, error) {
 	if !ok {
 		return "", nil
 	}
-	if t.registry.units(ctx, name, o) > 0 {
+	if mine, _ := t.registry.units(ctx, name, o); mine > 0 {
 		return "", fmt.Errorf("%w: it has permits of the name: unlock first", t.selfDeadlock(o, name, 0))
 	}
 	h := t.registry.owned(name, o)
-	switch {
-	case h == nil:
+	if h == nil {
 		return "", nil
+	}
+	if err := h.grip.settle(ctx, h); err != nil && !errors.Is(err, ErrLost) { // the row must show it
+		return "", err
+	}
+	switch {
 	case h.mode.Load().shared():
 		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", t.selfDeadlock(o, name, 0))
 	}

@@ -21,41 +21,75 @@ func (h *hold) gone(reason error) error {
 
 // lose ends a hold that was not unlocked.
 func (c *Client) lose(h *hold, reason error) {
+	if c.forfeit(h, reason) {
+		c.logLoss(h)
+	}
+}
+
+// forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
+func (c *Client) forfeit(h *hold, reason error) bool {
 	cause := h.gone(reason)
-	if c.registry.take(h, h.loss()) {
-		c.end(h, cause)
+	if !c.registry.take(h, h.loss()) {
+		return false
+	}
+	c.end(h, cause)
+	c.tellEnded(h, cause)
+	return errors.Is(cause, ErrLost)
+}
+
+// maxLossLines is how many locks the log names of those that are lost with a session.
+const maxLossLines = 10
+
+func (c *Client) logLoss(h *hold) {
+	c.config.Log.Warn("dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", context.Cause(h.ctx))
+}
+
+// loseAll ends what a session had that is over. What is not in the registry yet will not be added.
+func (c *Client) loseAll(s *clientSession) {
+	n := 0
+	for _, h := range c.registry.heldBy(s) {
+		if c.forfeit(h, context.Cause(s.Context())) {
+			if n++; n <= maxLossLines {
+				c.logLoss(h)
+			}
+		}
+	}
+	if n > maxLossLines {
+		c.config.Log.Warn("dblock: more locks lost", "session", s.ID, "locks", n-maxLossLines)
+	}
+	for _, r := range s.hub.Runs() {
+		c.registry.settled("", r.End())
 	}
 }
 
 // end ends the context of a hold that is not relied upon any more.
 func (c *Client) end(h *hold, cause error) {
-	h.unwatch()
+	if h.unwatch != nil {
+		h.unwatch()
+	}
 	h.cancel(cause)
 	if errors.Is(cause, ErrLost) {
 		c.history.record(h, KindLost, fmt.Sprint(cause))
-		c.config.Log.Warn("dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", cause)
 	}
 }
 
 // rely makes a hold of a grant, unless that came too late. Of a grant that was asked for at a time,
 // by the client's clock, a fixed lease is counted from then.
-func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r driver.Request, o Owner, got driver.Grant, asked time.Duration) (*hold, bool) {
+func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r *driver.Request, o Owner, got driver.Grant, asked time.Duration) (*hold, bool) {
 	h := &hold{
-		claim: k, grip: g, owner: o, contended: got.Contended, fixed: got.Lease != 0, entries: 1, metadata: r.Metadata, asked: make(chan string, 1),
+		claim: k, grip: g, owner: o, contended: got.Contended, fixed: got.Lease != 0, entries: 1, metadata: r.Metadata,
+		lease: r.Lease, minHold: r.MinHold, since: c.moment(),
 	}
 	h.mode.Store(&mode{token: got.Token, units: r.Units, of: r.Of})
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
 	now := c.config.Clock()
-	h.end = leaseEnd(got.Lease, asked, now)
+	end := leaseEnd(got.Lease, asked, now)
 	before, added := c.registry.add(h, func() bool {
-		if !s.Alive() || h.fixed && h.end <= now {
+		if !s.Alive() || h.fixed && end <= now {
 			return false
 		}
-		unwatchSession := context.AfterFunc(s.Context(), func() { c.lose(h, context.Cause(s.Context())) })
-		h.unwatch = func() { unwatchSession() }
 		if h.fixed {
-			unwatchLease := c.config.Clock.Alarm(h.end, func() { c.lose(h, errLeaseOver) })
-			h.unwatch = func() { unwatchSession(); unwatchLease() }
+			c.watchLease(h, end)
 		}
 		return true
 	})
@@ -63,10 +97,44 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r
 		return nil, false
 	}
 	if before != nil { // the database took it from that one, and the client has not heard of it yet
-		c.end(before, before.gone(errGrantedAgain))
+		cause := before.gone(errGrantedAgain)
+		c.end(before, cause)
+		c.tellEnded(before, cause)
+		if errors.Is(cause, ErrLost) {
+			c.logLoss(before)
+		}
 	}
 	c.history.record(h, KindGranted, "")
 	return h, true
+}
+
+// watchLease has a hold end with its fixed lease, and not with the one before. MUST be called with
+// the registry's mutex locked.
+func (c *Client) watchLease(h *hold, end time.Duration) {
+	if h.unwatch != nil {
+		h.unwatch()
+	}
+	h.end = end
+	stop := c.config.Alarm(end, func() {
+		if c.registry.leaseEnd(h) <= c.config.Clock() { // it was not stopped too late
+			c.lose(h, errLeaseOver)
+		}
+	})
+	h.unwatch = func() { stop() }
+}
+
+// prolong moves the end of a hold's fixed lease, and never back. It reports false where the hold is
+// over, or its lease here, also if nobody has noticed.
+func (c *Client) prolong(h *hold, end time.Duration) bool {
+	c.registry.mu.Lock()
+	defer c.registry.mu.Unlock()
+	if c.registry.holds[h.attempt] != h || h.end <= c.config.Clock() {
+		return false
+	}
+	if end > h.end {
+		c.watchLease(h, end)
+	}
+	return true
 }
 
 // leaseEnd is when a fixed lease that was asked for and answered then is over here, with the same

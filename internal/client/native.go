@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -20,7 +21,8 @@ type Keeper interface {
 // connection lives.
 type native struct {
 	*Client
-	keeper Keeper
+	keeper  Keeper
+	waiting *atomic.Int64 // calls
 }
 
 func (n native) allow(w Want) error {
@@ -35,10 +37,10 @@ func (native) schema(context.Context) error { return nil }
 func (n native) close() error { return n.keeper.Close(n.tidying) }
 
 // acquire: to enter again costs nothing.
-func (n native) acquire(ctx context.Context, r driver.Request, o Owner, wait bool) (*hold, error) {
+func (n native) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	k := entry{r.Name, o}
 	if !n.entries.lock(ctx, k, wait) {
-		return nil, n.notAcquired(driver.State{}, ctx.Err())
+		return nil, n.refused(ctx.Err())
 	}
 	defer n.entries.unlock(k)
 	if h, entered, err := n.reenter(ctx, r, o); entered || err != nil {
@@ -46,7 +48,13 @@ func (n native) acquire(ctx context.Context, r driver.Request, o Owner, wait boo
 	}
 	within, cancel := untilClosed(ctx, n.background)
 	defer cancel()
+	if wait {
+		n.waiting.Add(1)
+	}
 	possession, got, err := n.keeper.Acquire(within, r.Name, r.Units > 0, wait)
+	if wait {
+		n.waiting.Add(-1)
+	}
 	switch {
 	case err != nil && n.closing():
 		return nil, ErrClosed
@@ -55,13 +63,14 @@ func (n native) acquire(ctx context.Context, r driver.Request, o Owner, wait boo
 	case err != nil && ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
 		return nil, n.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
-		return nil, n.notAcquired(driver.State{}, ended(ctx, err))
+		return nil, n.refused(ended(ctx, err))
 	case err != nil:
 		return nil, err
 	case !got:
-		return nil, n.notAcquired(driver.State{}, nil)
+		return nil, n.refused(nil)
 	}
-	h := &hold{claim: n.registry.request(r.Name, rand.Text()), grip: grasp{n, possession}, owner: o, entries: 1, asked: make(chan string, 1)}
+	r.Attempt = rand.Text()
+	h := &hold{claim: n.registry.request(r.Name, r.Attempt), grip: grasp{n, possession}, owner: o, entries: 1, since: n.moment()}
 	h.mode.Store(&mode{units: r.Units, of: r.Of})
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), n.owners))
 	over := make(chan struct{})
@@ -88,11 +97,11 @@ func (n native) lockTx(ctx context.Context, name string, shared, wait bool, tx T
 	case err != nil && ctx.Err() != nil && !wait:
 		return n.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
-		return n.notAcquired(driver.State{}, ended(ctx, err))
+		return n.refused(ended(ctx, err))
 	case err != nil:
 		return err
 	case !locked:
-		return n.notAcquired(driver.State{}, nil)
+		return n.refused(nil)
 	}
 	return nil
 }

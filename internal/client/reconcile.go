@@ -29,6 +29,12 @@ func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(c
 	for _, claim := range claims {
 		delete(believed, claim.Attempt)
 		delete(overdue, claim.Attempt)
+		if run := t.registry.passedIn(claim); run != nil { // the present member is asked
+			t.underWay.Go(func() {
+				<-run.Settle()
+				s.Check()
+			})
+		}
 		if k := t.registry.found(claim); k != nil {
 			t.abandon(s, k, false)
 		}
@@ -37,6 +43,10 @@ func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(c
 		t.registry.transition(k, finish)
 	}
 	for _, h := range believed {
+		if t.registry.state(h.claim) == InRun {
+			h.run.Settle() // the row may show another member: that finds out
+			continue
+		}
 		t.lose(h, errDisowned)
 	}
 	return nil

@@ -3,13 +3,18 @@ package client
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // maxContended bounds the hints about names that others wait for. To forget them costs a statement
 // here and there.
 const maxContended = 4096
+
+// slowFor is how long a name is granted singly whose last run was of no use.
+const slowFor = 2 * time.Second
 
 // registry is what a client believes to hold, and every attempt that the database may know.
 type registry struct {
@@ -18,15 +23,17 @@ type registry struct {
 	claims    map[string]*claim // by attempt; those that are gone are not in it
 	holds     map[string]*hold  // by attempt; what is relied upon
 	whole     map[string]*hold  // by name: the holder of all of it
-	owners    map[entry]*hold   // what an owner enters again; permits are not entered
+	readers   map[entry]*hold   // by their owners
 	permits   map[*hold]bool    // a set
 	contended map[string]bool   // names that others waited for when last seen
+
+	slow map[string]time.Duration // names that are not granted in runs, by when that ends
 }
 
 func newRegistry() *registry {
 	return &registry{
-		claims: map[string]*claim{}, holds: map[string]*hold{}, whole: map[string]*hold{}, owners: map[entry]*hold{},
-		permits: map[*hold]bool{}, contended: map[string]bool{},
+		claims: map[string]*claim{}, holds: map[string]*hold{}, whole: map[string]*hold{}, readers: map[entry]*hold{},
+		permits: map[*hold]bool{}, contended: map[string]bool{}, slow: map[string]time.Duration{},
 	}
 }
 
@@ -70,6 +77,35 @@ func (r *registry) request(name, attempt string) *claim {
 	return c
 }
 
+// joined notes the run that an attempt's grant is part of.
+func (r *registry) joined(c *claim, run *wait.Run) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c.run = run
+}
+
+// passed notes that the next member of its run has the lock.
+func (r *registry) passed(c *claim) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.move(c, pass)
+	if c.run.Over() { // it became so since
+		r.move(c, settle)
+	}
+}
+
+// settled notes that a run is over: the database shows the attempt that has the lock ("": it has
+// been released), and none of those that had it before.
+func (r *registry) settled(present string, served []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, attempt := range append(served, present) {
+		if c := r.claims[attempt]; c != nil && (c.state == InRun || c.state == Passed) {
+			r.move(c, settle)
+		}
+	}
+}
+
 // claimed reports whether this client may have, or get, what an attempt was for.
 func (r *registry) claimed(attempt string) bool {
 	r.mu.Lock()
@@ -85,7 +121,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
 	defer r.mu.Unlock()
 	m := h.mode.Load()
 	before = r.whole[h.name]
-	if r.closed || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
+	if r.closed || h.state != Requested || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
 		return nil, false
 	}
 	if h.contended {
@@ -96,7 +132,11 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
 	if m.token == 0 || before != nil && before.state.yielding() && m.shared() {
 		before = nil // without tokens nobody can tell which of two is the later
 	}
-	r.move(h.claim, grant)
+	e := grant
+	if h.run != nil && !h.run.Over() {
+		e = join
+	}
+	r.move(h.claim, e)
 	r.holds[h.attempt] = h
 	r.sort(h)
 	if before != nil {
@@ -107,18 +147,26 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
 
 // sort files a hold under its mode. MUST be called with mu locked.
 func (r *registry) sort(h *hold) {
-	m := h.mode.Load()
-	if !m.shared() {
+	r.unsort(h)
+	switch m := h.mode.Load(); {
+	case m.permit():
+		r.permits[h] = true
+	case m.shared():
+		r.readers[entry{h.name, h.owner}] = h
+	default:
 		r.whole[h.name] = h
-	} else if r.whole[h.name] == h {
+	}
+}
+
+// unsort takes a hold out of the files. MUST be called with mu locked.
+func (r *registry) unsort(h *hold) {
+	delete(r.permits, h)
+	if r.whole[h.name] == h {
 		delete(r.whole, h.name)
 	}
-	if m.permit() {
-		r.permits[h] = true
-		return
+	if k := (entry{h.name, h.owner}); r.readers[k] == h {
+		delete(r.readers, k)
 	}
-	delete(r.permits, h)
-	r.owners[entry{h.name, h.owner}] = h
 }
 
 // setMode notes what a hold is now.
@@ -139,13 +187,7 @@ func (r *registry) remove(h *hold, e event) bool {
 	}
 	r.move(h.claim, e)
 	delete(r.holds, h.attempt)
-	delete(r.permits, h)
-	if r.whole[h.name] == h {
-		delete(r.whole, h.name)
-	}
-	if k := (entry{h.name, h.owner}); r.owners[k] == h {
-		delete(r.owners, k)
-	}
+	r.unsort(h)
 	return true
 }
 
@@ -160,20 +202,24 @@ func (r *registry) take(h *hold, e event) bool {
 func (r *registry) owned(name string, o Owner) *hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.owners[entry{name, o}]
+	if h := r.whole[name]; h != nil && h.owner == o {
+		return h
+	}
+	return r.readers[entry{name, o}]
 }
 
-// units are what an owner has of a name by permits that ctx is under: they cannot come back before
-// ctx is done with.
-func (r *registry) units(ctx context.Context, name string, o Owner) (n int) {
+// units are what an owner has of a name by permits that ctx is under, and of how many: they cannot
+// come back before ctx is done with.
+func (r *registry) units(ctx context.Context, name string, o Owner) (n, of int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for h := range r.permits {
 		if h.name == name && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
-			n += h.mode.Load().units
+			m := h.mode.Load()
+			n, of = n+m.units, m.of
 		}
 	}
-	return n
+	return n, of
 }
 
 // close lets nothing be added any more, and returns what is held.
@@ -239,6 +285,34 @@ func (r *registry) isContended(name string) bool {
 	return r.contended[name]
 }
 
+// noteSlow has a name granted singly for a while: its holders keep it for longer than a run goes
+// on.
+func (r *registry) noteSlow(name string, now time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.slow) >= maxContended {
+		clear(r.slow)
+	}
+	r.slow[name] = now + slowFor
+}
+
+func (r *registry) isSlow(name string, now time.Duration) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	until, noted := r.slow[name]
+	if noted && until <= now {
+		delete(r.slow, name)
+	}
+	return noted && until > now
+}
+
+// leaseEnd is when the fixed lease of a hold ends, on the client's clock.
+func (r *registry) leaseEnd(h *hold) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return h.end
+}
+
 // overdue are the attempts whose fixed lease is over here.
 func (r *registry) overdue() map[string]*claim {
 	r.mu.Lock()
@@ -250,6 +324,34 @@ func (r *registry) overdue() map[string]*claim {
 		}
 	}
 	return all
+}
+
+// held is the hold of an attempt, nil for none.
+func (r *registry) held(attempt string) *hold {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.holds[attempt]
+}
+
+// known is the claim of an attempt, or a new one that is gone where none is registered.
+func (r *registry) known(name, attempt string) *claim {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if c := r.claims[attempt]; c != nil {
+		return c
+	}
+	return &claim{name: name, attempt: attempt, state: Gone}
+}
+
+// passedIn is the run of an attempt that has passed the lock on, where its holder is asked for it;
+// nil otherwise.
+func (r *registry) passedIn(c driver.Claim) *wait.Run {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if k := r.claims[c.Attempt]; k != nil && k.state == Passed && c.Asked != "" {
+		return k.run
+	}
+	return nil
 }
 
 // found notes what the database has of an attempt, and returns a claim where the client knows of

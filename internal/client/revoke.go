@@ -22,8 +22,9 @@ func (c *Client) Ask(ctx context.Context, name, reason string) error {
 	})
 }
 
-// Break takes a name away from all of its holders, and returns how many it was taken from.
-func (c *Client) Break(ctx context.Context, name, reason string) (int, error) {
+// Break takes a name away from its holders with these tokens, without tokens from all, and returns
+// how many it was taken from.
+func (c *Client) Break(ctx context.Context, name, reason string, tokens []int64) (int, error) {
 	if ctx == nil {
 		return 0, errNilContext
 	}
@@ -35,19 +36,19 @@ func (c *Client) Break(ctx context.Context, name, reason string) (int, error) {
 		return 0, err
 	}
 	defer c.done()
-	b := &breach{tables: t, name: name, reason: reason, taken: map[int64]bool{}, doubted: map[int64]bool{}}
+	b := &breach{tables: t, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{}}
 	for {
 		b.again = false
 		err := t.inquire(ctx, b.once)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return b.count(), c.notAcquired(driver.State{}, ended(ctx, err))
+			return b.count(), c.refused(ended(ctx, err))
 		case err != nil || !b.again:
 			return b.count(), err
 		}
 		pause(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
-			return b.count(), c.notAcquired(driver.State{}, fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx)))
+			return b.count(), c.refused(fmt.Errorf("a transaction that a holder guards is still open: %w", context.Cause(ctx)))
 		}
 	}
 }
@@ -56,20 +57,16 @@ func (c *Client) Break(ctx context.Context, name, reason string) (int, error) {
 type breach struct {
 	*tables
 	name, reason string
-	taken        map[int64]bool // by the token of each holder that is meant: whether it was taken away
+	tokens       []int64        // of the holders that are meant; none: all
+	meant        []driver.Range // the tokens of those holders that were seen
+	taken        map[int64]bool // the tokens that were taken away
 	doubted      map[int64]bool // by token: whether an answer was lost
 	rested       bool           // the cool-down of the name has to be ended
-	again        bool           // a transaction of the application's is in the way
+	restOf       int64          // with this token, for which it is; 0: whichever
+	again        bool           // a transaction of the application's is in the way, or another member of a run has the lock
 }
 
-func (b *breach) count() (n int) {
-	for _, yes := range b.taken {
-		if yes {
-			n++
-		}
-	}
-	return n
-}
+func (b *breach) count() int { return len(b.taken) }
 
 // once goes over all holders.
 func (b *breach) once(ctx context.Context) error {
@@ -77,23 +74,22 @@ func (b *breach) once(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	details, err := b.engine.Describe(ctx, []string{b.name})
+	details, err := b.engine.Describe(ctx, []string{b.name}, 0)
 	if err != nil {
 		return err
 	}
-	var holders []driver.Party
-	if len(details) > 0 {
-		holders = details[0].Holders
-		b.rested = b.rested || details[0].Rest > 0
+	is := append(details, driver.Detail{})[0]
+	holders := is.Holders
+	chosen, err := b.choose(ctx, holders)
+	if err != nil {
+		return err
+	}
+	if is.Rest > 0 && !b.rested {
+		b.rest(chosen)
 	}
 	if b.rested {
 		if err := b.endRest(ctx, s, len(holders) == 0); err != nil {
 			return err
-		}
-	}
-	if len(b.taken) == 0 {
-		for _, p := range holders { // the present holders, and not those after them
-			b.taken[p.Grant.Token] = false
 		}
 	}
 	for token, may := range b.doubted {
@@ -101,8 +97,8 @@ func (b *breach) once(ctx context.Context) error {
 			b.taken[token] = true
 		}
 	}
-	for _, p := range holders {
-		if done, meant := b.taken[p.Grant.Token]; !meant || done {
+	for _, p := range chosen {
+		if b.taken[p.Grant.Token] {
 			continue
 		}
 		if err := b.take(ctx, s, p); err != nil {
@@ -112,9 +108,60 @@ func (b *breach) once(ctx context.Context) error {
 	return b.engine.Stir(ctx, b.name) // watchers see it at once
 }
 
+// choose returns the holders that are meant: those with one of the tokens, or all that were there
+// when it first saw any, and not those after them. A run that was meant stays so: settled, it has
+// another last token.
+func (b *breach) choose(ctx context.Context, holders []driver.Party) (chosen []driver.Party, err error) {
+	if len(b.tokens) == 0 && len(b.meant) == 0 {
+		for _, p := range holders {
+			b.meant = append(b.meant, driver.Range{Last: p.Grant.Token})
+		}
+	}
+	for _, p := range holders {
+		has, err := b.tokensOf(ctx, p)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(b.tokens, has.Has) {
+			b.meant = append(b.meant, has)
+		}
+		if slices.ContainsFunc(b.meant, func(r driver.Range) bool { return r.Has(p.Grant.Token) }) {
+			chosen = append(chosen, p)
+		}
+	}
+	return chosen, nil
+}
+
+// tokensOf are the tokens that stand for a holder: of a run those of all its members. They are
+// looked up where tokens were given.
+func (b *breach) tokensOf(ctx context.Context, p driver.Party) (driver.Range, error) {
+	last := p.Grant.Token
+	alone := driver.Range{First: last, Last: last}
+	if len(b.tokens) == 0 || p.Units > 0 {
+		return alone, nil
+	}
+	state, err := b.look(ctx, p.Session, b.name)
+	for _, own := range state.Granted {
+		if own.Grant.Run.Last == last {
+			return own.Grant.Run, err
+		}
+	}
+	return alone, err
+}
+
+// rest notes which cool-down has to be ended: with tokens, only that of the holder that is meant.
+func (b *breach) rest(chosen []driver.Party) {
+	switch {
+	case len(b.tokens) == 0:
+		b.rested = true
+	case len(chosen) > 0 && chosen[0].Units == 0:
+		b.rested, b.restOf = true, chosen[0].Grant.Token
+	}
+}
+
 // endRest comes first, so that what the holders give up is handed on.
 func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error {
-	_, err := b.engine.EndRest(ctx, b.name, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason))
+	_, err := b.engine.EndRest(ctx, b.name, b.restOf, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason))
 	if err == nil && free {
 		_, err = b.reclaim(ctx, s, b.name, driver.Holder{})
 	}
@@ -143,6 +190,8 @@ func (b *breach) take(ctx context.Context, s *clientSession, p driver.Party) err
 		if p.Session == s.ID { // its own session is not told by the database
 			s.Check()
 		}
+	default: // it is over, or a run that was settled since: then a member of it has the lock, with a lower token
+		b.again = true
 	}
 	return nil
 }

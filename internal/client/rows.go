@@ -25,6 +25,8 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
 			return lost(err)
+		case err != nil && errors.Is(context.Cause(h.ctx), ErrLost):
+			return errors.Unwrap(context.Cause(h.ctx))
 		case err == nil || !transient(err) || ctx.Err() != nil || h.ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
@@ -34,22 +36,41 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 
 // release: after an answer that was lost, not to hold the lock any more is success.
 func (g rows) release(ctx context.Context, h *hold) error {
+	if h.run != nil {
+		if passed, err := g.passOn(ctx, h.claim); passed || err != nil {
+			if err == nil {
+				g.history.record(h, KindReleased, "")
+			} else {
+				g.abandon(g.in, h.claim, false)
+			}
+			return err
+		}
+		if g.registry.state(h.claim) == Undoing {
+			return lost(errDisowned)
+		}
+	}
 	began := g.config.Clock()
 	for {
 		asked := g.config.Clock()
-		v := driver.Release(h.held(), h.contended || h.departure.possible())
+		v := driver.Release(g.whole(h), h.contended || h.departure.possible())
 		if h.mode.Load().late {
 			v = driver.Undo(g.in.ID, h.name, h.attempt)
 		}
 		left, err := g.giveBack(ctx, v)
 		switch {
 		case err == nil && (left || v.Cause == driver.ByAttempt):
+			g.releasedRun(h.claim)
 			g.registry.transition(h.claim, finish)
 			g.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
 			known := !g.registry.state(h.claim).unanswered()
-			g.registry.transition(h.claim, finish)
+			if h.run != nil { // Break makes its members wait again
+				g.dropRun(g.in, h.run)
+				g.abandon(g.in, h.claim, false)
+			} else {
+				g.registry.transition(h.claim, finish)
+			}
 			if h.departure.possible() {
 				g.promote(ctx, h)
 				return nil
@@ -71,6 +92,15 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
+}
+
+// whole is what a hold's release gives up: where it is the last member of a run, the run.
+func (g rows) whole(h *hold) driver.Held {
+	held := h.held()
+	if h.run != nil && h.run.Releasing() {
+		held.Token = h.run.Range.Last
+	}
+	return held
 }
 
 // giveBack gives a lock up: without waiters together with those that the session's other goroutines

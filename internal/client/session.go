@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -21,13 +23,14 @@ type clientSession struct {
 	*session.Session
 	hub      *wait.Hub
 	exchange *exchange
+	joins    *joins
 	deadlock *deadlock.Detector
 }
 
 // deliver tells the waiters of this client what a statement has given them. Where its answer was
 // lost they look for themselves.
 func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
-	s.hub.Deliver(next, asked)
+	s.hub.Deliver(name, next, asked)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
 		s.hub.Recheck(name)
 	}
@@ -47,8 +50,15 @@ type sessions struct {
 	holding   func() bool
 	stray     func(attempt string)
 	reclaimed func(name string, holder driver.Holder)
+	settle    func(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int)
+	lost      func(s *clientSession) // called when a session is over
+	opened    func(s *session.Session) (lost func())
 	first     func() // called when the first session is there
+	beaten    func(took time.Duration, err error)
+	listener  func(up bool, err error)
+	reports
 
+	polls   atomic.Bool    // a session has said why it polls
 	opening chan struct{}  // a token: one goroutine at a time opens a session
 	running sync.WaitGroup // sessions, and what first has begun
 
@@ -56,6 +66,9 @@ type sessions struct {
 	latest *clientSession
 	leave  func() // ends what the engine keeps for this client; nil before the first session
 }
+
+// reports are of what the sessions of a client do, one after the other.
+type reports struct{ beating, connecting, hearing, looking, taking, deadlocks *outage.Report }
 
 // open returns the session that is alive now, and opens one where none is.
 func (m *sessions) open(ctx context.Context) (*clientSession, error) {
@@ -91,16 +104,32 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	}
 	m.attend()
 	in, err := session.Open(ctx, m.engine, session.Config{
-		Host: m.host, App: m.app, PID: os.Getpid(), TTL: m.calls.ttl, Clock: m.clock, Log: m.log, Reconcile: m.reconcile, Holding: m.holding,
+		Host: m.host, App: m.app, PID: os.Getpid(), TTL: m.calls.ttl, Clock: m.clock, Beating: m.beating, Connecting: m.connecting, Beaten: m.beaten,
+		Reconcile: m.reconcile, Holding: m.holding,
 	})
 	if err != nil {
 		return nil, err
 	}
-	s := &clientSession{Session: in, hub: wait.New(in.Context(), m.engine, in.ID, wait.Config{
-		Clock: m.clock, Log: m.log, Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
-	})}
+	s := &clientSession{Session: in}
+	s.hub = wait.New(in.Context(), m.engine, in.ID, wait.Config{
+		Clock: m.clock, Log: m.log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking, Listener: m.listener, Told: &m.polls,
+		Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
+		Settle: func(ctx context.Context, r *wait.Run, present driver.Own, served int) {
+			m.settle(ctx, s, r, present, served)
+		},
+	})
+	lost := func() { m.lost(s) }
+	if m.opened != nil {
+		told := m.opened(in)
+		lost = func() {
+			m.lost(s)
+			told()
+		}
+	}
+	context.AfterFunc(in.Context(), lost)
+	s.joins = newJoins(m.engine, m.calls, m.clock, s.hub.Ahead)
 	s.exchange = newExchange(m.engine, m.calls, m.clock)
-	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{After: m.deadlock, Limit: m.calls.ttl, Log: m.log})
+	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{After: m.deadlock, Limit: m.calls.ttl, Report: m.deadlocks})
 	m.mu.Lock()
 	first := m.latest == nil
 	m.latest = s
@@ -130,7 +159,7 @@ func (m *sessions) attend() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.leave == nil {
-		m.leave = m.engine.Attend(m.calls.ttl)
+		m.leave = m.engine.Attend(m.app, m.calls.ttl)
 	}
 }
 

@@ -8,6 +8,8 @@ type State int
 const (
 	Requested   State = iota // a statement was or will be sent that may take the lock or a place in the queue
 	Held                     // it has the lock
+	InRun                    // likewise, as the present member of a run: the row may show another member
+	Passed                   // it was a member of a run, and passed the lock on; the database may still show it
 	Converting               // a statement is under way that changes its mode or its token
 	Sharing                  // likewise, a Downgrade: readers may come in beside it
 	Uncertain                // the answer to a conversion was lost
@@ -20,7 +22,7 @@ const (
 	Gone                     // nothing is left of it
 )
 
-var stateNames = [...]string{"requested", "held", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "gone"}
+var stateNames = [...]string{"requested", "held", "in a run", "passed on", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "gone"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -29,9 +31,11 @@ type event int
 
 const (
 	grant     event = iota // the database granted it, and the client relies on that
-	convert                // TryUpgrade or Raise is about to be sent
+	join                   // likewise, as part of a run
+	pass                   // the next member of its run has the lock
+	convert                // TryUpgrade, Raise, Extend or Record is about to be sent
 	downgrade              // Downgrade is about to be sent
-	settle                 // the mode is known again
+	settle                 // the mode is known again, or the run is over
 	doubt                  // the answer to a conversion was lost
 	lend                   // a transaction gets what the lease stands for
 	unlock                 // Unlock, UnlockAll or Close
@@ -42,22 +46,24 @@ const (
 	finish                 // nothing of it is in the database any more
 )
 
-var eventNames = [...]string{"grant", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "finish"}
+var eventNames = [...]string{"grant", "join", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "finish"}
 
 func (e event) String() string { return eventNames[e] }
 
 // transitions are all that are possible.
 var transitions = map[State]map[event]State{
-	Requested:   {grant: Held, abandon: Undoing, finish: Gone},
+	Requested:   {grant: Held, join: InRun, abandon: Undoing, finish: Gone},
 	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue},
+	InRun:       {settle: Held, unlock: Releasing, lose: Gone},
+	Passed:      {settle: Gone, abandon: Undoing},
 	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, expire: Overdue},
 	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, expire: Overdue},
 	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
 	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
 	Lent:        {abandon: Undoing, finish: Gone},
-	Releasing:   {repeat: Unanswered, abandon: Undoing, finish: Gone},
+	Releasing:   {pass: Passed, repeat: Unanswered, abandon: Undoing, finish: Gone},
 	Unanswered:  {repeat: Unanswered, abandon: Undoing, finish: Gone},
-	Undoing:     {repeat: Undoing, abandon: Undoing, finish: Gone},
+	Undoing:     {pass: Passed, repeat: Undoing, abandon: Undoing, finish: Gone},
 	Overdue:     {finish: Gone},
 	Gone:        {abandon: Undoing},
 }
@@ -70,6 +76,10 @@ func (s State) after(e event) (State, bool) {
 
 // vague reports whether the mode has to be looked up before anything is done that depends on it.
 func (s State) vague() bool { return s == Uncertain || s == MaybeShared }
+
+// unsettled reports whether something has to be asked of the database, or told to it, before
+// anything but a release is done.
+func (s State) unsettled() bool { return s.vague() || s == InRun }
 
 // yielding reports whether readers that enter are no sign of a loss.
 func (s State) yielding() bool { return s == Sharing || s == MaybeShared }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -14,6 +15,7 @@ type tables struct {
 	*Client
 	engine   driver.Backend
 	sessions *sessions
+	settling *outage.Report
 	undos    *coalesce.Coalescer[undo, error]
 }
 

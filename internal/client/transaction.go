@@ -146,7 +146,7 @@ func (g rows) fix(ctx context.Context, h *hold) (done func(), err error) {
 		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
 			return nil, err
 		}
-		if !g.registry.state(h.claim).vague() {
+		if !g.registry.state(h.claim).unsettled() {
 			return h.conversion.RUnlock, nil
 		}
 		h.conversion.RUnlock() // it became so meanwhile

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // abandon undoes an attempt in the background: gives back what it got, and its place in the queue.
@@ -48,12 +49,45 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 // leave gives back once whatever an attempt has got, together with others that are given back
 // meanwhile.
 func (t *tables) leave(s *clientSession, k *claim) error {
+	if k.run != nil {
+		return t.leaveRun(s, k)
+	}
 	if done, alone := t.undos.Alone(); alone {
 		defer done()
 		return t.leaveAlone(undo{s, k})
 	}
 	failed, err := t.undos.Do(t.tidying, undo{s, k})
 	return cmp.Or(err, failed)
+}
+
+// leaveRun gives back what the member of a run has got: the lock goes to the next member, or with
+// the last of them the whole run is released.
+func (t *tables) leaveRun(s *clientSession, k *claim) error {
+	passed, err := t.passOn(t.tidying, k)
+	if passed || err != nil {
+		return err
+	}
+	if !k.run.Releasing() {
+		return t.leaveAlone(undo{s, k})
+	}
+	_, left, err := t.vacate(t.tidying, s, driver.Release(driver.Held{Name: k.name, Session: s.ID, Token: k.run.Range.Last}, true))
+	switch {
+	case err != nil:
+		return err
+	case !left:
+		t.dropRun(s, k.run)
+		return t.leaveAlone(undo{s, k})
+	}
+	t.releasedRun(k)
+	return nil
+}
+
+// dropRun ends a run that the database has taken from its session. Break makes the members wait
+// again, and those that had the lock before do not wait any more. MUST be called within a call.
+func (t *tables) dropRun(s *clientSession, r *wait.Run) {
+	for _, attempt := range r.End() {
+		t.abandon(s, t.registry.known(r.Name, attempt), false)
+	}
 }
 
 func (t *tables) leaveAlone(u undo) error {
@@ -97,6 +131,10 @@ func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
 				has[attempt] = driver.Held{Name: state.Name, Session: s.ID}
 			}
 			for _, own := range state.Granted {
+				if own.Grant.Run.Last != 0 { // with its token others would lose the lock too
+					has[own.Attempt] = driver.Held{Name: state.Name, Session: s.ID}
+					continue
+				}
 				has[own.Attempt] = driver.Held{Name: state.Name, Session: s.ID, Token: own.Grant.Token, Shared: state.Sharing > 0}
 			}
 		}

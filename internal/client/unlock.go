@@ -14,11 +14,8 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 		c.lose(h, over)
 		<-h.ctx.Done() // whatever took it out of the registry ends it
 	}
-	switch cause := context.Cause(h.ctx); {
-	case errors.Is(cause, ErrLost):
-		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
-	case errors.Is(cause, ErrClosed):
-		return cause
+	if err := h.ended(); err != nil {
+		return err
 	}
 	if h.entries > 1 {
 		err := h.grip.settle(ctx, h)
@@ -32,11 +29,32 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 	}
 	h.entries = 0
 	if err := c.begin(); err != nil {
+		if h.ctx.Err() != nil { // UnlockAll could not release it: Close finds it no more
+			c.tellEnded(h, err)
+		}
 		return err
 	}
 	defer c.done()
-	c.drop(h, errUnlocked)
-	return h.grip.release(ctx, h)
+	if !c.drop(h, errUnlocked) { // another has taken it out of the registry, and ends it
+		<-h.ctx.Done()
+		if err := h.ended(); err != nil {
+			return err
+		}
+	}
+	err := h.grip.release(ctx, h)
+	c.tellEnded(h, err)
+	return err
+}
+
+// ended is how a hold has ended that was not unlocked, or nil.
+func (h *hold) ended() error {
+	switch cause := context.Cause(h.ctx); {
+	case errors.Is(cause, ErrLost):
+		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
+	case errors.Is(cause, ErrClosed):
+		return cause
+	}
+	return nil
 }
 
 // drop ends a hold that is about to be released; false if it has ended already.
@@ -61,7 +79,12 @@ func (c *Client) giveUp(h *hold) error {
 		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
 	}
-	if err := h.grip.release(ctx, h); err != nil && !(h.entries == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
+	err := h.grip.release(ctx, h)
+	if errors.Is(err, ErrLost) {
+		c.tellEnded(h, err)
+	}
+	c.tellEnded(h, ErrClosed)
+	if err != nil && !(h.entries == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
 		return fmt.Errorf("unlocking %q: %w", h.name, err)
 	}
 	return nil

@@ -8,15 +8,14 @@
 package coalesce
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
 )
 
 const (
-	// slots is how many statements are under way before requests wait for each other: with two, one
-	// is prepared while the other waits for the disk.
-	slots = 2
+	slots = 2 // unless the Config says it
 	// slow is how long a statement keeps its slot: one that waits for a server or a row must not
 	// stop a client.
 	slow = 100 * time.Millisecond
@@ -32,6 +31,9 @@ type Config[Q, A any] struct {
 	Key func(request Q) string
 	// Most is how many requests a batch has at most.
 	Most int
+	// Slots is how many statements are under way before requests wait for each other. Default: 2,
+	// of which one is prepared while the other waits for the disk.
+	Slots int
 	// Go runs a function in a goroutine. It is called within a call of Do.
 	Go func(func())
 }
@@ -55,6 +57,7 @@ type member[Q, A any] struct {
 
 // New makes a coalescer. It starts nothing.
 func New[Q, A any](config Config[Q, A]) *Coalescer[Q, A] {
+	config.Slots = cmp.Or(config.Slots, slots)
 	return &Coalescer[Q, A]{config: config}
 }
 
@@ -74,7 +77,7 @@ func (l *Left) Unwrap() error { return l.Cause }
 func (c *Coalescer[Q, A]) Alone() (done func(), alone bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.taken >= slots {
+	if c.taken >= c.config.Slots {
 		return nil, false
 	}
 	return c.slot(), true
@@ -86,7 +89,7 @@ func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	m := &member[Q, A]{request: request, answered: make(chan struct{})}
 	c.mu.Lock()
 	c.waiting = append(c.waiting, m)
-	if c.taken < slots { // one became free since Alone
+	if c.taken < c.config.Slots { // one became free since Alone
 		c.send(c.slot())
 	}
 	c.mu.Unlock()

@@ -107,7 +107,7 @@ func (s *Server) Database(t testing.TB) Database {
 }
 
 // copyTables copies what the migrations make on MySQL and MariaDB: tables (CREATE TABLE … LIKE
-// copies everything but the rows), their rows, and views.
+// copies everything but the rows), their rows, and views, of which each uses only earlier ones.
 func (d Database) copyTables(from Database) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -118,7 +118,7 @@ func (d Database) copyTables(from Database) error {
 	defer pool.Close()
 	rows, err := pool.QueryContext(ctx, `SELECT t.table_name, v.security_type, v.view_definition FROM information_schema.tables t
 		LEFT JOIN information_schema.views v ON v.table_schema = t.table_schema AND v.table_name = t.table_name
-		WHERE t.table_schema = ? ORDER BY v.table_name IS NOT NULL`, from.name)
+		WHERE t.table_schema = ? ORDER BY v.table_name IS NOT NULL, t.table_name`, from.name)
 	if err != nil {
 		return err
 	}

@@ -2,12 +2,12 @@ package deadlock
 
 import (
 	"context"
-	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 const (
@@ -29,9 +29,9 @@ type Store interface {
 
 // Config is the same for all detectors of a client.
 type Config struct {
-	After time.Duration // from joining the queue to the first check; 0: no checks
-	Limit time.Duration // of each statement
-	Log   *slog.Logger
+	After  time.Duration // from joining the queue to the first check; 0: no checks
+	Limit  time.Duration // of each statement
+	Report *outage.Report
 }
 
 // Detector checks all waiters of one session, with one statement at a time.
@@ -172,8 +172,11 @@ func (d *Detector) check(attempts []string) {
 			d.notify(found, again)
 		}
 	}
-	if err != nil && d.ctx.Err() == nil {
-		d.config.Log.Warn("dblock: looking for deadlocks failed", "error", err)
+	switch {
+	case err == nil:
+		d.config.Report.Worked()
+	case d.ctx.Err() == nil:
+		d.config.Report.Failed(err)
 		d.retry(attempts)
 	}
 }

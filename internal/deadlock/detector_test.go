@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -55,7 +56,7 @@ func (s *script) first() []string {
 
 func start(t *testing.T, s *script) *Detector {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := New(ctx, s, Config{After: time.Second, Limit: time.Second, Log: slog.New(slog.DiscardHandler)})
+	d := New(ctx, s, Config{After: time.Second, Limit: time.Second, Report: outage.New(slog.New(slog.DiscardHandler), "")})
 	t.Cleanup(func() { cancel(); d.Wait() })
 	return d
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	inside "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
@@ -59,13 +60,19 @@ type Client interface {
 	LockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
 	TryLockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
 	OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context) error, options ...dblock.RunOption) (bool, error)
+	OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error)
+	oncePer(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) (bool, error)
 	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
 	Ask(ctx context.Context, name, reason string) error
-	Break(ctx context.Context, name, reason string) (int, error)
+	Break(ctx context.Context, name, reason string, tokens ...int64) (int, error)
 	Inspect(ctx context.Context, name string) (dblock.Info, error)
 	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
 	Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error]
 	Events(ctx context.Context, f dblock.EventFilter) iter.Seq2[dblock.Event, error]
+	Stats() dblock.Stats
+	Ping(ctx context.Context) error
+	Sessions(ctx context.Context, f dblock.SessionFilter) iter.Seq2[dblock.Session, error]
+	Jobs(ctx context.Context) iter.Seq2[dblock.Run, error]
 	CheckSchema(ctx context.Context) error
 	Close(ctx context.Context) error
 }
@@ -87,6 +94,7 @@ type Lock interface {
 	Downgrade(ctx context.Context) error
 	TryUpgrade(ctx context.Context) error
 	Raise(ctx context.Context, token int64) (int64, error)
+	Extend(ctx context.Context, d time.Duration) error
 	Record(ctx context.Context, kind, detail string) error
 	Asked() <-chan string
 	Until() time.Time
@@ -153,6 +161,27 @@ func OnSQL(engine func(*sql.DB) driver.Engine[*sql.Tx]) Open {
 		a.begin = func(ctx context.Context, level sql.IsolationLevel) (Tx, error) {
 			tx, err := pool.BeginTx(ctx, &sql.TxOptions{Isolation: level})
 			return sqlTx{tx}, err
+		}
+		return a
+	}
+}
+
+// OnNothing opens engines that have no pool and no transactions. A test that needs one of these
+// ends there.
+func OnNothing(engine func(db dbtest.Database) driver.Engine[*sql.Tx]) Open {
+	return func(t testing.TB, db dbtest.Database, _ int) App {
+		if t == nil {
+			return app(engine(db))
+		}
+		a := app(engine(db))
+		a.close = func() {}
+		a.borrow = func(context.Context) (func(), error) {
+			t.Skip("there is no pool")
+			return nil, nil
+		}
+		a.begin = func(context.Context, sql.IsolationLevel) (Tx, error) {
+			t.Skip("there are no transactions")
+			return nil, nil
 		}
 		return a
 	}
@@ -280,10 +309,33 @@ func (c client[TX]) OncePer(ctx context.Context, name string, interval time.Dura
 	if fn == nil {
 		return c.Client.OncePer(ctx, name, interval, nil, options...)
 	}
-	return c.Client.OncePer(ctx, name, interval, func(ctx context.Context, _ *dblock.Lock[TX]) error { return fn(ctx) }, options...)
+	return c.oncePer(ctx, name, interval, func(ctx context.Context, _ time.Time) error { return fn(ctx) }, options...)
+}
+
+// job is what OncePer and OnceAt run in a slot, without its lock.
+type job func(ctx context.Context, slot time.Time) error
+
+func (c client[TX]) oncePer(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) (bool, error) {
+	return c.Client.OncePer(ctx, name, interval, typedJob[TX](fn), options...)
+}
+
+func (c client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error) {
+	return c.Client.OnceAt(ctx, name, slot, typedJob[TX](fn), options...)
+}
+
+// typedJob keeps a nil job nil.
+func typedJob[TX any](fn job) func(ctx context.Context, l *dblock.Lock[TX], slot time.Time) error {
+	if fn == nil {
+		return nil
+	}
+	return func(ctx context.Context, _ *dblock.Lock[TX], slot time.Time) error { return fn(ctx, slot) }
 }
 
 type held[TX any] struct{ *dblock.Lock[TX] }
+
+func (l held[TX]) Raise(ctx context.Context, token int64) (int64, error) {
+	return inside.LockOf(l.Lock).Raise(ctx, token)
+}
 
 func (l held[TX]) Guard(ctx context.Context, tx Tx) error { return l.Lock.Guard(ctx, typed[TX](tx)) }
 func (l held[TX]) UnlockTx(ctx context.Context, tx Tx) error {

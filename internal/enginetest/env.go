@@ -34,6 +34,8 @@ type env struct {
 	wiring Wiring
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
+
+	attended bool // a client attends the engine of a line
 }
 
 func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
@@ -125,7 +127,7 @@ func (e *env) exec(t testing.TB, statement string, args ...any) int {
 	// The application is at work meanwhile: a deadlock with it is the test's to survive.
 	eventually(t, patience, "the statement can run: "+statement, func() bool {
 		var err error
-		result, err = e.look.ExecContext(ctx, e.sql(statement), args...)
+		e.through(t, true, func() { result, err = e.look.ExecContext(ctx, e.sql(statement), args...) })
 		if err != nil {
 			t.Logf("%s: %v", statement, err)
 		}
@@ -136,6 +138,24 @@ func (e *env) exec(t testing.TB, statement string, args ...any) int {
 		t.Fatal(err)
 	}
 	return int(n)
+}
+
+// through runs a statement of the test's own, which may change the tables.
+func (e *env) through(t testing.TB, change bool, do func()) {
+	t.Helper()
+	if e.wiring.Through == nil {
+		do()
+		return
+	}
+	e.wiring.Through(t, e.db, e.look, change, do)
+}
+
+// needsSQL ends a test on an engine that has no SQL: no pool, no migrations.
+func (e *env) needsSQL(t testing.TB) {
+	t.Helper()
+	if e.wiring.Through != nil {
+		t.Skip("there is no SQL")
+	}
 }
 
 // number reads one number; 0 where there is no row.
@@ -158,7 +178,8 @@ func (e *env) read(t testing.TB, query string, into any, args ...any) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := e.look.QueryRowContext(ctx, e.sql(query), args...).Scan(into)
+	var err error
+	e.through(t, false, func() { err = e.look.QueryRowContext(ctx, e.sql(query), args...).Scan(into) })
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		t.Fatalf("%s: %v", query, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
 var faults = []test{
@@ -70,8 +71,8 @@ func (e *env) kill(t testing.TB, w which) int {
 	return len(ids)
 }
 
-// polled reports whether there is no listener: database/sql has no LISTEN.
-func (e *env) polled() bool { return e.wiring.Kind == Postgres && e.wiring.Name != "pgx" }
+// polled reports whether there is no listener: of PostgreSQL's drivers pgx alone can listen.
+func (e *env) polled() bool { return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" }
 
 func killed(t *testing.T, e *env, w which) {
 	holder := e.client(t, dblock.WithTTL(3*shortTTL)) // every second heartbeat is killed, and connections take their time

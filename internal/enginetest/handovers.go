@@ -145,15 +145,19 @@ func (e *env) stage(t *testing.T, scenes []scene) {
 		for i, p := range s.waiters {
 			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, 0)", s.name, i+1, p.session, p.attempt, now, p.units))
 		}
-		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, '', %d, %d, %d)",
-			s.name, session, attempt, max(1, len(s.holders)), now, len(s.waiters), len(s.waiters)+1, used, s.capacity, rests))
+		token := max(1, len(s.holders))
+		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %d)",
+			s.name, session, attempt, token, token, token, now, len(s.waiters), len(s.waiters)+1, used, s.capacity, rests))
 	}
-	for into, rows := range map[string][]string{
-		"dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, rests_until)": locks,
-		"dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata)":                                                           shares,
-		"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)":                                        waiters,
+	for _, table := range []struct {
+		into string
+		rows []string
+	}{
+		{"dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, rests_until)", locks},
+		{"dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata)", shares},
+		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)", waiters},
 	} {
-		e.exec(t, "INSERT INTO "+into+" VALUES "+strings.Join(rows, ", "))
+		e.exec(t, "INSERT INTO "+table.into+" VALUES "+strings.Join(table.rows, ", "))
 	}
 }
 
@@ -237,21 +241,23 @@ func (e *env) found(t *testing.T, name string, loose []string) (is result) {
 // attempts reads a column.
 func (e *env) attempts(t *testing.T, query, name string) (list []string) {
 	t.Helper()
-	rows, err := e.look.QueryContext(t.Context(), e.sql(query), name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var attempt string
-		if err := rows.Scan(&attempt); err != nil {
+	e.through(t, false, func() {
+		rows, err := e.look.QueryContext(t.Context(), e.sql(query), name)
+		if err != nil {
 			t.Fatal(err)
 		}
-		list = append(list, attempt)
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+		defer rows.Close()
+		for rows.Next() {
+			var attempt string
+			if err := rows.Scan(&attempt); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, attempt)
+		}
+		if err := rows.Err(); err != nil {
+			t.Fatal(err)
+		}
+	})
 	return list
 }
 

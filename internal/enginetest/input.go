@@ -29,6 +29,7 @@ func (e *env) dead(t *testing.T) App {
 }
 
 func badClients(t *testing.T, e *env) {
+	e.needsSQL(t)
 	_, err := e.wiring.Open(nil, e.db, 0).client()
 	is(t, err, dblock.ErrConfig)
 	a := e.dead(t)
@@ -60,6 +61,7 @@ func badClients(t *testing.T, e *env) {
 }
 
 func badLocks(t *testing.T, e *env) {
+	e.needsSQL(t)
 	c := e.clientOf(t, e.dead(t))
 	try := func(what string, want error, ctx context.Context, name string, options ...dblock.LockOption) {
 		t.Helper()
@@ -121,6 +123,7 @@ func schema(t *testing.T, err error) {
 }
 
 func unmigrated(t *testing.T, e *env) {
+	e.needsSQL(t)
 	e = emptyEnv(t, e.wiring)
 	c := e.client(t)
 	schema(t, c.CheckSchema(t.Context()))
@@ -136,6 +139,7 @@ func unmigrated(t *testing.T, e *env) {
 }
 
 func tablesLost(t *testing.T, e *env) {
+	e.needsSQL(t)
 	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
 	held := lock(t, a, "held")
 	line := e.line(t, "held", 1, []Client{b}, background)
@@ -163,4 +167,5 @@ func readOnly(t *testing.T, e *env, s Setting) {
 	is(t, within(t, soon, "Lock returns", locking(t.Context(), c, "any")).err, dblock.ErrReadOnly)
 	_, err := c.TryLock(t.Context(), "any")
 	is(t, err, dblock.ErrReadOnly)
+	is(t, c.Ping(t.Context()), dblock.ErrReadOnly)
 }

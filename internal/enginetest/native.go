@@ -190,6 +190,7 @@ func nativeUnsupported(t *testing.T, e *env) {
 	tx := beginTx(t, a, sql.LevelReadCommitted)
 	is(t, l.Guard(t.Context(), tx), dblock.ErrUnsupported)
 	is(t, l.UnlockTx(t.Context(), tx), dblock.ErrUnsupported)
+	is(t, l.Extend(t.Context(), time.Minute), dblock.ErrUnsupported)
 	live(t, l)
 	unlock(t, l)
 }

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,6 +20,7 @@ var once = []test{
 	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
+	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
 	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"LockTx waits until a name has rested", lockTxAtRest},
 	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
@@ -305,6 +307,46 @@ func runsDoNotOverlap(t *testing.T, e *env) {
 		})
 	}
 	all.Wait()
+}
+
+func listJobs(t *testing.T, e *env) {
+	c := e.client(t, dblock.WithoutReaper())
+	if jobs := all(t, c.Jobs(t.Context())); len(jobs) > 0 {
+		t.Errorf("%+v, before any has run", jobs)
+	}
+	for _, name := range []string{"a real job", "zeta"} {
+		if ran, err := c.OncePer(t.Context(), name, longSlot, func(context.Context) error { return nil }); !ran || err != nil {
+			t.Fatal(ran, err)
+		}
+	}
+	e.exec(t, "UPDATE dblock_runs SET failed = (1 = 1), detail = 'trouble' WHERE name = 'zeta'")
+	var rows []string
+	for i := range 120 { // more than two pages
+		for slot, began := range []int{10, 30, 20} {
+			rows = append(rows, fmt.Sprintf("('job %03d', %d, 1, '', 'h', '', %d, 99, '', 99)", i, slot, began))
+		}
+	}
+	e.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES "+strings.Join(rows, ", "))
+	jobs := all(t, c.Jobs(t.Context()))
+	if len(jobs) != 122 {
+		t.Fatalf("%d jobs, want 122", len(jobs))
+	}
+	if first := jobs[0]; first.Name != "a real job" || first.Token == 0 || first.Ended.IsZero() || first.Err != "" || first.Tries != 1 {
+		t.Errorf("%+v", first)
+	}
+	if last := jobs[121]; last.Name != "zeta" || last.Err != "trouble" {
+		t.Errorf("%+v", last)
+	}
+	for i, run := range jobs[1:121] {
+		want := dblock.Run{Name: fmt.Sprintf("job %03d", i), Slot: 1, SlotEnds: time.UnixMicro(99), Token: 1, Host: "h",
+			Began: time.UnixMicro(30), Ended: time.UnixMicro(99), Tries: 1}
+		if run != want {
+			t.Errorf("%+v: want %+v", run, want)
+		}
+	}
+	for range c.Jobs(t.Context()) {
+		break
+	}
 }
 
 func lockTxAtRest(t *testing.T, e *env) {

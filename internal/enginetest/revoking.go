@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +17,8 @@ var revoking = []test{
 	{"Break takes a name from all its readers", breakShares},
 	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"a client can break its own lock", breakOwn},
+	{"Break with tokens takes a name only from the holders that have them", breakTokens},
+	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
 	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
 }
 
@@ -83,7 +86,7 @@ func breakRest(t *testing.T, e *env) {
 	}
 	unlock(t, lock(t, b, "alone"))
 	app := e.app(t, 5)
-	if ended, err := app.Backend.EndRest(brief(t), "alone", driver.Event{Name: "alone", Kind: "broken"}); ended || err != nil {
+	if ended, err := app.Backend.EndRest(brief(t), "alone", 0, driver.Event{Name: "alone", Kind: "broken"}); ended || err != nil {
 		t.Errorf("a rest that was over has ended: %v, %v", ended, err)
 	}
 	e.told(t, c, "alone", "broken", 1)
@@ -211,6 +214,89 @@ func breakGuardedAlone(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	ended(t, soon, l, dblock.ErrLost)
+}
+
+func breakTokens(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	breaks := func(c Client, want int, tokens ...int64) {
+		t.Helper()
+		if n, err := c.Break(t.Context(), "n", "for the test", tokens...); n != want || err != nil {
+			t.Errorf("taken from %d, %v: want %d", n, err, want)
+		}
+	}
+	c := e.client(t)
+	for _, none := range []int64{0, -1} {
+		_, err := c.Break(t.Context(), "n", "for the test", 1, none)
+		is(t, err, dblock.ErrInvalidOption)
+	}
+	before := lock(t, a, "n")
+	unlock(t, before)
+	l := lock(t, b, "n")
+	breaks(c, 0, before.Token())
+
+	// It goes to the next between the look and the theft.
+	var next Lock
+	app := e.app(t, 5)
+	app.client = app.clientOn(describing{app.Backend, sync.OnceFunc(func() {
+		unlock(t, l)
+		next = lock(t, b, "n")
+	})})
+	breaks(e.clientOf(t, app), 0, l.Token())
+	live(t, next)
+	refused(t, a, "n")
+	breaks(c, 1, before.Token(), next.Token())
+	ended(t, soon, next, dblock.ErrLost)
+	breaks(c, 0, next.Token())
+
+	r1, r2, r3 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared()), lock(t, a, "n", dblock.Shared())
+	info, err := c.Inspect(t.Context(), "n")
+	if err != nil || len(info.Holders) != 3 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	breaks(c, 1, info.Holders[1].Token)
+	ended(t, soon, r2, dblock.ErrLost)
+	live(t, r1)
+	breaks(c, 1, r1.Token(), r2.Token())
+	ended(t, soon, r1, dblock.ErrLost)
+	live(t, r3)
+	unlock(t, r3)
+	e.told(t, c, "n", "broken", 3)
+	e.idle(t, "n")
+}
+
+func breakTokenAtRest(t *testing.T, e *env) {
+	a, c := e.client(t), e.client(t)
+	b := e.client(t, dblock.WithTTL(2*time.Minute)) // which looks by itself too late to hand anything on
+	l := lock(t, a, "n", dblock.MinHold(time.Hour))
+	_ = l.Asked() // it listens
+	waiter := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	if n, err := c.Break(t.Context(), "n", "for the test", l.Token()); n != 1 || err != nil {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	ended(t, soon, l, dblock.ErrLost)
+	unlock(t, granted(t, soon, waiter))
+
+	first := lock(t, a, "n", dblock.MinHold(time.Microsecond))
+	unlock(t, first)
+	eventually(t, soon, "the name has rested", func() bool {
+		return e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND rests_until < ?", e.now(t)) == 1
+	})
+	second := lock(t, a, "n", dblock.MinHold(time.Hour))
+	unlock(t, second)
+	if n, err := c.Break(t.Context(), "n", "for the test", second.Token()); n != 0 || err != nil {
+		t.Errorf("taken from %d, %v", n, err)
+	}
+	refused(t, b, "n")
+	app := e.app(t, 5)
+	for _, l := range []Lock{first, second} { // by a look from before
+		ended, err := app.Backend.EndRest(brief(t), "n", l.Token(), driver.Event{Name: "n", Kind: "broken"})
+		if ended != (l == second) || err != nil {
+			t.Errorf("the rest of token %d has ended: %v, %v", l.Token(), ended, err)
+		}
+	}
+	unlock(t, lock(t, b, "n"))
+	e.idle(t, "n")
 }
 
 func breakOwn(t *testing.T, e *env) {

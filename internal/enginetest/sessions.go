@@ -52,8 +52,8 @@ func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (to
 	t.Helper()
 	now := e.now(t)
 	e.ghost(t, session, left)
-	e.exec(t, `INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, metadata)
-		VALUES (?, ?, 'somewhere', 'some thread', 1, ?, ?, ?, '')`, name, session, "a"+session, now-7, now)
+	e.exec(t, `INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, metadata)
+		VALUES (?, ?, 'somewhere', 'some thread', 1, ?, ?, ?, ?, ?, '')`, name, session, "a"+session, now-7, now-7, now-7, now)
 	return now - 7
 }
 

@@ -46,7 +46,7 @@ var PostgresSettings = []Setting{
 	Params("isolation level repeatable read", "default_transaction_isolation", "repeatable read"),
 	Params("isolation level serializable", "default_transaction_isolation", "serializable", "default_transaction_deferrable", "on"),
 	Params("lock_timeout of 200ms", "lock_timeout", "200"),
-	Params("statement_timeout of 200ms", "statement_timeout", "200", "idle_in_transaction_session_timeout", "200"),
+	Params("statement_timeout of 500ms", "statement_timeout", "500", "idle_in_transaction_session_timeout", "500"),
 	Params("synchronous_commit off", "synchronous_commit", "off"),
 	Params("the simple protocol", "default_query_exec_mode", "simple_protocol"),
 	Params("no prepared statements", "default_query_exec_mode", "exec"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -282,11 +283,7 @@ func guardedAfterClose(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
 	c, other := e.clientOf(t, a), e.client(t, dblock.WithTTL(shortTTL))
-	l := lock(t, c, "n", dblock.Lease(time.Second))
-	tx := beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil {
-		t.Fatal(err)
-	}
+	l, tx := e.leased(t, c, a, dbtest.Scale(time.Second))
 	ended(t, soon, l, dblock.ErrLost)
 	if err := c.Close(t.Context()); err != nil {
 		t.Errorf("Close beside a guarded transaction: %v", err)

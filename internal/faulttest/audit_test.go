@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -17,7 +19,10 @@ const (
 	insertJoin  = `INSERT INTO audit (what, name, ticket, attempt, session) VALUES ('join', NEW.name, NEW.ticket, NEW.attempt, NEW.session_id);`
 	insertLeave = `INSERT INTO audit (what, name, ticket, attempt, session, alive) VALUES ('leave', OLD.name, OLD.ticket, OLD.attempt, OLD.session_id,
 	(SELECT count(*) FROM dblock_heartbeats h JOIN dblock_sessions s ON s.id = h.session_id WHERE h.session_id = OLD.session_id AND NOT s.dead AND h.expires_at > %s));`
-	insertGrant = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
+	insertGrant = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.first_token);`
+	insertShare = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
+	// A waiter becomes a member of a run, or waits again.
+	insertMember = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('member', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
 )
 
 // audit makes the database keep its record.
@@ -30,7 +35,8 @@ func (w *world) audit() {
 		for name, trigger := range map[string][2]string{
 			"audit_join":        {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
 			"audit_leave":       {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
-			"audit_share":       {insertGrant, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
+			"audit_member":      {insertMember, "AFTER UPDATE ON dblock_waiters FOR EACH ROW WHEN (NEW.token <> OLD.token)"},
+			"audit_share":       {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
 			"audit_first_grant": {insertGrant, "AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
 			"audit_grant":       {insertGrant, "AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt)"},
 		} {
@@ -42,7 +48,8 @@ func (w *world) audit() {
 		for _, trigger := range []string{
 			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
 			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
-			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertGrant + " END",
+			"audit_member AFTER UPDATE ON dblock_waiters WHEN NEW.token <> OLD.token BEGIN " + insertMember + " END",
+			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
 			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant + " END",
 			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt BEGIN " + insertGrant + " END",
 		} {
@@ -106,6 +113,13 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			used[session] = id
 		case "leave":
 			p.left, p.alive = id, alive
+		case "member":
+			if token == 0 {
+				delete(grants, attempt)
+				p.granted, p.token = 0, 0
+				continue
+			}
+			fallthrough
 		case "grant":
 			if grants[attempt] == token {
 				continue // a writer became a reader

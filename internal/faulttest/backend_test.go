@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -97,16 +99,18 @@ func (r *recorder) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Hando
 // ticketLimit is how long a ticket is looked for. Not to know it is no failure.
 const ticketLimit = 100 * time.Millisecond
 
-func (r *recorder) Enqueue(ctx context.Context, q driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := r.Backend.Enqueue(ctx, q)
-	if err != nil || outcome != driver.Queued {
+func (r *recorder) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := r.Backend.Enqueue(ctx, rs...)
+	if err != nil || outcome == driver.Gone {
 		return g, outcome, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
 	defer cancel()
-	var ticket int64
-	if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
-		r.report.report(event{What: evQueued, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
+	for _, q := range rs {
+		var ticket int64
+		if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
+			r.report.report(event{What: evQueued, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
+		}
 	}
 	return g, outcome, nil
 }

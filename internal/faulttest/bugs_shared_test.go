@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -38,11 +40,11 @@ func (b unseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return b.look(ctx, r)
 }
 
-func (b unseen) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	if g, granted, err := b.look(ctx, r); granted || err != nil {
+func (b unseen) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	if g, granted, err := b.look(ctx, rs[0]); (granted || err != nil) && len(rs) == 1 {
 		return g, driver.Granted, err
 	}
-	return b.Backend.Enqueue(ctx, r)
+	return b.Backend.Enqueue(ctx, rs...)
 }
 
 func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
@@ -60,9 +62,9 @@ func (b countsOne) Take(ctx context.Context, r driver.Request) (driver.Grant, bo
 	return b.Backend.Take(ctx, r)
 }
 
-func (b countsOne) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	r.Units = min(r.Units, 1)
-	return b.Backend.Enqueue(ctx, r)
+func (b countsOne) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	rs[0].Units = min(rs[0].Units, 1)
+	return b.Backend.Enqueue(ctx, rs...)
 }
 
 type upgradesBeside struct{ driver.Backend }

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -113,9 +115,9 @@ func (b *reusesTokens) Take(ctx context.Context, r driver.Request) (driver.Grant
 	return g, taken, err
 }
 
-func (b *reusesTokens) Enqueue(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := b.Backend.Enqueue(ctx, r)
-	b.round(r.Name, r.Session, &g)
+func (b *reusesTokens) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := b.Backend.Enqueue(ctx, rs...)
+	b.round(rs[0].Name, rs[0].Session, &g)
 	return g, outcome, err
 }
 

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -16,7 +18,7 @@ import (
 )
 
 // churning is for how long processes are killed.
-const churning = 10 * time.Second
+const churning = 6 * time.Second
 
 func TestProcessesKilledAgainAndAgainLeaveNothing(t *testing.T) {
 	eachAlone(t, func(w *world) {

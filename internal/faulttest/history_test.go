@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -270,7 +272,7 @@ func (h *history) explained(p *process, lost time.Duration) bool {
 func TestHistory(t *testing.T) {
 	eachAlone(t, func(w *world) {
 		h := newHistory(w, seed(w), "", "a", "b", readName, permitsName)
-		if h.run(lengthOf(w, "DBLOCK_HISTORY", 10*time.Second), true) {
+		if h.run(lengthOf(w, "DBLOCK_HISTORY", 7*time.Second), true) {
 			h.close()
 		}
 		h.check()

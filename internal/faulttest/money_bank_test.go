@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -21,7 +23,7 @@ import (
 )
 
 const (
-	tellers = 8 // processes at a time
+	tellers = 6 // processes at a time: as many as are stopped for long, and in motion
 	// fewTellers are enough for a bug, and as many as SQLite bears under the race detector: in Go
 	// it takes so much of the machine that with more of them heartbeats do not get through.
 	fewTellers = 4
@@ -29,7 +31,6 @@ const (
 )
 
 var (
-	moneyTTL = dbtest.Scale(time.Second)
 	// moneyPatience is patience for many processes on few cores, and slow is when the test looks
 	// why.
 	moneyPatience = 2 * patience
@@ -55,7 +56,6 @@ type bank struct {
 	bug     string
 	realm   string
 	dir     string
-	ttl     time.Duration
 	running []*clerk
 	all     []*clerk
 	restart func()         // nil: it has no server of its own
@@ -79,10 +79,7 @@ func newBank(w *world, seed uint64, schemes map[string]int, bug string) *bank {
 	w.Helper()
 	b := &bank{
 		world: w, random: rand.New(rand.NewPCG(seed, 2)), schemes: schemes, bug: bug, realm: fmt.Sprintf("%x", seed),
-		ttl: moneyTTL, running: make([]*clerk, tellers), dir: w.TempDir(), faults: map[string]int{}, found: map[string][]string{},
-	}
-	if b.db.Kind == dbtest.KindSQLite {
-		b.ttl = ttl
+		running: make([]*clerk, tellers), dir: w.TempDir(), faults: map[string]int{}, found: map[string][]string{},
 	}
 	if bug != "" || b.db.Kind == dbtest.KindSQLite && lengthOf(b, "DBLOCK_TEST_MONEY", 0) == 0 {
 		b.running = b.running[:fewTellers]
@@ -139,7 +136,7 @@ func (b *bank) hire(i int) {
 	if b.db.Kind == dbtest.KindSQLite { // a transaction locks out all other processes, and heartbeats as well
 		config.Idle, config.Instant = time.Second, 0
 	}
-	c.process = launch(b, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl, Seed: b.random.Uint64(), Teller: &config})
+	c.process = launch(b, label, actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl, Seed: b.random.Uint64(), Teller: &config})
 	b.running[i], b.all = c, append(b.all, c)
 }
 

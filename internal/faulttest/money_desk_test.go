@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -72,6 +74,7 @@ func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(deskConns)
+	db.SetMaxIdleConns(deskConns) // a connection is dear
 	d := &desk[*sql.Tx]{
 		begin: func(ctx context.Context) (*sql.Tx, error) { return db.BeginTx(ctx, nil) },
 		exec: func(ctx context.Context, tx *sql.Tx, statement string) error {
@@ -98,6 +101,7 @@ func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
 			return nil, err
 		}
 		named.SetMaxOpenConns(deskConns)
+		named.SetMaxIdleConns(deskConns)
 		d.closePool = func() { _ = errors.Join(named.Close(), db.Close()) }
 		if d.native, err = tellerClient(c, dblockmysql.Named(named)); err != nil {
 			return nil, err

@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -45,13 +47,13 @@ func (b *bank) longStop() {
 		b.running[i].stop()
 		b.note("long stops")
 	}
-	until := session.Boottime() + 2*b.ttl
+	until := session.Boottime() + 2*ttl
 	faults := []func(){
 		func() { b.kill(others[0]) }, func() { b.kill(others[1]) }, func() { b.shortStop(b.running[others[2]]) }, b.cut, b.cut,
 	}
 	b.random.Shuffle(len(faults), func(i, j int) { faults[i], faults[j] = faults[j], faults[i] })
 	for _, fault := range faults {
-		pass(time.Duration(b.random.Int64N(int64(b.ttl / 4))))
+		pass(time.Duration(b.random.Int64N(int64(ttl / 4))))
 		fault()
 	}
 	pass(until - session.Boottime())
@@ -72,7 +74,7 @@ func (b *bank) stopHalf(cut bool) {
 	if cut {
 		b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
 	}
-	pass(2 * b.ttl)
+	pass(2 * ttl)
 	for _, c := range stopped {
 		c.resume()
 	}
@@ -89,7 +91,7 @@ func (b *bank) shortStop(c *clerk) {
 	b.Helper()
 	c.stop()
 	b.note("short stops")
-	pass(b.ttl / 2)
+	pass(ttl / 2)
 	c.resume()
 }
 

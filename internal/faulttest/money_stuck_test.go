@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -64,7 +66,7 @@ func (b *bank) nothingIsStuck(died time.Duration) {
 // reaper.
 func (b *bank) freeForTransactions(names []string) {
 	b.Helper()
-	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl})
+	d, err := sqlDesk(actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -114,7 +116,7 @@ func (b *bank) nativesAreFree() {
 			names = append(names, sessionName(b.realm, i))
 		}
 	}
-	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl}
+	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl}
 	switch {
 	case len(names) == 0:
 	case b.db.Kind == dbtest.KindPostgres:

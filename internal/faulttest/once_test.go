@@ -1,3 +1,5 @@
+//go:build unix
+
 package faulttest
 
 import (
@@ -14,7 +16,7 @@ import (
 // once calls the job as a ticker would: several times in a slot.
 func (w *crew) once(ctx context.Context, random *rand.Rand, c *client) {
 	name, asked := w.names[0], session.Boottime()
-	_, err := c.OncePer(ctx, name, w.slot, func(ctx context.Context, l *held) error {
+	_, err := c.OncePer(ctx, name, w.slot, func(ctx context.Context, l *held, _ time.Time) error {
 		w.actor.report(event{What: evRan, Name: name, Token: l.Token()})
 		return nil
 	})

@@ -74,7 +74,7 @@ func (n native) Validate() error {
 	return nil
 }
 
-func (n native) Open(log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] {
+func (n native) Open(_ string, log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] {
 	k := keeper{connlock.New(&server{db: n.db}, log, ttl)}
 	if most := n.db.Stats().MaxOpenConnections; most > 0 {
 		k.Limit(max(1, (most-1)/2)) // more waiters would take the connections that holders need for their work

@@ -86,7 +86,7 @@ func (s stage) client(change func(*sqldriver.Config)) driver.Keeper[*sql.Tx] {
 func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] { return s.keeperFor(pool, absence) }
 
 func (s stage) keeperFor(pool *sql.DB, absence time.Duration) driver.Keeper[*sql.Tx] {
-	k := named.New(pool).Open(slog.New(slog.DiscardHandler), absence)
+	k := named.New(pool).Open("", slog.New(slog.DiscardHandler), absence)
 	s.t.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.t.Error(err)

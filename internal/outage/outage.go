@@ -1,6 +1,6 @@
 // Package outage keeps the log readable while some work fails again and again. It logs the first
 // failure, the continuing outage at growing intervals, and the recovery with the length of the
-// outage.
+// outage. Work that fails and works in turn is one long outage to it.
 package outage
 
 import (
@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// The pauses between two log entries of one outage.
+// The pauses between two log entries of one outage. Work that fails again within the first pause
+// after it worked goes on with the pauses of the outage before.
 const (
 	firstPause   = 10 * time.Second
 	longestPause = 10 * time.Minute
@@ -22,9 +23,11 @@ type Report struct {
 
 	mu       sync.Mutex // protects what follows
 	began    time.Time  // of the outage; zero: there is none
+	ended    time.Time  // of the one before
 	due      time.Time  // of the next log entry
 	pause    time.Duration
 	failures int
+	told     bool // of this outage
 }
 
 // New makes the report of a kind of work. what is a phrase that " fails" can follow, such as
@@ -36,29 +39,32 @@ func (r *Report) Failed(err error, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	r.failures++
-	switch {
-	case r.began.IsZero():
-		r.began, r.pause = now, firstPause
-	case now.Before(r.due):
-		return
-	default:
-		r.pause = min(2*r.pause, longestPause)
+	if r.began.IsZero() {
+		r.began = now
+		if now.Sub(r.ended) >= firstPause {
+			r.due, r.pause = now, 0
+		}
 	}
-	r.due = now.Add(r.pause)
+	if r.failures++; now.Before(r.due) {
+		return
+	}
+	r.pause = min(max(2*r.pause, firstPause), longestPause)
+	r.due, r.told = now.Add(r.pause), true
 	if since := now.Sub(r.began); since > 0 {
 		args = append([]any{"for", since, "failures", r.failures}, args...)
 	}
 	r.log.Warn(r.what+" fails", append(args, "error", err)...)
 }
 
-// Worked logs the end of an outage, if there was one.
+// Worked logs the end of an outage, if there was one that the log tells of.
 func (r *Report) Worked(args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.began.IsZero() {
 		return
 	}
-	r.log.Info(r.what+" works again", append([]any{"after", time.Since(r.began), "failures", r.failures}, args...)...)
-	r.began, r.failures = time.Time{}, 0
+	if r.told {
+		r.log.Info(r.what+" works again", append([]any{"after", time.Since(r.began), "failures", r.failures}, args...)...)
+	}
+	r.began, r.ended, r.failures, r.told = time.Time{}, time.Now(), 0, false
 }

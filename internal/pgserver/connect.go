@@ -2,6 +2,7 @@ package pgserver
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -9,8 +10,9 @@ import (
 )
 
 // Connect opens a connection as the pool would, with its configuration and hooks, but outside its
-// budget. change may change the configuration after BeforeConnect has; nil: it stays.
-func Connect(ctx context.Context, pool *pgxpool.Pool, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+// budget. The server shows it under ConnectionName. change may change the configuration after
+// BeforeConnect has; nil: it stays.
+func Connect(ctx context.Context, pool *pgxpool.Pool, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	like := pool.Config()
 	config := like.ConnConfig
 	if like.BeforeConnect != nil {
@@ -18,6 +20,10 @@ func Connect(ctx context.Context, pool *pgxpool.Pool, change func(*pgx.ConnConfi
 			return nil, err
 		}
 	}
+	if config.RuntimeParams == nil { // BeforeConnect may have taken it away
+		config.RuntimeParams = map[string]string{}
+	}
+	config.RuntimeParams["application_name"] = ConnectionName(app)
 	if change != nil {
 		change(config)
 	}
@@ -32,6 +38,23 @@ func Connect(ctx context.Context, pool *pgxpool.Pool, change func(*pgx.ConnConfi
 		}
 	}
 	return conn, nil
+}
+
+// nameSize is how many bytes of an application_name PostgreSQL keeps.
+const nameSize = 63
+
+// ConnectionName is the application_name of the library's own connections, for a client of an
+// application: dblock/<app>, as pg_stat_activity shows it; dblock where the application is not
+// known.
+func ConnectionName(app string) string {
+	if app == "" {
+		return "dblock"
+	}
+	name := "dblock/" + app
+	if len(name) > nameSize {
+		name = strings.ToValidUTF8(name[:nameSize], "") // no half of a letter
+	}
+	return name
 }
 
 // Close closes a connection. It waits for the network no longer than CleanupTimeout.

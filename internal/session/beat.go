@@ -3,11 +3,13 @@ package session
 import (
 	"context"
 	"errors"
+	"fmt"
 	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 // heart sends a session's heartbeats. Its fields belong to the goroutine of beat. Other goroutines
@@ -134,16 +136,28 @@ func (h *heart) beatOverPool() {
 		h.post(func() {
 			h.overPool = false
 			if err != nil {
-				h.warn("heartbeat over the pool failed", err)
+				h.failed(h.config.Beating, err, "over", "the pool")
 				h.beatSoon()
 			}
 		})
 	})
 }
 
-// send sends one heartbeat. On success the lease counts from the moment before it was sent.
+// send sends one heartbeat, and tells how it went.
 func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error)) error {
 	sent := s.config.Clock()
+	err := s.sendAt(ctx, sent, heartbeat)
+	if err == nil {
+		s.config.Beating.Worked("session", s.ID)
+	}
+	if calledOff := s.ctx.Err() != nil && errors.Is(err, context.Canceled); s.config.Beaten != nil && !calledOff {
+		s.config.Beaten(s.config.Clock()-sent, err)
+	}
+	return err
+}
+
+// sendAt sends one heartbeat. On success the lease counts from the moment before it was sent.
+func (s *Session) sendAt(ctx context.Context, sent time.Duration, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error)) error {
 	alive, err := heartbeat(ctx, s.ID, s.config.TTL)
 	misfit := new(driver.SchemaError)
 	switch {
@@ -162,7 +176,7 @@ func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, 
 
 // answered handles the result of a heartbeat over a reserved connection.
 func (h *heart) answered(l *reserved, err error) {
-	if !h.finished(l, "heartbeat failed", err) {
+	if !h.finished(l, err) {
 		return
 	}
 	if h.config.Clock()-l.since < h.interval { // no second connection is needed
@@ -192,7 +206,7 @@ func (h *heart) reconcile(l *reserved) {
 			return claims, err
 		})
 		h.post(func() {
-			if !h.finished(l, "comparing the session's locks failed", err) {
+			if !h.finished(l, err) {
 				return
 			}
 			if h.few = few; h.checked { // Check was called meanwhile
@@ -204,13 +218,17 @@ func (h *heart) reconcile(l *reserved) {
 
 // finished ends the task of a connection. If the task failed, it drops the connection and returns
 // false.
-func (h *heart) finished(l *reserved, what string, err error) bool {
+func (h *heart) finished(l *reserved, err error) bool {
+	did := l.does
 	l.does = nothing
 	if err == nil {
 		l.good = true
 		return true
 	}
-	h.warn(what, err)
+	if did == listing {
+		err = fmt.Errorf("comparing the session's locks: %w", err)
+	}
+	h.failed(h.config.Beating, err)
 	if h.drop(l); len(h.conns) == 0 {
 		if h.beatSoon(); l.good {
 			h.connect() // otherwise the next beatNow connects, so that a server that refuses heartbeats is not flooded
@@ -225,10 +243,10 @@ func (h *heart) drop(l *reserved) {
 	h.work.Go(func() { _ = l.up.Close() })
 }
 
-// warn logs a failure, and for how long the session can go on without success.
-func (h *heart) warn(what string, err error, more ...any) {
+// failed reports a failure, and for how long the session can go on without success.
+func (h *heart) failed(report *outage.Report, err error, more ...any) {
 	if h.ctx.Err() == nil {
 		left := (h.Deadline() - h.config.Clock()).Round(time.Millisecond)
-		h.config.Log.Warn("dblock: "+what, append([]any{"session", h.ID, "left", left, "error", err}, more...)...)
+		report.Failed(err, append([]any{"session", h.ID, "left", left}, more...)...)
 	}
 }

@@ -47,20 +47,25 @@ func (h *heart) connected(by *connecting, up driver.Upkeep) {
 	h.beatNow()
 }
 
+// maxPatience is how many TTLs a try to connect may take at most.
+const maxPatience = 4
+
 // reserve returns a connection, or nil when ctx ends. Each try may take a TTL, because heartbeats
-// do not wait for it. After an interval a second try starts beside the first one. Slow and failed
-// tries are logged at most once per interval.
+// do not wait for it. After an interval a second try starts beside the first one. After a failure
+// a try may take twice as long as before: a server that is slow to accept connections still does
+// the work for those that were given up, and would get slower with each.
 func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 	type outcome struct {
 		up  driver.Upkeep
 		err error
 	}
 	outcomes := make(chan outcome)
-	under := 0 // tries under way
+	under, patience := 0, h.config.TTL // tries under way, and how long the next may take
 	try := func() {
 		under++
+		limit := patience
 		h.work.Go(func() {
-			within, cancel := context.WithTimeout(ctx, h.config.TTL)
+			within, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
 			up, err := h.store.Upkeep(within)
 			outcomes <- outcome{up, err}
@@ -75,8 +80,6 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 			}
 		})
 	}()
-	began := h.config.Clock()
-	told := began - h.interval
 	try()
 	slow, again := time.After(h.interval), (<-chan time.Time)(nil)
 	for {
@@ -85,17 +88,12 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 			return nil
 		case o := <-outcomes:
 			under--
-			took := (h.config.Clock() - began).Round(time.Millisecond)
 			if o.err == nil {
-				if took > h.interval.Round(time.Millisecond) {
-					h.config.Log.Info("dblock: connected for heartbeats", "session", h.ID, "took", took)
-				}
+				h.config.Connecting.Worked("session", h.ID)
 				return o.up
 			}
-			if h.config.Clock()-told >= h.interval {
-				h.warn("connecting for heartbeats failed", o.err, "since", took)
-				told = h.config.Clock()
-			}
+			patience = min(2*patience, maxPatience*h.config.TTL)
+			h.failed(h.config.Connecting, o.err)
 			if under == 0 {
 				again = time.After(h.interval/4 + mathrand.N(h.interval/4))
 			}
@@ -103,7 +101,7 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 			try()
 			slow, again = time.After(h.interval), nil
 		case <-slow:
-			h.warn("connecting for heartbeats takes long", fmt.Errorf("no connection within %v: another is tried beside it, and heartbeats go over the pool", h.interval))
+			h.failed(h.config.Connecting, fmt.Errorf("no connection within %v: another is tried beside it, and heartbeats go over the pool", h.interval))
 			if under == 1 {
 				try()
 			}

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// outage opens a session, changes the server with set, cuts its heartbeat connection, and runs for
-// five TTLs.
-func outage(t *testing.T, s *server, set func()) *Session {
+// outageOf opens a session, changes the server with set, cuts its heartbeat connection, and runs
+// for five TTLs.
+func outageOf(t *testing.T, s *server, set func()) *Session {
 	t.Helper()
 	session, _ := start(t, s)
 	time.Sleep(ttl + ttl/50)
@@ -23,12 +23,26 @@ func TestASlowConnectLosesNothing(t *testing.T) {
 	for _, connect := range []time.Duration{35 * ttl / 100, 9 * ttl / 10} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &server{}
-			session := outage(t, s, func() { s.connect = connect })
+			session := outageOf(t, s, func() { s.connect = connect })
 			if seen := s.seen(); !session.Alive() || seen.connects != 2 || seen.pooled == 0 {
 				t.Errorf("connecting in %v: alive %v after %d connections and %d heartbeats over the pool", connect, session.Alive(), seen.connects, seen.pooled)
 			}
 		})
 	}
+}
+
+// Broken by tries that may take a TTL and no more: none would ever succeed.
+func TestAConnectSlowerThanATTLSucceedsInTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session := outageOf(t, s, func() { s.connect = 5 * ttl / 2 })
+		time.Sleep(2 * ttl)
+		s.set(func() { s.pooled = 0 })
+		time.Sleep(ttl)
+		if seen := s.seen(); !session.Alive() || seen.pooled != 0 {
+			t.Errorf("alive %v with %d heartbeats over the pool, want 0", session.Alive(), seen.pooled)
+		}
+	})
 }
 
 func TestASlowFirstConnectLosesNothing(t *testing.T) {
@@ -45,7 +59,7 @@ func TestASlowFirstConnectLosesNothing(t *testing.T) {
 func TestASlowConnectIsWaitedForAlsoWhereThePoolIsUsedUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		session := outage(t, s, func() { s.connect, s.full = 4*ttl/10, true })
+		session := outageOf(t, s, func() { s.connect, s.full = 4*ttl/10, true })
 		if seen := s.seen(); !session.Alive() || seen.connects != 2 {
 			t.Errorf("alive %v after %d connections", session.Alive(), seen.connects)
 		}

@@ -33,11 +33,11 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 const (
@@ -71,7 +71,11 @@ type Config struct {
 	PID       int
 	TTL       time.Duration
 	Clock     Clock
-	Log       *slog.Logger
+	// Beating and Connecting report the outages of heartbeats, and of connecting for them.
+	Beating, Connecting *outage.Report
+	// Beaten is called with each heartbeat that was answered or failed: how long that took, and
+	// what failed. It may be called by several goroutines at once; nil: nobody is told.
+	Beaten func(took time.Duration, err error)
 	// Reconcile compares what a session has in the database with what the client believes. It is
 	// called every few heartbeats, and after each reconnect, with a function that lists the former.
 	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
@@ -124,6 +128,11 @@ func (s *Session) Deadline() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.deadline
+}
+
+// Ping sends a heartbeat over the application's pool. ErrKilled where the session is dead.
+func (s *Session) Ping(ctx context.Context) error {
+	return s.sendAt(ctx, s.config.Clock(), s.store.Beat)
 }
 
 // Check requests a heartbeat and a reconciliation now.

@@ -12,11 +12,14 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ttl = 10 * time.Second
+
+var quiet = outage.New(slog.New(slog.DiscardHandler), "")
 
 // server is a database with one session. It answers after a delay, fails, or reports the session
 // dead.
@@ -154,7 +157,7 @@ func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 	var slept time.Duration
 	began := time.Now()
 	session, err := Open(t.Context(), s, Config{
-		TTL: ttl, Log: slog.New(slog.DiscardHandler),
+		TTL: ttl, Beating: quiet, Connecting: quiet,
 		Clock: func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()

@@ -14,9 +14,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 const (
@@ -47,6 +49,10 @@ type Backend interface {
 type Config struct {
 	Clock func() time.Duration
 	Log   *slog.Logger
+	// Hearing, Looking and Taking report the outages of the listener, of looks, and of takeovers.
+	Hearing, Looking, Taking *outage.Report
+	// Told notes that a hub has said why it polls; nil: each says so.
+	Told *atomic.Bool
 	// Safety is the interval of looks without a hint.
 	Safety time.Duration
 	// Limit bounds each statement.
@@ -54,6 +60,12 @@ type Config struct {
 	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
 	// hint names no attempt or the listener has connected.
 	Stray func(attempt string)
+	// Settle tells the database that the present member of a run is its holder, and returns when
+	// that has been answered, or ctx ends. served is how many members had the lock before.
+	Settle func(ctx context.Context, r *Run, present driver.Own, served int)
+	// Listener is called when the listener has connected, and when it was lost, could not connect,
+	// or is none, with the reason; nil: nobody is told.
+	Listener func(up bool, err error)
 	// Reclaimed is called after the lock of an expired holder was taken.
 	Reclaimed func(name string, holder driver.Holder)
 }
@@ -63,6 +75,7 @@ type Result struct {
 	Granted bool // false: the attempt is in no queue any more and holds nothing
 	Grant   driver.Grant
 	Asked   time.Duration // by the hub's clock, before the statement that returned the grant was sent
+	Run     *Run          // that the grant is part of; nil: of none
 }
 
 // Waiter is one waiting attempt.
@@ -94,6 +107,9 @@ type Hub struct {
 	names     map[string]int           // how many waiters each name has
 	due       map[string]time.Duration // when each name is to be looked at
 	states    map[string]driver.State  // as last seen
+	runs      map[string]*Run          // by name, until they are over
+	latest    map[string]int64         // by name with waiters, the last token of the latest run
+	rivals    map[string]bool          // names with waiters that another session was granted after this one
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -102,7 +118,7 @@ func New(ctx context.Context, backend Backend, session string, config Config) *H
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
 		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
-		states: map[string]driver.State{},
+		states: map[string]driver.State{}, runs: map[string]*Run{}, latest: map[string]int64{}, rivals: map[string]bool{},
 	}
 }
 
@@ -171,12 +187,19 @@ func (h *Hub) expect(w *Waiter) {
 	}
 }
 
-// Remove forgets a waiter, answered or not.
-func (h *Hub) Remove(w *Waiter) {
+// Remove forgets a waiter, and returns the answer that it has got and not taken.
+func (h *Hub) Remove(w *Waiter) (r Result, answered bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.waiters[w.Attempt] == w {
 		h.forget(w)
+		return Result{}, false
+	}
+	select {
+	case r = <-w.C:
+		return r, true
+	default:
+		return Result{}, false
 	}
 }
 
@@ -190,14 +213,41 @@ func (h *Hub) State(name string) (driver.State, bool) {
 
 // Deliver answers the waiters of this hub that a statement of this process granted a lock to,
 // without a look at the database. asked is the clock before that statement was sent.
-func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
+func (h *Hub) Deliver(name string, next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	var mine []driver.Own
 	for _, n := range next {
-		if w := h.waiters[n.Attempt]; w != nil && n.Session == h.session {
-			h.answer(w, Result{Granted: true, Grant: n.Grant, Asked: asked})
+		if n.Session == h.session {
+			mine = append(mine, driver.Own{Attempt: n.Attempt, Grant: n.Grant})
 		}
 	}
+	if len(next) > 0 && h.names[name] > 0 {
+		h.rivals[name] = len(mine) < len(next)
+	}
+	h.grant(mine, asked)
+}
+
+// grant answers the waiters of what the session was granted of one name. MUST be called with mu
+// locked.
+func (h *Hub) grant(own []driver.Own, asked time.Duration) {
+	var run []driver.Own
+	for _, o := range own {
+		if o.Grant.Run.Last != 0 {
+			run = append(run, o)
+		} else if w := h.waiters[o.Attempt]; w != nil {
+			h.supersede(w.Name, o.Grant.Token)
+			h.answer(w, Result{Granted: true, Grant: o.Grant, Asked: asked})
+		}
+	}
+	h.begin(run, asked)
+}
+
+// Stats returns whether a listener is connected, and how many attempts wait.
+func (h *Hub) Stats() (listening bool, waiting int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.listening, len(h.waiters) - h.watchers
 }
 
 // Recheck schedules a look at a name now, after a statement with an unknown outcome.
@@ -230,6 +280,8 @@ func (h *Hub) forget(w *Waiter) {
 		delete(h.names, w.Name)
 		delete(h.due, w.Name)
 		delete(h.states, w.Name)
+		delete(h.latest, w.Name)
+		delete(h.rivals, w.Name)
 	}
 }
 
@@ -250,26 +302,51 @@ func (h *Hub) wake() {
 func (h *Hub) listen() {
 	pause := relistenMin
 	for h.ctx.Err() == nil {
+		up := false
 		err := h.backend.Listen(h.ctx, h.session, func() {
-			pause = relistenMin
+			pause, up = relistenMin, true
 			h.setListening(true)
 			h.once.Do(func() { close(h.tried) })
+			h.config.Hearing.Worked("session", h.session)
+			h.tell(true, nil)
 		}, h.heard)
 		h.setListening(false)
 		h.once.Do(func() { close(h.tried) })
 		if h.ctx.Err() != nil {
+			if up {
+				h.tell(false, context.Cause(h.ctx))
+			}
 			return
 		}
+		h.tell(false, err)
 		if errors.Is(err, driver.ErrUnsupported) {
-			h.config.Log.Info("dblock: polling for grants", "session", h.session, "every", pollInterval, "because", err)
+			h.polls(err)
 			return
 		}
-		h.config.Log.Warn("dblock: listener lost", "session", h.session, "error", err)
+		h.config.Hearing.Failed(err, "session", h.session)
 		select {
 		case <-h.ctx.Done():
 		case <-time.After(pause/2 + rand.N(pause/2)):
 		}
 		pause = min(2*pause, relistenMax)
+	}
+}
+
+func (h *Hub) tell(up bool, err error) {
+	if h.config.Listener != nil {
+		h.config.Listener(up, err)
+	}
+}
+
+// polls says why waiters are polled for: once for all hubs of a client, and to nobody who could not
+// change it.
+func (h *Hub) polls(because error) {
+	level := slog.LevelInfo
+	if errors.Is(because, driver.ErrCannotListen) {
+		level = slog.LevelDebug
+	}
+	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
+		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "every", pollInterval, "because", because)
 	}
 }
 
@@ -293,7 +370,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	w := h.waiters[hint.Attempt]
 	switch {
 	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
-		h.answer(w, Result{Granted: true, Grant: hint.Grant, Asked: h.config.Clock()})
+		h.grant([]driver.Own{{Attempt: hint.Attempt, Grant: hint.Grant}}, h.config.Clock())
 	case w != nil:
 		h.due[w.Name] = 0
 	case hint.Attempt == "":

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/outage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -117,13 +119,15 @@ func (f *table) Listen(ctx context.Context, _ string, ready func(), wake func(dr
 	}
 }
 
+var quiet = slog.New(slog.DiscardHandler)
+
 func room(t *testing.T, f *table) *Hub {
 	f.states, f.hints, f.broken = map[string]driver.State{}, make(chan driver.Hint), make(chan struct{})
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := New(ctx, f, me, Config{
-		Clock:  func() time.Duration { return time.Since(began) },
-		Log:    slog.New(slog.DiscardHandler),
+		Clock: func() time.Duration { return time.Since(began) },
+		Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		Safety: safety, Limit: time.Minute,
 	})
 	t.Cleanup(func() { cancel(); h.Wait() })
@@ -209,6 +213,50 @@ func TestAPlaceInTheQueueIsTakenWhenTheListenerHears(t *testing.T) {
 			began = time.Now()
 			if h.Ready(ctx); time.Since(began) != 0 {
 				t.Errorf("%s: waited %v for a context that is over", name, time.Since(began))
+			}
+		})
+	}
+}
+
+// cannot is a table whose engine cannot listen, for a reason.
+type cannot struct {
+	*table
+	because error
+}
+
+func (c cannot) Listen(context.Context, string, func(), func(driver.Hint)) error { return c.because }
+
+// levels is what a log was told, by level.
+type levels struct {
+	slog.Handler
+	said map[slog.Level]int
+}
+
+func (l levels) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l levels) Handle(_ context.Context, r slog.Record) error { l.said[r.Level]++; return nil }
+
+func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
+	for _, c := range []struct {
+		because error
+		level   slog.Level
+	}{
+		{driver.Fail(driver.ErrUnsupported, errors.New("the pool is small")), slog.LevelInfo},
+		{driver.ErrCannotListen, slog.LevelDebug},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log, told := levels{said: map[slog.Level]int{}}, new(atomic.Bool)
+			for range 3 {
+				ctx, cancel := context.WithCancel(t.Context())
+				h := New(ctx, cannot{&table{}, c.because}, me, Config{
+					Clock: func() time.Duration { return 0 }, Log: slog.New(log), Told: told, Safety: safety, Limit: time.Minute,
+				})
+				h.Ready(t.Context())
+				cancel()
+				h.Wait()
+			}
+			if log.said[c.level] != 1 || len(log.said) != 1 {
+				t.Errorf("%v: %v, want one line at %v", c.because, log.said, c.level)
 			}
 		})
 	}
@@ -328,13 +376,13 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour, "a1")
 		w := h.enter("n", "a1")
-		h.Deliver([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
-		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
+		h.Deliver("name", []driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
+		h.Deliver("name", []driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
 		early := h.Add("n", "a2") // answered before its own statement has returned
-		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
+		h.Deliver("name", []driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)

@@ -74,11 +74,12 @@ func (h *Hub) look(names []string) {
 	states, err := h.backend.Look(ctx, h.session, names)
 	if err != nil {
 		if h.ctx.Err() == nil {
-			h.config.Log.Warn("dblock: looking for grants failed", "session", h.session, "error", err)
+			h.config.Looking.Failed(err, "session", h.session)
 		}
 		h.schedule(names, pollInterval+rand.N(pollInterval))
 		return
 	}
+	h.config.Looking.Worked("session", h.session)
 	for _, state := range states {
 		overdue := h.settle(state, before[state.Name], asked)
 		delete(before, state.Name)
@@ -117,17 +118,16 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, own := range state.Granted {
-		if w := h.waiters[own.Attempt]; w != nil {
-			h.answer(w, Result{Granted: true, Grant: own.Grant, Asked: asked})
-		}
-	}
-	queued := make(map[string]bool, len(state.Queued))
+	h.grant(state.Granted, asked)
+	there := make(map[string]bool, len(state.Queued)+len(state.Granted))
 	for _, attempt := range state.Queued {
-		queued[attempt] = true
+		there[attempt] = true
+	}
+	for _, own := range state.Granted {
+		there[own.Attempt] = true
 	}
 	for _, w := range before {
-		if h.waiters[w.Attempt] == w && !queued[w.Attempt] {
+		if h.waiters[w.Attempt] == w && !there[w.Attempt] {
 			h.answer(w, Result{})
 		}
 	}
@@ -174,7 +174,8 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	next, taken, err := h.backend.Vacate(ctx, driver.TakeOver(h.session, name, holder))
 	switch {
 	case err == nil && taken:
-		h.Deliver(next, asked)
+		h.config.Taking.Worked()
+		h.Deliver(name, next, asked)
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}
@@ -188,7 +189,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 		h.schedule([]string{name}, busyRetry/2+rand.N(busyRetry))
 	case h.ctx.Err() == nil:
-		h.config.Log.Warn("dblock: taking over failed", "name", name, "holder", holder.Session, "error", err)
+		h.config.Taking.Failed(err, "name", name, "holder", holder.Session)
 		h.schedule([]string{name}, busyRetry+rand.N(busyRetry))
 	}
 }

@@ -20,7 +20,7 @@ SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server
        EXISTS(SELECT w.attempt FROM dblock_wanted w
                WHERE w.attempt = l.attempt AND w.wanted_until > (SELECT c.now_us FROM dblock_clock c)) AS wanted
   FROM dblock_locks l
- WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.token = sqlc.arg(token);
+ WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(session) AND l.last_token = sqlc.arg(token);
 
 -- name: LookShareGuard :one
 SELECT CAST(CONCAT(@@hostname, ':', @@port, ':', @@server_id) AS CHAR) AS server, h.attempt,

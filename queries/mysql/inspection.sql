@@ -1,45 +1,60 @@
 -- All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
--- each place in its queue (2). place: of the name its highest token, of a holder its own, of a
--- place in the queue its ticket.
+-- each place in its queue but those of members of a run (2). place: of the name its highest token,
+-- of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
+-- place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
 -- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
-       CAST(l.shared_units AS SIGNED) AS shared_units, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
+       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.last_token - l.first_token AS SIGNED) AS followers, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l
  WHERE l.name IN (sqlc.slice(names))
 UNION ALL
-SELECT l.name, 1, l.token, l.session_id, l.host, l.thread, l.attempt, 0, l.holds, l.acquired_at, l.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.holds, l.acquired_at, l.expires_at,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
  WHERE l.name IN (sqlc.slice(names)) AND l.session_id IS NOT NULL
 UNION ALL
 SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.holds, r.acquired_at, r.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_shares r
   LEFT JOIN dblock_sessions s ON s.id = r.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name IN (sqlc.slice(names))
 UNION ALL
 SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
-  FROM dblock_waiters w
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
+  FROM dblock_locks l
+ STRAIGHT_JOIN dblock_waiters w ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (sqlc.slice(names));
+ WHERE l.name IN (sqlc.slice(names)) AND l.waiters <= sqlc.arg(most) AND w.token = 0;
+
+-- The first places of a queue, with those of members of a run, which have a token.
+-- name: FirstPlaces :many
+SELECT w.ticket, w.token, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
+       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
+  FROM (SELECT x.ticket, x.token, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
+          FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = sqlc.arg(name) ORDER BY x.ticket LIMIT ?) w
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
+ ORDER BY w.ticket;
 
 -- Names that begin with a prefix, of which first is the first and last the first that is above all
--- of them.
+-- of them. FORCE INDEX: nothing is sorted, whatever the statistics say. No EXISTS: MariaDB would read
+-- the whole queue.
 -- name: Names :many
-SELECT l.name FROM dblock_locks l
+SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
    AND (CAST(sqlc.arg(idle) AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
+   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
 
 -- The same of names with a holder on a host ('': any) that has held them for at least so long.
 -- name: NamesHeld :many
-SELECT l.name FROM dblock_locks l
+SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
    AND (l.session_id IS NOT NULL AND (sqlc.arg(host) = '' OR l.host = sqlc.arg(host) AND CHAR_LENGTH(l.host) = CHAR_LENGTH(sqlc.arg(host)))
         AND l.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)
@@ -47,7 +62,27 @@ SELECT l.name FROM dblock_locks l
         SELECT h.name FROM dblock_shares h
          WHERE h.name = l.name AND (sqlc.arg(host) = '' OR h.host = sqlc.arg(host) AND CHAR_LENGTH(h.host) = CHAR_LENGTH(sqlc.arg(host)))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)))
+   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
+        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
+
+-- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not.
+-- The counts are taken of the page only.
+-- name: Sessions :many
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
+       CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
+          + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
+       CAST((SELECT COUNT(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS SIGNED) AS waiting
+  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
+               CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
+          FROM dblock_sessions s FORCE INDEX (PRIMARY)
+          LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
+         CROSS JOIN dblock_clock c
+         WHERE s.id > sqlc.arg(after) AND (CAST(sqlc.arg(dead) AS SIGNED) = 1 OR s.dead = 0 AND h.expires_at > c.now_us)
+           AND (sqlc.arg(host) = '' OR s.host = sqlc.arg(host) AND CHAR_LENGTH(s.host) = CHAR_LENGTH(sqlc.arg(host)))
+           AND (sqlc.arg(app) = '' OR s.app = sqlc.arg(app) AND CHAR_LENGTH(s.app) = CHAR_LENGTH(sqlc.arg(app)))
+         ORDER BY s.id LIMIT ?) p
+ ORDER BY p.id;
 
 -- For a session that lives: nobody would forget what another watches.
 -- name: Watch :exec

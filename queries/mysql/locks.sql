@@ -13,12 +13,12 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 -- application's, and locked for long, and a wait for a row has no limit that could be set with the
 -- statement.
 -- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
 -- LockRow of many, in the order of their keys, with the time: it waits for none of them.
 -- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until,
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
@@ -29,22 +29,26 @@ SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, toke
 -- the derived table, and waiting. The index is forced, here and below, wherever another one could
 -- serve: what a statement scans, it locks.
 -- name: TakeLock :execlastid
-UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
+UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = sqlc.arg(name) AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
            AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
          LIMIT 1 FOR UPDATE SKIP LOCKED) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-   SET l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
+   SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
        l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.holds = 1, l.attempt = sqlc.arg(attempt),
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
        l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
        l.metadata = sqlc.arg(metadata);
 
--- After LockRow: gives the lock to a waiter, whether it is held or not.
+-- After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
+-- many members of its run behind its own. The highest is the one returned. SET runs from left to
+-- right, or, where MariaDB is told so, at once: token is last.
 -- name: GiveLock :execlastid
 UPDATE dblock_locks SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(members) AS SIGNED),
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(members) AS SIGNED)),
        session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
@@ -66,16 +70,20 @@ UPDATE dblock_locks SET
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token) AND waiters = 0;
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token) AND waiters = 0;
 
 -- After LockRow. Rows that do not change are not counted: the insert id says that there was one.
 -- holds is never 0.
 -- name: SetHolds :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token);
+
+-- After LockRow, which has it as the holder's, with a lease that goes on.
+-- name: ExtendLock :exec
+UPDATE dblock_locks SET expires_at = sqlc.arg(expires_at) WHERE name = sqlc.arg(name);
 
 -- name: Overdue :many
-SELECT name, COALESCE(session_id, '') AS session_id, token FROM dblock_locks
+SELECT name, COALESCE(session_id, '') AS session_id, last_token FROM dblock_locks
  WHERE expires_at <= (SELECT c.now_us FROM dblock_clock c) AND session_id IS NOT NULL ORDER BY expires_at LIMIT ?;
 
 -- name: OverdueShares :many
@@ -111,7 +119,10 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name IN (sqlc.slice(names));
 
--- After LockRow: lifts the token of what is held as a whole.
+-- After LockRow: lifts the token of what is held as a whole. The members of a run have theirs.
 -- name: RaiseToken :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET token = LAST_INSERT_ID(GREATEST(token, CAST(sqlc.arg(least) AS SIGNED)))
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND (token = sqlc.arg(token) OR token = sqlc.arg(least));
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       token = GREATEST(token, CAST(sqlc.arg(least) AS SIGNED)), first_token = GREATEST(last_token, CAST(sqlc.arg(least) AS SIGNED)),
+       last_token = LAST_INSERT_ID(GREATEST(last_token, CAST(sqlc.arg(least) AS SIGNED)))
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND (last_token = sqlc.arg(token) OR last_token = sqlc.arg(least))
+   AND first_token = last_token;

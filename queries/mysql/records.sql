@@ -3,23 +3,39 @@ INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, deta
 SELECT c.now_us, sqlc.arg(name), sqlc.arg(kind), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(detail), sqlc.arg(metadata)
   FROM dblock_clock c;
 
--- No kinds: all.
+-- Events of all names or of one, upwards or downwards. No kinds: all.
 -- name: Events :many
-SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
- WHERE id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (PRIMARY)
+ WHERE id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
  ORDER BY id LIMIT ?;
 
 -- name: EventsOf :many
-SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events
- WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (dblock_events_name)
+ WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
  ORDER BY id LIMIT ?;
+
+-- name: NewestEvents :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (PRIMARY)
+ WHERE id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+ ORDER BY id DESC LIMIT ?;
+
+-- name: NewestEventsOf :many
+SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events FORCE INDEX (dblock_events_name)
+ WHERE name = sqlc.arg(name) AND id > sqlc.arg(after) AND id < sqlc.arg(below) AND (sqlc.arg(kinds) = '' OR FIND_IN_SET(kind, sqlc.arg(kinds)) > 0)
+ ORDER BY id DESC LIMIT ?;
+
+-- The lowest of the first thousand ids in the order of their times. Transactions at once do not get
+-- ids and times in the same order; a clock may have been set back.
+-- name: EventsSince :one
+SELECT CAST(COALESCE(MIN(f.id), 0) AS SIGNED) AS lowest
+  FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since) ORDER BY e.at LIMIT 1000) f;
 
 -- What the present holder of the name has written is kept: observers of an election find its leader
 -- by it, however long the term.
 -- name: OldEvents :many
 SELECT e.id FROM dblock_events e
  WHERE e.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
-   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.token = e.token AND l.session_id IS NOT NULL)
+   AND NOT EXISTS (SELECT l.name FROM dblock_locks l WHERE l.name = e.name AND l.last_token = e.token AND l.session_id IS NOT NULL)
  ORDER BY e.at LIMIT ?;
 
 -- As DropWaiter.
@@ -30,10 +46,12 @@ DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 -- name: AskHolder :exec
 UPDATE dblock_locks SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name);
 
--- After LockRow. 0: the name does not rest.
+-- After LockRow. 0: the name does not rest. With a token: the next holder of the name may have a
+-- rest of its own.
 -- name: EndRest :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
- WHERE name = sqlc.arg(name) AND rests_until > (SELECT c.now_us FROM dblock_clock c);
+ WHERE name = sqlc.arg(name) AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+   AND (CAST(sqlc.arg(token) AS SIGNED) = 0 OR last_token = CAST(sqlc.arg(token) AS SIGNED));
 
 -- After LockRow.
 -- name: Shares :many
@@ -61,6 +79,10 @@ SELECT r.slot FROM dblock_runs r
        SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))))
  LIMIT 1;
 
+-- Whether a later moment has a run; a moment is the number and the end of its slot.
+-- name: FindLaterRun :one
+SELECT r.slot FROM dblock_runs r WHERE r.name = sqlc.arg(name) AND r.slot > sqlc.arg(slot) AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1;
+
 -- The claim of a slot that nobody has; the unique key decides. FindRun then says whose it is.
 -- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
@@ -87,12 +109,23 @@ UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) AND token = sqlc.arg(token);
 
 -- name: Runs :many
-SELECT slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
+SELECT name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
  WHERE name = sqlc.arg(name) AND began_at < sqlc.arg(before) ORDER BY began_at DESC, slot DESC LIMIT ?;
 
+-- The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
+-- queries done once, before the outer one.
+-- name: LatestRuns :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends
+  FROM (SELECT d.name, (SELECT x.slot FROM dblock_runs x WHERE x.name = d.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1) AS slot
+          FROM (SELECT DISTINCT n.name FROM dblock_runs n WHERE n.name > sqlc.arg(after) ORDER BY n.name LIMIT ?) d LIMIT 1000000) j
+  JOIN dblock_runs r ON r.name = j.name AND r.slot = j.slot
+ ORDER BY r.name;
+
+-- The latest moment of a name stays: no earlier one is run after it.
 -- name: OldRuns :many
 SELECT r.name, r.slot FROM dblock_runs r
  WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
+   AND (r.slot_ends <> r.slot OR EXISTS (SELECT n.slot FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
    AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
    AND (r.ended_at IS NOT NULL OR NOT EXISTS (
        SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))

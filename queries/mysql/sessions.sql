@@ -52,14 +52,14 @@ SELECT s.id FROM dblock_sessions s
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?;
 
--- All that a session holds, and its places in queues (token 0), some at a time. One statement: between two, a grant
+-- All that a session holds, and its places in queues (token 0, or, of a member of a run, its own), some at a time. One statement: between two, a grant
 -- would be missed by both.
 -- name: Claims :many
-SELECT l.name, l.attempt, l.token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
+SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
 UNION ALL
-SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 LIMIT ?;
 
 -- Which builds can use these tables.

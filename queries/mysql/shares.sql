@@ -37,17 +37,23 @@ SELECT w.name, CAST(sqlc.arg(before) AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.
 -- After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
 -- name: ToShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.token, sqlc.arg(session), l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+SELECT l.name, l.last_token, sqlc.arg(session), l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l WHERE l.name = sqlc.arg(name);
 
--- After LockRow and DropShare: the only share becomes the whole.
+-- After LockRow and DropShare: the only share becomes the whole. SET as in GiveLock.
 -- name: ToLock :execlastid
 UPDATE dblock_locks SET
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = sqlc.arg(holds), attempt = sqlc.arg(attempt),
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = sqlc.narg(expires_at), metadata = sqlc.arg(metadata),
        asked = NULL, shared_units = 0, handed = 0
  WHERE name = sqlc.arg(name);
+
+-- After LockRow and FindShare, as ExtendLock. One row by its whole key.
+-- name: ExtendShare :exec
+UPDATE dblock_shares SET expires_at = sqlc.arg(expires_at) WHERE name = sqlc.arg(name) AND token = sqlc.arg(token);
 
 -- After LockRow, without which it may be gone by now.
 -- name: FindShare :one

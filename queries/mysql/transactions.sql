@@ -2,12 +2,13 @@
 -- nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
 
 -- The release inside a transaction: the queue stays as it is, and the first client that notices the
--- commit hands the name on.
+-- commit hands the name on. A run is settled before: its members must not stay in the queue.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
- WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND session_id = sqlc.arg(session) AND token = sqlc.arg(token);
+ WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token)
+   AND first_token = last_token;
 
 -- The same of a share, after DropShare.
 -- name: ReturnUnits :exec
@@ -45,12 +46,12 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
 -- LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
 -- keep the gap after the row, and a row that is missing leaves the gap where it was.
 -- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;
 
 -- LockRowNow, waiting for as long as the row is locked.
 -- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.

@@ -23,9 +23,10 @@ WITH want AS MATERIALIZED (
     SELECT want.*, bool_and(coalesce(
                l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
                AND (l.shared_units = 0 OR want.units > 0 AND l.capacity = want.capacity
-                    AND l.shared_units::bigint + want.units <= want.capacity), false)) OVER (ORDER BY want.nth) AS takes
+                    AND l.shared_units::bigint + want.units <= want.capacity), false)) OVER (ORDER BY want.nth) AS takes,
+           greatest(l.token + 1, dblock_now()) AS token
       FROM want LEFT JOIN (
-           SELECT c.name, c.session_id, c.waiters, c.rests_until, c.shared_units, c.capacity FROM dblock_locks c
+           SELECT c.name, c.token, c.session_id, c.waiters, c.rests_until, c.shared_units, c.capacity FROM dblock_locks c
             WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) ORDER BY c.name FOR UPDATE) l ON l.name = want.name
 ), taken AS (
     UPDATE dblock_locks l SET
@@ -34,7 +35,8 @@ WITH want AS MATERIALIZED (
            attempt = CASE WHEN j.units = 0 THEN j.attempt ELSE '' END, metadata = CASE WHEN j.units = 0 THEN j.metadata ELSE '' END,
            expires_at = CASE WHEN j.units = 0 AND j.lease > 0 THEN dblock_now() + j.lease END,
            rests_until = CASE WHEN j.units = 0 AND j.min_hold > 0 THEN dblock_now() + j.min_hold ELSE 0 END,
-           token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), asked = '',
+           token = j.token, first_token = CASE WHEN j.units = 0 THEN j.token ELSE l.first_token END,
+           last_token = CASE WHEN j.units = 0 THEN j.token ELSE l.last_token END, acquired_at = dblock_now(), asked = '',
            shared_units = l.shared_units + j.units, capacity = CASE WHEN j.units = 0 THEN l.capacity ELSE j.capacity END
       FROM judged j WHERE j.name = l.name AND j.takes
     RETURNING l.name, l.token
@@ -57,14 +59,15 @@ WITH want AS MATERIALIZED (
            (j.r ->> 'Metadata')::text AS metadata, dblock_now() AS now_us
       FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
 ), locked AS MATERIALIZED (
-    SELECT c.name, c.session_id, c.token, c.waiters, c.shared_units, c.rests_until FROM dblock_locks c
+    SELECT c.name, c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.rests_until FROM dblock_locks c
      WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) FOR UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE dblock_locks l SET
            session_id = w.session_id, host = w.host, thread = w.thread, holds = 1, attempt = w.attempt, metadata = w.metadata,
            expires_at = CASE WHEN w.lease > 0 THEN w.now_us + w.lease END,
            rests_until = CASE WHEN w.min_hold > 0 THEN w.now_us + w.min_hold ELSE 0 END,
-           token = greatest(l.token + 1, w.now_us), acquired_at = w.now_us, asked = ''
+           token = greatest(k.token + 1, w.now_us), first_token = greatest(k.token + 1, w.now_us), last_token = greatest(k.token + 1, w.now_us),
+           acquired_at = w.now_us, asked = ''
       FROM want w JOIN locked k ON k.name = w.name
      WHERE w.token = 0 AND k.session_id IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= w.now_us AND l.name = k.name
     RETURNING l.name, l.token
@@ -73,8 +76,8 @@ WITH want AS MATERIALIZED (
      WHERE w.token > 0 AND k.name = w.name AND k.waiters = 0 AND s.name = w.name AND s.session_id = w.session_id AND s.token = w.token
     RETURNING s.name, s.token, s.units
 ), whole AS (
-    SELECT k.name, k.token FROM want w JOIN locked k ON k.name = w.name
-     WHERE w.token > 0 AND k.waiters = 0 AND k.session_id = w.session_id AND k.token = w.token
+    SELECT k.name, k.last_token AS token FROM want w JOIN locked k ON k.name = w.name
+     WHERE w.token > 0 AND k.waiters = 0 AND k.session_id = w.session_id AND k.last_token = w.token
 ), released AS (
     SELECT shares.name, sum(shares.units) AS units FROM shares GROUP BY shares.name
      UNION ALL

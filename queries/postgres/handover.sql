@@ -23,33 +23,85 @@ RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0
 -- After LockRow: the common case of HandOver, in a statement that is planned and run in a fraction of
 -- the time. The holder's whole name goes to the head of the queue: if the head lives, if it wants
 -- the whole name too, and if the name does not cool down. A head with a fixed lease or a cool-down
--- of its own is left to HandOver, which tells the waiter behind it. No row: nothing was done. All
--- conditions stand with the DELETE, so that no ticket goes without a grant: under the row's lock
--- nothing of what they read can change but a heartbeat.
+-- of its own is left to HandOver, which tells the waiter behind it. A run that ends, or one that may
+-- begin, is left to HandToRun. No row: nothing was done. All conditions stand with the DELETE, so
+-- that no ticket goes without a grant: under the row's lock nothing of what they read can change but
+-- a heartbeat.
 -- name: HandToHead :one
 WITH head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
-     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.rests_until <= dblock_now()
+     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.rests_until <= dblock_now()
+       AND l.first_token = l.last_token
        AND q.name = l.name AND q.ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name)
+       AND NOT (q.passable AND EXISTS (
+           SELECT 1 FROM (SELECT n.passable, n.session_id FROM dblock_waiters n WHERE n.name = q.name AND n.ticket > q.ticket ORDER BY n.ticket LIMIT 1) b
+            WHERE b.passable AND b.session_id = q.session_id))
        AND q.units = 0 AND q.lease = 0 AND q.min_hold = 0
        AND h.session_id = q.session_id AND h.expires_at > dblock_now()
-    RETURNING q.name, q.session_id, q.host, q.thread, q.attempt, q.metadata
+    RETURNING q.name, q.session_id, q.host, q.thread, q.attempt, q.metadata, greatest(l.token + 1, dblock_now()) AS token
 )
 UPDATE dblock_locks c SET
        session_id = head.session_id, host = head.host, thread = head.thread, holds = 1, attempt = head.attempt, asked = '',
-       metadata = head.metadata, expires_at = NULL, token = greatest(c.token + 1, dblock_now()), acquired_at = dblock_now(),
-       waiters = c.waiters - 1
+       metadata = head.metadata, expires_at = NULL, token = head.token, first_token = head.token, last_token = head.token,
+       acquired_at = dblock_now(), waiters = c.waiters - 1
   FROM head WHERE c.name = head.name
 RETURNING head.session_id AS session, c.attempt, c.token, c.waiters, dblock_durable() AS durable,
           coalesce(CASE WHEN head.session_id <> sqlc.arg(session)::text
                         THEN pg_notify('dblock_' || head.session_id, concat_ws(' ', c.attempt, c.token, c.waiters))::text END, '')::text AS notified;
+
+-- HandToHead where a run ends, or begins. Of the run that ends, the members' places go: they are the
+-- first of the queue, fewer than 64. Where the head is passable, those behind it become its members,
+-- up to the first that is of another session or not passable. One row for each grant, in the order
+-- of their tokens. A session that is granted a run has to look up which of its attempts are in it.
+--
+-- Whatever the planner believes of the queue, it goes through the index: places are looked up by an
+-- array of tickets, and of a LIMIT that is not a constant it expects little.
+-- name: HandToRun :many
+WITH places AS MATERIALIZED (
+    SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name ORDER BY w.ticket LIMIT (SELECT 64)
+), head AS (
+    DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
+     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.rests_until <= dblock_now()
+       AND q.name = l.name AND q.ticket = (SELECT min(p.ticket) FROM places p WHERE p.token = 0)
+       AND q.units = 0 AND q.lease = 0 AND q.min_hold = 0
+       AND h.session_id = q.session_id AND h.expires_at > dblock_now()
+    RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.metadata, q.passable,
+              greatest(l.token + 1, dblock_now()) AS token, l.first_token < l.last_token AS ends_run
+), served AS (
+    DELETE FROM dblock_waiters m USING head
+     WHERE head.ends_run AND m.name = head.name AND m.ticket = ANY (ARRAY(SELECT p.ticket FROM places p WHERE p.token > 0))
+    RETURNING m.ticket
+), next AS MATERIALIZED (
+    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets
+      FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
+              FROM head CROSS JOIN LATERAL (
+                   SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
+                    WHERE head.passable AND p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
+), members AS (
+    UPDATE dblock_waiters m SET token = head.token + array_position(next.tickets, m.ticket)
+      FROM head CROSS JOIN next WHERE m.name = head.name AND m.ticket = ANY (next.tickets)
+    RETURNING m.attempt, m.token
+), given AS (
+    UPDATE dblock_locks c SET
+           session_id = head.session_id, host = head.host, thread = head.thread, holds = 1, attempt = head.attempt, asked = '',
+           metadata = head.metadata, expires_at = NULL, acquired_at = dblock_now(), first_token = head.token,
+           token = head.token + (SELECT count(*) FROM members), last_token = head.token + (SELECT count(*) FROM members),
+           waiters = c.waiters - 1 - (SELECT count(*) FROM served)::integer
+      FROM head WHERE c.name = head.name
+    RETURNING c.session_id, c.attempt, c.first_token, c.last_token, c.waiters, dblock_durable() AS durable
+)
+SELECT given.session_id::text AS session, g.attempt, g.token::bigint AS token, given.waiters, given.first_token AS first, given.last_token AS last, given.durable,
+       coalesce(CASE WHEN g.heads AND given.session_id <> sqlc.arg(session)::text THEN pg_notify('dblock_' || given.session_id,
+           CASE WHEN given.first_token = given.last_token THEN concat_ws(' ', g.attempt, g.token, given.waiters) ELSE g.attempt END)::text END, '')::text AS notified
+  FROM given CROSS JOIN (SELECT head.attempt, head.token, true AS heads FROM head UNION ALL SELECT members.attempt, members.token, false FROM members) g
+ ORDER BY g.token;
 
 -- Gives up the whole name, if it is held so, named as in GiveUpShare; and then what is free of it
 -- to the waiters, in the order of their tickets, until the first that lives (the dead have no
 -- heartbeat row) and does not fit. The dead before that one leave the queue. While the name cools
 -- down it goes to nobody. A waiter that has to look later, for the end of that or of a lease, is
 -- told. One row for each waiter that gets it, or else one without a session; no row: the name is
--- another's.
+-- another's. Runs end and begin as in HandToHead: served is the last place of a member, or -1.
 --
 -- A row that LockRow did not find may have come since, and change while it is locked here: the
 -- queue would be that of an older snapshot. Then (it is not where it was seen) nothing is handed
@@ -57,16 +109,19 @@ RETURNING head.session_id AS session, c.attempt, c.token, c.waiters, dblock_dura
 -- name: HandOver :many
 WITH RECURSIVE l AS MATERIALIZED (
     SELECT c.name, c.shared_units, c.capacity, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
-           greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted
+           greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted,
+           CASE WHEN c.session_id IS NOT NULL AND c.first_token < c.last_token THEN coalesce((
+                SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name ORDER BY w.ticket LIMIT (SELECT 64)) f
+                 WHERE f.token > 0), -1) ELSE -1 END AS served
       FROM dblock_locks c JOIN dblock_locks seen ON seen.name = c.name AND seen.ctid = c.ctid
      WHERE c.name = @name
        AND (c.session_id IS NULL
-            OR c.session_id = sqlc.arg(session)::text AND (c.token = @token OR c.attempt = @attempt)
+            OR c.session_id = sqlc.arg(session)::text AND (c.last_token = @token OR c.attempt = @attempt)
                AND (NOT sqlc.arg(reclaim)::boolean OR c.expires_at <= dblock_now()
                     OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = c.session_id AND s.dead)))
        FOR UPDATE OF c
 ), walk AS ( -- from one of the living to the next; nth counts them, used is what is taken with them, fits ends it
-    SELECT -1::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
+    SELECT l.served::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
      UNION ALL
     SELECT w.ticket, walk.nth + 1, walk.used + w.units, w.units = 0,
            NOT walk.whole AND CASE WHEN w.units = 0 THEN walk.used = 0 ELSE walk.used + w.units <= l.capacity END
@@ -81,26 +136,41 @@ WITH RECURSIVE l AS MATERIALIZED (
     SELECT coalesce(min(walk.ticket), 9223372036854775807) AS ticket FROM walk WHERE NOT walk.fits
 ), gone AS (
     DELETE FROM dblock_waiters q
-     WHERE q.name = (SELECT l.name FROM l WHERE l.wanted) AND q.ticket < (SELECT stop.ticket FROM stop)
-    RETURNING q.*
+     WHERE q.name = (SELECT l.name FROM l) AND q.ticket < (SELECT CASE WHEN l.wanted THEN stop.ticket ELSE l.served + 1 END FROM l CROSS JOIN stop)
+    RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.lease, q.metadata, q.units, q.min_hold, q.passable
 ), granted AS (
-    SELECT gone.*, l.token + walk.nth - 1 AS token, l.now, CASE WHEN gone.lease > 0 THEN l.now + gone.lease END AS expires_at
+    SELECT gone.name, gone.ticket, gone.session_id, gone.host, gone.thread, gone.attempt, gone.lease, gone.metadata, gone.units,
+           gone.min_hold, gone.passable, l.token + walk.nth - 1 AS token, l.now, CASE WHEN gone.lease > 0 THEN l.now + gone.lease END AS expires_at
       FROM gone JOIN walk ON walk.ticket = gone.ticket CROSS JOIN l
-     WHERE walk.fits
+     WHERE walk.fits AND walk.nth > 0
+), head AS MATERIALIZED (
+    SELECT g.name, g.ticket, g.session_id, g.token FROM granted g WHERE g.units = 0 AND g.passable
+), next AS MATERIALIZED (
+    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets
+      FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
+              FROM head CROSS JOIN LATERAL (
+                   SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
+                    WHERE p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
+), members AS (
+    UPDATE dblock_waiters m SET token = (SELECT head.token FROM head) + array_position((SELECT next.tickets FROM next), m.ticket)
+     WHERE m.name = (SELECT head.name FROM head) AND m.ticket = ANY ((SELECT next.tickets FROM next)::bigint[])
+    RETURNING m.session_id, m.attempt, m.token
 ), shares AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
     SELECT g.name, g.token, g.session_id, g.host, g.thread, g.attempt, g.units, g.now, g.expires_at, g.metadata
       FROM granted g WHERE g.units > 0
 ), sums AS MATERIALIZED (
-    SELECT max(g.token) AS token, coalesce(sum(g.units), 0)::integer AS units FROM granted g
+    SELECT max(g.token) + (SELECT count(*) FROM members) AS token, coalesce(sum(g.units), 0)::integer AS units FROM granted g
 ), after AS (
     UPDATE dblock_locks c SET
            session_id = whole.session_id, host = coalesce(whole.host, ''), thread = coalesce(whole.thread, ''),
            holds = CASE WHEN whole.attempt IS NULL THEN 0 ELSE 1 END, attempt = coalesce(whole.attempt, ''), asked = '',
            metadata = coalesce(whole.metadata, ''), expires_at = whole.expires_at,
            rests_until = CASE WHEN whole.min_hold > 0 THEN whole.now + whole.min_hold ELSE c.rests_until END,
-           token = coalesce(sums.token, c.token), acquired_at = l.now, shared_units = c.shared_units + sums.units,
-           waiters = CASE WHEN NOT l.wanted THEN c.waiters WHEN stop.ticket = 9223372036854775807 THEN 0
+           token = coalesce(sums.token, c.token), first_token = coalesce(whole.token, c.first_token),
+           last_token = CASE WHEN whole.token IS NULL THEN c.last_token ELSE sums.token END,
+           acquired_at = l.now, shared_units = c.shared_units + sums.units,
+           waiters = CASE WHEN l.wanted AND stop.ticket = 9223372036854775807 THEN 0
                           ELSE c.waiters - (SELECT count(*) FROM gone)::integer END
       FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN granted whole ON whole.units = 0
      WHERE c.name = l.name AND (l.given OR l.wanted AND (stop.ticket = 9223372036854775807 OR EXISTS (SELECT 1 FROM gone)))
@@ -109,17 +179,21 @@ WITH RECURSIVE l AS MATERIALIZED (
     SELECT q.session_id, q.attempt
       FROM l CROSS JOIN stop CROSS JOIN LATERAL (
            SELECT w.session_id, w.attempt FROM dblock_waiters w
-            WHERE w.name = l.name AND (NOT l.wanted OR w.ticket >= stop.ticket)
+            WHERE w.name = l.name AND w.ticket > l.served AND (NOT l.wanted OR w.ticket >= stop.ticket)
               AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id AND h.expires_at > dblock_now())
             ORDER BY w.ticket LIMIT 1) q
      WHERE l.waiters > 0 AND (NOT l.wanted OR EXISTS (SELECT 1 FROM granted g WHERE g.lease > 0 OR g.min_hold > 0))
 )
 SELECT coalesce(after.given, false)::boolean AS given, coalesce(g.session_id, '')::text AS session, coalesce(g.attempt, '')::text AS attempt,
-       coalesce(g.token, 0)::bigint AS token, coalesce(after.waiters, 0)::integer AS waiters, coalesce(g.lease, 0)::bigint AS lease, dblock_durable() AS durable,
-       coalesce(CASE WHEN g.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || g.session_id,
-           concat_ws(' ', g.attempt, CASE WHEN g.lease = 0 THEN g.token END, CASE WHEN g.lease = 0 THEN after.waiters END))::text END, '')::text AS notified,
+       coalesce(g.token, 0)::bigint AS token, coalesce(after.waiters, 0)::integer AS waiters, coalesce(g.lease, 0)::bigint AS lease,
+       coalesce(run.first, 0)::bigint AS first, coalesce(run.last, 0)::bigint AS last, dblock_durable() AS durable,
+       coalesce(CASE WHEN g.heads AND g.session_id <> sqlc.arg(self)::text THEN pg_notify('dblock_' || g.session_id,
+           CASE WHEN g.lease = 0 AND run.last IS NULL THEN concat_ws(' ', g.attempt, g.token, after.waiters) ELSE g.attempt END)::text END, '')::text AS notified,
        coalesce((SELECT pg_notify('dblock_' || b.session_id, b.attempt)::text FROM behind b), '')::text AS forewarned
-  FROM l LEFT JOIN after ON true LEFT JOIN granted g ON true
+  FROM l LEFT JOIN after ON true CROSS JOIN (SELECT min(members.token) - 1 AS first, max(members.token) AS last FROM members) run LEFT JOIN (
+       SELECT granted.session_id, granted.attempt, granted.token, granted.lease, true AS heads FROM granted
+        UNION ALL
+       SELECT members.session_id, members.attempt, members.token, 0, false FROM members) g ON true
  ORDER BY g.token;
 
 -- After LockGuard, before it is given up: what is taken from the living is written down, and they

@@ -1,5 +1,6 @@
--- One row for each party to each name: its holders, its waiters in their order; or one with
--- neither.
+-- One row for each party to each name: its holders, the first of its waiters in their order; or one
+-- with neither. The members of a run are no waiters: they have the first places, of which a run has
+-- no more than 64.
 -- name: Describe :many
 SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
        l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
@@ -7,31 +8,49 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
        coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
        coalesce(p.holds, 0)::integer AS holds, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
        coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
-       coalesce(b.expires_at, 0)::bigint AS session_expires_at, l.waiters
+       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters,
+       (l.waiters - CASE WHEN l.first_token < l.last_token THEN (
+           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
+        ELSE 0 END)::bigint AS queued
   FROM dblock_locks l
   LEFT JOIN LATERAL (
        SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
               h.holds, h.expires_at, h.metadata, h.asked
          FROM dblock_holders h WHERE h.name = l.name
         UNION ALL
-       SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name) p ON true
+      (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
+         FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 ORDER BY w.ticket LIMIT sqlc.arg(most))) p ON true
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)))
  ORDER BY l.name, p.waits, p.nth;
 
--- below: the first name behind all that have the prefix, '' where there is none to be told. It ends
--- the walk.
+-- lowest: where the walk begins, which is after, or the prefix where that is behind it. below: the
+-- first name behind all that have the prefix, '' where there is none to be told. It ends the walk.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l
- WHERE l.name > sqlc.arg(after)::text AND l.name >= sqlc.arg(prefix)::text AND starts_with(l.name, sqlc.arg(prefix)::text)
+ WHERE l.name >= sqlc.arg(lowest)::text AND l.name <> sqlc.arg(after)::text AND (sqlc.arg(prefix)::text = '' OR starts_with(l.name, sqlc.arg(prefix)::text))
    AND (sqlc.arg(below)::text = '' OR l.name < sqlc.arg(below)::text)
    AND (sqlc.arg(idle)::boolean OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (sqlc.arg(host)::text = '' AND sqlc.arg(older)::bigint = 0 OR EXISTS (
            SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
               AND (sqlc.arg(older)::bigint = 0 OR h.acquired_at <= dblock_now() - sqlc.arg(older)::bigint)))
+   AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
+
+-- One time for all of them. The counts are taken of the page only.
+-- name: Sessions :many
+WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
+    SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now, CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END AS expires_at
+      FROM dblock_sessions s CROSS JOIN clock c LEFT JOIN dblock_heartbeats b ON b.session_id = s.id
+     WHERE s.id > sqlc.arg(after)::text AND (sqlc.arg(dead)::boolean OR NOT s.dead AND b.expires_at > c.now)
+       AND (sqlc.arg(host)::text = '' OR s.host = sqlc.arg(host)::text) AND (sqlc.arg(app)::text = '' OR s.app = sqlc.arg(app)::text)
+     ORDER BY s.id LIMIT @most
+)
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
+       (SELECT count(*) FROM dblock_holders h WHERE h.session_id = p.id) AS held,
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+  FROM page p ORDER BY p.id;
 
 -- For a session that lives: nobody would forget what another watches.
 -- name: Watch :exec

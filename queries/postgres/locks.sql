@@ -10,7 +10,8 @@ INSERT INTO dblock_locks AS l (name, token, acquired_at)
 SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM timeout
 ON CONFLICT (name) DO UPDATE SET
        session_id = sqlc.arg(session)::text, host = sqlc.arg(host)::text, thread = sqlc.arg(thread)::text, holds = 1,
-       attempt = sqlc.arg(attempt)::text, token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), metadata = sqlc.arg(metadata)::text,
+       attempt = sqlc.arg(attempt)::text, acquired_at = dblock_now(), metadata = sqlc.arg(metadata)::text,
+       (token, first_token, last_token) = (SELECT t.token, t.token, t.token FROM (SELECT greatest(l.token + 1, dblock_now()) AS token) t),
        expires_at = CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END,
        rests_until = CASE WHEN sqlc.arg(min_hold)::bigint > 0 THEN dblock_now() + sqlc.arg(min_hold)::bigint ELSE 0 END, asked = ''
  WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
@@ -36,26 +37,34 @@ UPDATE dblock_locks l SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
        expires_at = NULL, metadata = ''
   FROM timeout
- WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token AND l.waiters = 0
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits;
 
 -- After LockGuard: the same owner comes back in another session. The old one is told, and fenced.
 -- name: Reenter :one
 UPDATE dblock_locks l SET
-       session_id = sqlc.arg(session)::text, holds = 1, attempt = @attempt, token = greatest(l.token + 1, dblock_now()),
+       session_id = sqlc.arg(session)::text, holds = 1, attempt = @attempt, token = old.next, first_token = old.next, last_token = old.next,
        acquired_at = dblock_now(), metadata = @metadata,
        expires_at = CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, asked = '',
        rests_until = CASE WHEN sqlc.arg(min_hold)::bigint > 0 THEN dblock_now() + sqlc.arg(min_hold)::bigint ELSE l.rests_until END
-  FROM dblock_locks old
- WHERE l.name = @name AND old.name = l.name
+  FROM (SELECT o.name, o.session_id, o.attempt, greatest(o.token + 1, dblock_now()) AS next FROM dblock_locks o WHERE o.name = @name) old
+ WHERE l.name = old.name
    AND l.session_id IS NOT NULL AND l.host = @host AND l.thread = @thread
 RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified;
 
 -- name: SetHolds :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
 UPDATE dblock_locks l SET holds = @holds FROM timeout
- WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token
 RETURNING l.name;
+
+-- By the lock row alone: a takeover decides under its lock whether the lease is over. Never earlier
+-- than it was. Durable like a grant: the holder relies on the end that it was told.
+-- name: ExtendLock :one
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
+UPDATE dblock_locks l SET expires_at = greatest(l.expires_at, dblock_now() + sqlc.arg(lease)::bigint) FROM timeout
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.expires_at > dblock_now()
+RETURNING (l.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable;
 
 -- name: Overdue :many
 SELECT h.name, h.session_id::text AS session, h.token, h.units FROM dblock_holders h

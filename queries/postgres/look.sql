@@ -1,14 +1,15 @@
--- One row for each name and each attempt of the session's that waits for it (own_token 0) or holds a share of it. Of
--- several holders it is the one whose time is over first. The first in the queue counts where nobody has the whole name.
+-- One row for each name and each attempt of the session's that waits for it (own_token 0), is a member of its run, or holds a
+-- share of it. Of several holders it is the one whose time is over first. The first in the queue counts where nobody has the
+-- whole name: then there is no run.
 -- name: Look :many
 SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coalesce(s.host, l.host)::text AS host,
-       coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.token)::bigint AS token,
+       coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.last_token)::bigint AS token,
        coalesce(s.units, 0)::integer AS units, coalesce(s.acquired_at, l.acquired_at)::bigint AS acquired_at,
        coalesce(CASE WHEN l.session_id IS NULL THEN s.expires_at ELSE l.expires_at END, 0)::bigint AS expires_at,
        coalesce(CASE WHEN l.session_id IS NULL THEN s.ends_at ELSE h.expires_at END, 0)::bigint AS session_expires_at,
        CASE WHEN l.shared_units > 0 THEN (SELECT count(*) FROM dblock_shares c WHERE c.name = l.name) ELSE 0 END::integer AS sharing,
        l.shared_units, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
-       l.waiters, l.rests_until, dblock_now() AS now,
+       l.waiters, l.rests_until, l.first_token, l.last_token, dblock_now() AS now,
        coalesce(q.session_id, '')::text AS head_session, coalesce(q.host, '')::text AS head_host, coalesce(q.thread, '')::text AS head_thread,
        coalesce(q.attempt, '')::text AS head_attempt, coalesce(q.units, 0)::integer AS head_units,
        coalesce(q.enqueued_at, 0)::bigint AS head_since, coalesce(q.ends_at, 0)::bigint AS head_ends_at,
@@ -26,7 +27,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
         WHERE w.name = l.name AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (
-       SELECT w.attempt, 0 AS token, NULL AS expires_at FROM dblock_waiters w
+       SELECT w.attempt, w.token, NULL AS expires_at FROM dblock_waiters w
         WHERE w.name = l.name AND w.session_id = sqlc.arg(session)::text AND l.waiters > 0
         UNION ALL
        SELECT v.attempt, v.token, v.expires_at FROM dblock_shares v

@@ -28,14 +28,21 @@ UPDATE dblock_shares s SET holds = @holds FROM timeout
  WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token
 RETURNING s.name;
 
+-- ExtendLock for a share. What takes shares away deletes their rows.
+-- name: ExtendShare :one
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
+UPDATE dblock_shares s SET expires_at = greatest(s.expires_at, dblock_now() + sqlc.arg(lease)::bigint) FROM timeout
+ WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token AND s.expires_at > dblock_now()
+RETURNING (s.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable;
+
 -- After LockRow: the exclusive holder becomes a reader, unless waiters want units of another
 -- capacity.
 -- name: Downgrade :exec
 WITH share AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-    SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
       FROM dblock_locks l
-     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token = @token
+     WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.first_token = l.last_token
        AND (l.waiters = 0 OR l.capacity IN (0, sqlc.arg(readers)::integer))
     RETURNING name
 )
@@ -50,12 +57,12 @@ WITH share AS (
     DELETE FROM dblock_shares s USING dblock_locks l
      WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.attempt = @attempt
        AND l.name = s.name AND l.session_id IS NULL AND l.shared_units = s.units
-    RETURNING s.*
+    RETURNING s.name, s.session_id, s.host, s.thread, s.holds, s.attempt, s.expires_at, s.metadata, greatest(l.token + 1, dblock_now()) AS token
 )
 UPDATE dblock_locks l SET
        session_id = share.session_id, host = share.host, thread = share.thread, holds = share.holds, attempt = share.attempt,
        expires_at = share.expires_at, metadata = share.metadata, asked = '',
-       token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now(), shared_units = 0
+       token = share.token, first_token = share.token, last_token = share.token, acquired_at = dblock_now(), shared_units = 0
   FROM share WHERE l.name = share.name
 RETURNING l.token, dblock_durable() AS durable;
 
@@ -69,6 +76,8 @@ SELECT h.token, h.units, l.waiters, l.capacity, coalesce(h.expires_at, 0)::bigin
 -- which it was raised before, by a call whose answer was lost.
 -- name: RaiseToken :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true))
-UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint) FROM timeout
- WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.token IN (sqlc.arg(token)::bigint, sqlc.arg(least_token)::bigint)
-RETURNING l.token, dblock_durable() AS durable;
+UPDATE dblock_locks l SET token = greatest(l.token, sqlc.arg(least_token)::bigint),
+       first_token = greatest(l.last_token, sqlc.arg(least_token)::bigint), last_token = greatest(l.last_token, sqlc.arg(least_token)::bigint)
+  FROM timeout
+ WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token IN (sqlc.arg(token)::bigint, sqlc.arg(least_token)::bigint)
+RETURNING l.last_token AS token, dblock_durable() AS durable;

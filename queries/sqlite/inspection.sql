@@ -1,9 +1,14 @@
--- All about names, in their order: a row for each (kind 0), then its shares (1) and its queue (2).
+-- All about names, in their order: a row for each (kind 0), whose place is the highest token, then its shares (1) and the
+-- first of its queue (2). The members of a run do not wait: they have the first places, of which a run has no more than 64.
 -- name: Describe :many
 SELECT l.name, 0 AS kind, l.token AS place, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
-       l.token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,
+       l.last_token AS token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       l.waiters, l.capacity, l.shared_units, l.rests_until
+       l.waiters, l.capacity, l.shared_units, l.rests_until,
+       CAST(l.waiters - CASE WHEN l.first_token < l.last_token THEN (
+           SELECT count(*) FROM dblock_waiters f WHERE f.name = l.name AND f.token > 0
+              AND f.ticket IN (SELECT x.ticket FROM dblock_waiters x WHERE x.name = l.name ORDER BY x.ticket LIMIT 64))
+       ELSE 0 END AS INTEGER) AS queued
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -13,7 +18,7 @@ UNION ALL
 SELECT p.name, 1 AS kind, p.token AS place, p.session_id AS session, p.host, p.thread, p.attempt, p.units,
        p.token, p.acquired_at AS since, p.expires_at, p.holds, p.metadata, p.asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
   FROM dblock_shares p
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
@@ -23,19 +28,22 @@ UNION ALL
 SELECT w.name, 2 AS kind, w.ticket AS place, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
        0 AS token, w.enqueued_at AS since, NULL AS expires_at, 0 AS holds, w.metadata, '' AS asked,
        c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
-  FROM dblock_waiters w
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
+  FROM dblock_locks l
+ CROSS JOIN dblock_waiters w
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+ WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
+   AND w.name = l.name AND w.ticket IN (
+       SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name AND q.token = 0 ORDER BY q.ticket LIMIT CAST(sqlc.arg(most) AS INTEGER))
  ORDER BY 1, 2, 3;
 
--- Names from the lowest that can be meant up to the limit, excluded, if there is one. What is asked of a holder must be
+-- Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is below a blob. What is asked of a holder must be
 -- true of one and the same.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
- WHERE l.name >= @lowest AND (CAST(sqlc.arg(above) AS TEXT) = '' OR l.name < CAST(sqlc.arg(above) AS TEXT))
+ WHERE l.name >= @lowest AND l.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END
    AND (CAST(sqlc.arg(idle) AS BOOLEAN) OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
    AND (CAST(sqlc.arg(host) AS TEXT) = '' AND CAST(sqlc.arg(older) AS INTEGER) <= 0
         OR l.session_id IS NOT NULL AND (CAST(sqlc.arg(host) AS TEXT) = '' OR l.host = CAST(sqlc.arg(host) AS TEXT))
@@ -43,7 +51,26 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR EXISTS (SELECT 1 FROM dblock_shares p
                     WHERE p.name = l.name AND (CAST(sqlc.arg(host) AS TEXT) = '' OR p.host = CAST(sqlc.arg(host) AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(sqlc.arg(older) AS INTEGER)))
+   AND (NOT CAST(sqlc.arg(contended) AS BOOLEAN)
+        OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
+
+-- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not. The counts are taken of
+-- the page only.
+-- name: Sessions :many
+SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS INTEGER) AS expires_at,
+       CAST((SELECT count(*) FROM dblock_locks l WHERE l.session_id = p.id)
+          + (SELECT count(*) FROM dblock_shares r WHERE r.session_id = p.id) AS INTEGER) AS held,
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+  FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now_us, CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS expires_at
+          FROM dblock_sessions s
+         CROSS JOIN dblock_clock c
+          LEFT JOIN dblock_heartbeats h ON h.session_id = s.id
+         WHERE s.id > @after AND (CAST(sqlc.arg(dead) AS BOOLEAN) OR NOT s.dead AND h.expires_at > c.now_us)
+           AND (CAST(sqlc.arg(host) AS TEXT) = '' OR s.host = CAST(sqlc.arg(host) AS TEXT))
+           AND (CAST(sqlc.arg(app) AS TEXT) = '' OR s.app = CAST(sqlc.arg(app) AS TEXT))
+         ORDER BY s.id LIMIT @most) AS p
+ ORDER BY p.id;
 
 -- A session that has ended watches nothing.
 -- name: Watch :exec

@@ -4,21 +4,41 @@ SELECT c.now_us, CAST(@name AS TEXT), CAST(@kind AS TEXT), CAST(@token AS INTEGE
        CAST(@host AS TEXT), CAST(@thread AS TEXT), CAST(@detail AS TEXT), CAST(@metadata AS TEXT)
   FROM dblock_clock c;
 
--- The kinds come as a JSON array; an empty one is all.
+-- Events of all names or of one, upwards or downwards. The kinds come as a JSON array; an empty one is all.
 -- name: Events :many
 SELECT v.* FROM dblock_events v
- WHERE v.id > @after
+ WHERE v.id > @after AND v.id < @below
    AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
  ORDER BY v.id LIMIT @most;
 
 -- name: EventsOf :many
 SELECT v.* FROM dblock_events v
- WHERE v.name = @name AND v.id > @after
+ WHERE v.name = @name AND v.id > @after AND v.id < @below
    AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
  ORDER BY v.id LIMIT @most;
 
+-- name: NewestEvents :many
+SELECT v.* FROM dblock_events v
+ WHERE v.id > @after AND v.id < @below
+   AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
+ ORDER BY v.id DESC LIMIT @most;
+
+-- name: NewestEventsOf :many
+SELECT v.* FROM dblock_events v
+ WHERE v.name = @name AND v.id > @after AND v.id < @below
+   AND (CAST(sqlc.arg(kinds) AS TEXT) = '[]' OR v.kind IN (SELECT value FROM json_each(CAST(sqlc.arg(kinds) AS TEXT))))
+ ORDER BY v.id DESC LIMIT @most;
+
+-- The lowest of the first thousand ids in the order of their times: a clock may have been set back.
+-- name: EventsSince :one
+SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
+  FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
+
+-- With a token: the next holder of the name may have a rest of its own.
 -- name: EndRest :execrows
-UPDATE dblock_locks SET rests_until = 0 WHERE name = @name AND rests_until > (SELECT c.now_us FROM dblock_clock c);
+UPDATE dblock_locks SET rests_until = 0
+ WHERE name = @name AND rests_until > (SELECT c.now_us FROM dblock_clock c)
+   AND (CAST(@token AS INTEGER) = 0 OR last_token = CAST(@token AS INTEGER));
 
 -- name: AskHolder :one
 UPDATE dblock_locks SET asked = @reason WHERE name = @name AND session_id IS NOT NULL
@@ -49,6 +69,15 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
             AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
  LIMIT 1;
 
+-- The run of the latest moment, where it is a later one; a moment is the number and the end of its
+-- slot.
+-- name: FindLaterRun :one
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM dblock_runs r WHERE r.name = @name AND r.slot > @slot AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1;
+
 -- After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval,
 -- and gives its row.
 -- name: ClaimRun :exec
@@ -71,19 +100,34 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
   FROM dblock_runs r WHERE r.name = @name AND r.began_at < @before
  ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
+-- The latest run of each name. It reads all runs of the names that it returns.
+-- name: LatestRuns :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
+       CAST(r.failed OR r.ended_at IS NULL
+            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
+       r.detail, r.tries, r.slot_ends
+  FROM (SELECT DISTINCT d.name FROM dblock_runs d WHERE d.name > @after ORDER BY d.name LIMIT @most) AS j
+ CROSS JOIN dblock_runs r
+ WHERE r.name = j.name
+   AND r.slot = (SELECT x.slot FROM dblock_runs x WHERE x.name = j.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1)
+ ORDER BY r.name;
+
 -- What the present holder of the name has written is kept: observers of an election find its leader
 -- by it, however long the term.
 -- name: PurgeEvents :execrows
 DELETE FROM dblock_events WHERE id IN (
     SELECT v.id FROM dblock_events v WHERE v.at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS INTEGER)
-       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.token = v.token AND l.session_id IS NOT NULL)
+       AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = v.name AND l.session_id IS NOT NULL
+                          AND v.token >= l.first_token AND v.token <= l.last_token)
      ORDER BY v.at LIMIT @most);
 
--- Both the run and its slot must be over: a slot without its row would be run again.
+-- Both the run and its slot must be over: a slot without its row would be run again. The latest
+-- moment of a name stays: no earlier one is run after it.
 -- name: PurgeRuns :execrows
 DELETE FROM dblock_runs WHERE (name, slot) IN (
     SELECT r.name, r.slot FROM dblock_runs r CROSS JOIN dblock_clock c
      WHERE r.slot_ends < c.now_us - CAST(sqlc.arg(keep) AS INTEGER)
+       AND (r.slot_ends <> r.slot OR EXISTS (SELECT 1 FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
        AND (r.ended_at < c.now_us - CAST(sqlc.arg(keep) AS INTEGER)
             OR r.ended_at IS NULL AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id))
      ORDER BY r.slot_ends LIMIT @most);

@@ -47,24 +47,30 @@ UPDATE dblock_locks SET
        shared_units = shared_units - CAST(@units AS INTEGER),
        acquired_at = CASE WHEN shared_units = CAST(@units AS INTEGER) THEN (SELECT c.now_us FROM dblock_clock c) ELSE acquired_at END
  WHERE name = @name
-RETURNING session_id, shared_units, capacity, waiters, rests_until;
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token;
 
 -- name: SetShareHolds :execrows
 UPDATE dblock_shares SET holds = @holds WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token;
 
+-- ExtendLock for a share.
+-- name: ExtendShare :one
+UPDATE dblock_shares SET expires_at = max(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(@lease AS INTEGER))
+ WHERE name = @name AND session_id = CAST(@session AS TEXT) AND token = @token AND expires_at > (SELECT c.now_us FROM dblock_clock c)
+RETURNING CAST(expires_at - (SELECT c.now_us FROM dblock_clock c) AS INTEGER) AS remaining;
+
 -- Copies the whole name, held so, into a share of one unit. ToUnits is the other half.
 -- name: ToShare :execrows
 INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l
- WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.token = CAST(@token AS INTEGER);
+ WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.last_token = CAST(@token AS INTEGER);
 
 -- name: ToUnits :one
 UPDATE dblock_locks SET
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', expires_at = NULL, metadata = '', asked = '',
        shared_units = 1, capacity = CAST(sqlc.arg(capacity) AS INTEGER)
  WHERE name = @name AND (waiters = 0 OR capacity IN (0, CAST(sqlc.arg(capacity) AS INTEGER)))
-RETURNING session_id, shared_units, capacity, waiters, rests_until;
+RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token;
 
 -- name: FindShareOfAttempt :one
 SELECT p.* FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = CAST(@session AS TEXT);
@@ -75,10 +81,13 @@ SELECT p.* FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AN
 UPDATE dblock_locks SET
        session_id = CAST(@session AS TEXT), host = @host, thread = @thread, holds = @holds, attempt = @attempt,
        expires_at = @expires_at, metadata = @metadata, shared_units = 0, asked = '',
-       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)), acquired_at = (SELECT c.now_us FROM dblock_clock c)
+       token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       first_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       last_token = max(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c)
  WHERE name = @name AND session_id IS NULL AND shared_units = CAST(@units AS INTEGER);
 
 -- What an attempt has of a name as a whole, and how much is left of its fixed lease.
 -- name: Possessed :one
-SELECT l.token, l.waiters, l.expires_at, c.now_us FROM dblock_locks l CROSS JOIN dblock_clock c
+SELECT l.last_token, l.waiters, l.expires_at, c.now_us FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.attempt = @attempt;

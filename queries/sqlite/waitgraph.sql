@@ -1,16 +1,18 @@
 -- Who waits for whom, from the places of some attempts on: who holds the names of the places, where these owners wait
 -- themselves, and so on. The attempts come as a JSON array. The need of a place is that of all before it, summed up once for
--- each queue: asked for each place, it would go through the queue again and again.
+-- each queue: asked for each place, it would go through the queue again and again. The members of a run do not wait, and
+-- a run is no holder: the row does not tell which of its members has the lock.
 -- name: WaitGraph :many
 WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, w.enqueued_at AS since
       FROM dblock_waiters w
-     WHERE w.attempt IN (SELECT value FROM json_each(CAST(sqlc.arg(attempts) AS TEXT)))
+     WHERE w.attempt IN (SELECT value FROM json_each(CAST(sqlc.arg(attempts) AS TEXT))) AND w.token = 0
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     UNION
     SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, l.acquired_at
       FROM reached r JOIN dblock_locks l ON l.name = r.name
-     WHERE NOT r.holds AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = l.session_id)
+     WHERE NOT r.holds AND l.first_token = l.last_token
+       AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = l.session_id)
     UNION
     SELECT p.name, p.session_id, p.host, p.thread, p.attempt, true, 0, p.units, p.acquired_at
       FROM reached r JOIN dblock_shares p ON p.name = r.name
@@ -18,11 +20,11 @@ WITH RECURSIVE reached AS (
     UNION
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, w.enqueued_at
       FROM reached r JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
-     WHERE r.holds
+     WHERE r.holds AND w.token = 0
 ), needs AS (
     SELECT w.name, w.ticket, CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q END AS INTEGER) AS need
       FROM dblock_waiters w
-     WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds)
+     WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds) AND w.token = 0
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     WINDOW q AS (PARTITION BY w.name ORDER BY w.ticket)
 )

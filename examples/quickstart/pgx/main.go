@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"fmt"
 	"log"
 	"os"
@@ -29,7 +28,9 @@ func run(ctx context.Context, dsn string) error {
 		return err
 	}
 	defer pool.Close()
-	if err := up(ctx, stdlib.OpenDBFromPool(pool)); err != nil {
+	db := stdlib.OpenDBFromPool(pool) // for the migrations
+	defer db.Close()
+	if err := migrate.Up(ctx, db, migrate.Postgres); err != nil {
 		return err
 	}
 	client, err := dblock.New(postgres.New(pool))
@@ -41,9 +42,4 @@ func run(ctx context.Context, dsn string) error {
 		fmt.Println("nobody else has invoice/42; token", l.Token())
 		return nil
 	})
-}
-
-func up(ctx context.Context, db *sql.DB) error {
-	defer db.Close()
-	return migrate.Up(ctx, db, migrate.Postgres)
 }

@@ -1,0 +1,105 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log"
+
+	"github.com/dblock-go/dblock"
+)
+
+// What needs a lock and no transaction takes a Locker: it works with every engine.
+func ExampleClient_Locker() {
+	client, done := openClient()
+	defer done()
+	report := func(ctx context.Context, locker dblock.Locker) error {
+		return locker.Do(ctx, "report", func(ctx context.Context, l dblock.Handle) error {
+			fmt.Println("alone with", l.Name())
+			return nil
+		})
+	}
+	if err := report(context.Background(), client.Locker()); err != nil {
+		log.Fatal(err)
+	}
+	// Output: alone with report
+}
+
+// An exporter or a web page takes an Inspector.
+func ExampleInspector() {
+	client, done := openClient(dblock.WithHost("web-1"))
+	defer done()
+	ctx := context.Background()
+	show := func(i dblock.Inspector) {
+		for info, err := range i.List(ctx, dblock.Filter{}) {
+			if err != nil {
+				log.Fatal(err)
+			}
+			fmt.Println(info.Name, "is held by", info.Holders[0].Host)
+		}
+	}
+	l, err := client.Lock(ctx, "invoice/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Unlock(ctx)
+	show(client)
+	// Output: invoice/42 is held by web-1
+}
+
+func ExampleWithObserver() {
+	client, done := openClient(dblock.WithObserver(dblock.Observer{
+		AcquireEnd: func(_ context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+			fmt.Println(a.Name, "acquired:", r.Err == nil)
+		},
+		HoldEnd: func(r dblock.HoldResult) {
+			fmt.Println(r.Name, "unlocked:", r.Err == nil)
+		},
+	}))
+	defer done()
+	err := client.Do(context.Background(), "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error {
+		fmt.Println("at work")
+		return nil
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// invoice/42 acquired: true
+	// at work
+	// invoice/42 unlocked: true
+}
+
+func ExampleClient_Stats() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	l, err := client.Lock(ctx, "invoice/42")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer l.Unlock(ctx)
+	s := client.Stats()
+	fmt.Printf("%d held, %d waiting\n", s.Held, s.Waiting)
+	// Output: 1 held, 0 waiting
+}
+
+// A readiness probe answers with what Ping says.
+func ExampleClient_Ping() {
+	client, done := openClient()
+	defer done()
+	if err := client.Ping(context.Background()); err != nil {
+		fmt.Println("not ready:", err)
+		return
+	}
+	fmt.Println("ready")
+	// Output: ready
+}
+
+func ExampleName() {
+	fmt.Println(dblock.Name("tenant", "42", "invoices"))
+	fmt.Println(dblock.Name("file", "/etc/hosts"))
+	// Output:
+	// tenant/42/invoices
+	// file/%2Fetc%2Fhosts
+}

@@ -1,0 +1,167 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// withShops runs an example with two clients, as two processes would have them.
+func withShops(example func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error) {
+	db, done := openDatabase()
+	defer done()
+	one := must(dblock.New(sqlite.New(db), dblock.WithHost("host-1"), dblock.WithApp("shop")))
+	two := must(dblock.New(sqlite.New(db), dblock.WithHost("host-2"), dblock.WithApp("shop")))
+	ctx := context.Background()
+	if err := errors.Join(example(ctx, one, two), one.Close(ctx), two.Close(ctx)); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// The queue of a lock, as an operator sees it.
+func ExampleClient_Inspect() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		held, err := one.Lock(ctx, "invoice/42", dblock.Metadata(map[string]string{"job": "export"}))
+		if err != nil {
+			return err
+		}
+		waiting := make(chan error, 1)
+		go func() {
+			waiting <- two.Do(ctx, "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil })
+		}()
+		for { // until the other stands in the queue
+			info, err := one.Inspect(ctx, "invoice/42")
+			if err != nil {
+				return err
+			}
+			if info.Queued > 0 {
+				holder, waiter := info.Holders[0], info.Waiters[0]
+				fmt.Println("held by", holder.Host, holder.Metadata, "alive:", holder.Alive)
+				fmt.Println("waiting:", waiter.Host)
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+		return errors.Join(held.Unlock(ctx), <-waiting)
+	})
+	// Output:
+	// held by host-1 map[job:export] alive: true
+	// waiting: host-2
+}
+
+// A page of names, and the page after it.
+func ExampleClient_List() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		all, err := one.LockAll(ctx, []string{"invoice/1", "invoice/2", "invoice/3", "report"})
+		if err != nil {
+			return err
+		}
+		page := func(after string) (last string, err error) {
+			shown := 0
+			for info, err := range two.List(ctx, dblock.Filter{Prefix: "invoice/", After: after}) {
+				if err != nil {
+					return "", err
+				}
+				fmt.Println(info.Name, "has", info.Holders[0].Host, "and", info.Queued, "wait")
+				if last, shown = info.Name, shown+1; shown == 2 {
+					break
+				}
+			}
+			return last, nil
+		}
+		last, err := page("")
+		if err != nil {
+			return err
+		}
+		fmt.Println("after", last)
+		if _, err := page(last); err != nil {
+			return err
+		}
+		return all.Unlock(ctx)
+	})
+	// Output:
+	// invoice/1 has host-1 and 0 wait
+	// invoice/2 has host-1 and 0 wait
+	// after invoice/2
+	// invoice/3 has host-1 and 0 wait
+}
+
+// Who uses the database, and how much of it.
+func ExampleClient_Sessions() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		all, err := one.LockAll(ctx, []string{"a", "b"})
+		if err != nil {
+			return err
+		}
+		for s, err := range two.Sessions(ctx, dblock.SessionFilter{}) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(s.App, "on", s.Host, "has", s.Held, "and waits for", s.Waiting)
+		}
+		return all.Unlock(ctx)
+	})
+	// Output:
+	// shop on host-1 has 2 and waits for 0
+}
+
+// The state of all jobs.
+func ExampleClient_Jobs() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		_, err := one.OncePer(ctx, "nightly report", 24*time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil })
+		if err != nil {
+			return err
+		}
+		_, _ = two.OncePer(ctx, "clean up", time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error {
+			return errors.New("the disk is full")
+		})
+		for run, err := range one.Jobs(ctx) {
+			if err != nil {
+				return err
+			}
+			fmt.Printf("%s: on %s, ended: %v, error: %q\n", run.Name, run.Host, !run.Ended.IsZero(), run.Err)
+		}
+		return nil
+	})
+	// Output:
+	// clean up: on host-2, ended: true, error: "the disk is full"
+	// nightly report: on host-1, ended: true, error: ""
+}
+
+// The latest events of a name, the newest first.
+func ExampleClient_Events() {
+	withShops(func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error {
+		began := time.Now()
+		err := one.Do(ctx, "backup", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+			for _, table := range []string{"users", "orders", "items"} {
+				if err := l.Record(ctx, "copied", table); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		shown := 0
+		for e, err := range two.Events(ctx, dblock.EventFilter{Name: "backup", Since: began.Add(-time.Minute), Newest: true}) {
+			if err != nil {
+				return err
+			}
+			fmt.Println(e.Host, e.Kind, e.Detail)
+			if shown++; shown == 2 {
+				break
+			}
+		}
+		return nil
+	})
+	// Output:
+	// host-1 copied items
+	// host-1 copied orders
+}

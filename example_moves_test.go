@@ -1,0 +1,78 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// A person saw who has the lock, and confirms some time later. By then another may have it.
+func ExampleClient_Break() {
+	ctx := context.Background()
+	client, done := openClient()
+	defer done()
+	stuck := must(client.Lock(ctx, "printer"))
+	info := must(client.Inspect(ctx, "printer"))
+	seen := info.Holders[0].Token
+
+	n, err := client.Break(ctx, "printer", "confirmed by hand", seen)
+	fmt.Println("taken from", n, err)
+	<-stuck.Context().Done()
+
+	next := must(client.Lock(ctx, "printer"))
+	defer next.Unlock(ctx)
+	n, err = client.Break(ctx, "printer", "confirmed twice", seen)
+	fmt.Println("taken from", n, err)
+	fmt.Println("the next one has it still:", next.Context().Err() == nil)
+	// Output:
+	// taken from 1 <nil>
+	// taken from 0 <nil>
+	// the next one has it still: true
+}
+
+func ExampleLock_Extend() {
+	ctx := context.Background()
+	client, done := openClient()
+	defer done()
+	lock := must(client.Lock(ctx, "import", dblock.Lease(time.Minute)))
+	defer lock.Unlock(ctx)
+	for file := range 3 { // each takes less than a minute, all of them may take more
+		if err := lock.Extend(ctx, time.Minute); err != nil {
+			fmt.Println(err) // ErrLost: another may have it
+			return
+		}
+		fmt.Println("imported", file)
+	}
+	// Output:
+	// imported 0
+	// imported 1
+	// imported 2
+}
+
+// A scheduler of cron expressions tells for which time it runs a job. All servers name the slot
+// alike, and one of them runs it.
+func ExampleClient_OnceAt() {
+	ctx := context.Background()
+	client, done := openClient()
+	defer done()
+	report := func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+		fmt.Println("the report of", slot.Format("15:04"))
+		return nil
+	}
+	noon := time.Date(2025, 1, 31, 12, 0, 0, 0, time.UTC)
+	for range 3 { // servers
+		ran, err := client.OnceAt(ctx, "report", noon, report)
+		fmt.Println(ran, err)
+	}
+	ran, err := client.OnceAt(ctx, "report", noon.Add(-time.Hour), report) // a server that is late
+	fmt.Println(ran, err)
+	// Output:
+	// the report of 12:00
+	// true <nil>
+	// false <nil>
+	// false <nil>
+	// false <nil>
+}

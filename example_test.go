@@ -1,0 +1,232 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// openDatabase makes a SQLite file in a temporary folder, with the tables of dblock.
+func openDatabase() (db *sql.DB, done func()) {
+	folder, err := os.MkdirTemp("", "dblock-example-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err = sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := migrate.Up(context.Background(), db, migrate.SQLite); err != nil {
+		log.Fatal(err)
+	}
+	return db, func() {
+		_ = db.Close()
+		_ = os.RemoveAll(folder)
+	}
+}
+
+// openClient makes a client on such a file.
+func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
+	db, closeDatabase := openDatabase()
+	client, err := dblock.New(sqlite.New(db), options...)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return client, func() {
+		_ = client.Close(context.Background())
+		closeDatabase()
+	}
+}
+
+// must ends an example that cannot go on.
+func must[T any](value T, err error) T {
+	if err != nil {
+		log.Fatal(err)
+	}
+	return value
+}
+
+func ExampleClient_Do() {
+	client, done := openClient()
+	defer done()
+	err := client.Do(context.Background(), "invoice/42", func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
+		fmt.Println("nobody else has", l.Name()) // ctx ends if the lock is lost
+		return nil
+	})
+	fmt.Println(err)
+	// Output:
+	// nobody else has invoice/42
+	// <nil>
+}
+
+// Lock waits its turn for as long as its context allows.
+func ExampleClient_Lock() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	first := must(client.Lock(ctx, "printer"))
+	soon, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	_, err := client.Lock(soon, "printer")
+	fmt.Println(errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, context.DeadlineExceeded))
+
+	fmt.Println(first.Unlock(ctx))
+	second := must(client.Lock(ctx, "printer"))
+	defer second.Unlock(ctx)
+	fmt.Println("a higher token:", second.Token() > first.Token())
+	// Output:
+	// true true
+	// <nil>
+	// a higher token: true
+}
+
+// TryLock does not wait, and says who has the lock.
+func ExampleClient_TryLock() {
+	client, done := openClient(dblock.WithHost("web-1"))
+	defer done()
+	ctx := context.Background()
+	lock := must(client.TryLock(ctx, "import"))
+	defer lock.Unlock(ctx)
+	_, err := client.TryLock(ctx, "import")
+	if taken := new(dblock.NotAcquiredError); errors.As(err, &taken) {
+		fmt.Println("held on", taken.Host)
+	}
+	// Output: held on web-1
+}
+
+// The transaction that writes holds the lock, and ends it.
+func ExampleClient_LockTx() {
+	db, closeDatabase := openDatabase()
+	defer closeDatabase()
+	client := must(dblock.New(sqlite.New(db)))
+	ctx := context.Background()
+	defer client.Close(ctx)
+	must(db.ExecContext(ctx, "CREATE TABLE accounts (id text PRIMARY KEY, balance integer)"))
+	must(db.ExecContext(ctx, "INSERT INTO accounts VALUES ('a', 100), ('b', 0)"))
+
+	tx := must(db.BeginTx(ctx, nil))
+	defer tx.Rollback()
+	if err := client.LockTx(ctx, tx, "account/a", dblock.Also("account/b")); err != nil {
+		log.Fatal(err)
+	}
+	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"))
+	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 'b'"))
+	fmt.Println(tx.Commit()) // the write, and the end of both locks
+	// Output: <nil>
+}
+
+// Long work under a lock, then a write that cannot come too late.
+func ExampleLock_Guard() {
+	db, closeDatabase := openDatabase()
+	defer closeDatabase()
+	client := must(dblock.New(sqlite.New(db)))
+	ctx := context.Background()
+	defer client.Close(ctx)
+	must(db.ExecContext(ctx, "CREATE TABLE reports (month text PRIMARY KEY, body text)"))
+	write := func(lock *dblock.Lock[*sql.Tx], body string) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer tx.Rollback()
+		if err := lock.Guard(ctx, tx); err != nil {
+			return err // ErrLost: nothing is written
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES ('2026-11', ?)", body); err != nil {
+			return err
+		}
+		if err := lock.UnlockTx(ctx, tx); err != nil {
+			return err
+		}
+		return tx.Commit() // the write and the release, or neither
+	}
+
+	slow := must(client.Lock(ctx, "report/2026-11"))
+	must(client.Break(ctx, "report/2026-11", "it took too long"))
+	fast := must(client.Lock(ctx, "report/2026-11"))
+	fmt.Println("the holder writes:", write(fast, "by the second"))
+	fmt.Println("the one before is lost:", errors.Is(write(slow, "by the first"), dblock.ErrLost))
+	// Output:
+	// the holder writes: <nil>
+	// the one before is lost: true
+}
+
+// Several names at once, or none of them: there is no deadlock, whatever the order.
+func ExampleClient_LockAll() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	locks := must(client.LockAll(ctx, []string{"stock/bolts", "stock/nuts"}))
+	fmt.Println(locks.Names(), locks.Context().Err())
+	fmt.Println(locks.Unlock(ctx))
+	// Output:
+	// [stock/bolts stock/nuts] <nil>
+	// <nil>
+}
+
+// Any number of readers have a name at once; a writer has it alone.
+func ExampleShared() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	one, two := must(client.Lock(ctx, "catalogue", dblock.Shared())), must(client.Lock(ctx, "catalogue", dblock.Shared()))
+	_, err := client.TryLock(ctx, "catalogue")
+	fmt.Println("a writer beside readers:", errors.Is(err, dblock.ErrNotAcquired))
+	_, _ = one.Unlock(ctx), two.Unlock(ctx)
+	writer := must(client.TryLock(ctx, "catalogue"))
+	fmt.Println("and after them:", writer.Unlock(ctx))
+	// Output:
+	// a writer beside readers: true
+	// and after them: <nil>
+}
+
+// At most 3 exports at a time, over all processes.
+func ExamplePermits() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	for n := range 4 {
+		permit, err := client.TryLock(ctx, "exports", dblock.Permits(1, 3))
+		if err != nil {
+			fmt.Println(n, errors.Is(err, dblock.ErrNotAcquired))
+			continue
+		}
+		fmt.Println(n, "runs")
+		defer permit.Unlock(ctx)
+	}
+	// Output:
+	// 0 runs
+	// 1 runs
+	// 2 runs
+	// 3 true
+}
+
+// Every server calls it each minute; one of them runs the job of the day.
+func ExampleClient_OncePer() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	for range 3 {
+		ran, err := client.OncePer(ctx, "cleanup", 24*time.Hour, func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+			fmt.Println("cleaning up")
+			return nil
+		})
+		fmt.Println(ran, err)
+	}
+	// Output:
+	// cleaning up
+	// true <nil>
+	// false <nil>
+	// false <nil>
+}

@@ -1,0 +1,85 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Observer is told what a client does. Package dblock documents it.
+type Observer interface {
+	AcquireStart(ctx context.Context, a Attempt) context.Context
+	AcquireEnd(ctx context.Context, a Attempt, took time.Duration, token int64, err error)
+	HoldEnd(name string, token int64, held time.Duration, err error)
+	Heartbeat(took time.Duration, err error)
+	Listener(up bool, err error)
+}
+
+// Attempt is a name that is asked for.
+type Attempt struct {
+	Name    string
+	Wait    bool
+	Shared  bool
+	Permits int
+}
+
+// attemptAt is what the observer is told of a request.
+func attemptAt(r *driver.Request, wait bool) Attempt {
+	a := Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0}
+	if r.Units > 0 && r.Of != driver.Readers {
+		a.Permits = r.Units
+	}
+	return a
+}
+
+// sight is an attempt under way that the observer was told of. The zero value: there is no
+// observer.
+type sight struct {
+	observer Observer
+	ctx      context.Context
+	attempt  Attempt
+	began    time.Time
+}
+
+// end tells the observer what came of the attempt. A hold that it gave is told of by tellAcquired.
+func (s *sight) end(token int64, err error) {
+	if s != nil && s.observer != nil {
+		s.observer.AcquireEnd(s.ctx, s.attempt, time.Since(s.began), token, err)
+	}
+}
+
+// sights are the attempts at several names; nil: there is no observer.
+type sights []sight
+
+// at is the attempt at one of them; nil without an observer.
+func (s sights) at(i int) *sight {
+	if s == nil {
+		return nil
+	}
+	return &s[i]
+}
+
+// under is the context with which the attempt at one of them goes on, which is ctx without an
+// observer.
+func (s sights) under(i int, ctx context.Context) context.Context {
+	if s == nil {
+		return ctx
+	}
+	return s[i].ctx
+}
+
+// from are the attempts without the first so many.
+func (s sights) from(i int) sights {
+	if s == nil {
+		return nil
+	}
+	return s[i:]
+}
+
+// fail tells the observer that all of them have failed.
+func (s sights) fail(err error) {
+	for i := range s {
+		s[i].end(0, err)
+	}
+}

@@ -1,0 +1,56 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// worthwhile is how many members must have had the lock before a run is settled, for the name to be
+// granted in runs at once again.
+const worthwhile = 2
+
+// settleRun makes the present member of a run a plain holder. It is repeated until an answer is
+// known, since a run never goes on once that was sent.
+func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int) {
+	singly := served < worthwhile
+	if singly {
+		t.registry.noteSlow(r.Name, t.config.Clock())
+	}
+	for tries := 1; ctx.Err() == nil; tries++ {
+		err := t.statement(ctx, func(ctx context.Context) error {
+			return t.engine.Settle(ctx, driver.Held{Name: r.Name, Session: s.ID, Token: present.Grant.Token}, singly)
+		})
+		switch {
+		case err == nil:
+			t.settling.Worked()
+			t.registry.settled(present.Attempt, r.End())
+			return
+		case errors.Is(err, driver.ErrNotHeld):
+			t.disband(s, r, present)
+			return
+		case !transient(err) && ctx.Err() == nil:
+			t.settling.Failed(err, "name", r.Name)
+		}
+		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 500*time.Millisecond))
+	}
+}
+
+// disband ends a run that the database has taken from its session: its present member has lost the
+// lock, and what the database still has of it and of those before it is given back. Those behind it
+// wait where they did.
+func (t *tables) disband(s *clientSession, r *wait.Run, present driver.Own) {
+	r.End()
+	if h := t.registry.held(present.Attempt); h != nil {
+		t.lose(h, errDisowned)
+	}
+	if t.begin() == nil {
+		t.dropRun(s, r)
+		t.abandon(s, t.registry.known(r.Name, present.Attempt), false)
+		t.done()
+	}
+	s.hub.Recheck(r.Name)
+}

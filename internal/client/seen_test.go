@@ -1,0 +1,36 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// hesitant is a database that is away for as long as a request to join a queue waits.
+type hesitant struct{ *paper }
+
+func (h hesitant) Enqueue(ctx context.Context, _ ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	<-ctx.Done()
+	return driver.Grant{}, 0, driver.Fail(driver.ErrUnavailable, context.Cause(ctx))
+}
+
+// The error is one of a database that is away only where nobody was seen to hold the name.
+func TestAWaitThatEndsBeforeItIsInTheQueueHasSeenTheHolder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, want := newPaper(), Want{Request: driver.Request{Name: "n"}}
+		holder := newPaperClient(t, p, nil)
+		if _, err := holder.Acquire(t.Context(), want, true); err != nil {
+			t.Fatal(err)
+		}
+		waiter := newPaperClient(t, hesitant{p}, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := waiter.Acquire(ctx, want, true); !errors.Is(err, ErrNotAcquired) {
+			t.Errorf("%v, want ErrNotAcquired", err)
+		}
+	})
+}

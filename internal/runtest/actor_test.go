@@ -1,0 +1,281 @@
+package runtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
+)
+
+var errHeld = errors.New("it is held")
+
+// actor locks and unlocks on a machine, one call at a time. The scheduler alone uses it.
+type actor struct {
+	m      *machine
+	index  int
+	ctx    context.Context // of one owner; nil before introduce
+	thread string          // of that owner
+
+	asking    bool   // Acquire is under way
+	trying    bool   // likewise, and it does not wait
+	working   bool   // another call is under way
+	want      string // the name that it asks for, or has
+	cancel    context.CancelFunc
+	cancelled bool
+	attempt   string // the latest of Acquire
+
+	locks []*client.Lock // handles of the lock that it has; none: it has none
+	hold  *grant         // what it has
+	ended bool           // the context of the lock has ended, and the judge knows
+	given bool           // a transaction has released it
+	tx    *transaction   // is open
+}
+
+func newActor(m *machine, index int) *actor { return &actor{m: m, index: index} }
+
+func (a *actor) String() string { return fmt.Sprintf("%s%d", a.m, a.index) }
+
+// active reports whether a call is under way, or something is held.
+func (a *actor) active() bool { return a.asking || a.working || len(a.locks) > 0 }
+
+// believes reports whether the actor relies on its lock: its context has not ended, and its session
+// is trusted.
+func (a *actor) believes() bool {
+	return len(a.locks) > 0 && !a.given && !a.m.stopped && relied(a.locks[0])
+}
+
+func relied(l *client.Lock) bool {
+	return l.Context().Err() == nil && l.Until().After(time.Now())
+}
+
+// introduce has the owner of the actor made, and gives it back at once.
+func (a *actor) introduce() {
+	name := fmt.Sprintf("owner %d", a.index)
+	a.m.world.journal.expect(name, a)
+	go func() {
+		l, err := a.m.client.Acquire(context.Background(), client.Want{Request: driver.Request{Name: name}}, true)
+		if err == nil {
+			err = l.Unlock(context.Background())
+		}
+		a.m.world.finish(func() {
+			if err != nil {
+				a.m.world.fail("%s cannot lock a free name: %v", a, err)
+				return
+			}
+			a.ctx = context.WithoutCancel(l.Context())
+			delete(a.m.world.tables.rows, name)
+		})
+	}()
+}
+
+// act lets an actor do something.
+func (w *world) act() bool {
+	a, any := one(w, some(w.actors, func(a *actor) bool {
+		return !a.asking && !a.working && !a.m.stopped && (!a.m.closing || a.m.closed && a.active()) && (!w.ending || a.active())
+	}))
+	if !any {
+		return false
+	}
+	n := w.rng.IntN(100)
+	switch {
+	case len(a.locks) == 0:
+		a.acquire(n >= 10)
+		return true
+	case a.tx != nil:
+		a.tx.end(n < 70)
+		return true
+	case w.ending || a.given || a.ended || n < w.plain:
+		a.unlock()
+		return true
+	}
+	if w.rng.IntN(100) < w.given {
+		a.tx = &transaction{a: a}
+		a.work("unlocks in a transaction", func(ctx context.Context, l *client.Lock) error { return l.UnlockTx(ctx, a.tx) })
+		return true
+	}
+	switch n = w.rng.IntN(100); {
+	case n < 25:
+		a.work("records", func(ctx context.Context, l *client.Lock) error { return l.Record(ctx, "test", "") })
+	case n < 40:
+		a.work("raises", func(ctx context.Context, l *client.Lock) error {
+			_, err := l.Raise(ctx, l.Token()+1000)
+			return err
+		})
+	case n < 55:
+		a.work("downgrades", func(ctx context.Context, l *client.Lock) error { return l.Downgrade(ctx) })
+	case n < 65:
+		a.work("upgrades", func(ctx context.Context, l *client.Lock) error { return l.TryUpgrade(ctx) })
+	case n < 85 && !a.locks[0].Shared():
+		a.reenter()
+	default:
+		a.tx = &transaction{a: a}
+		a.work("guards", func(ctx context.Context, l *client.Lock) error {
+			_, err := client.Guard(ctx, a.tx, l)
+			return err
+		})
+	}
+	return true
+}
+
+// acquire asks for a name.
+func (a *actor) acquire(wait bool) {
+	w := a.m.world
+	a.want = names[0]
+	if w.rng.IntN(8) == 0 {
+		a.want = names[1]
+	}
+	a.asking, a.trying, a.cancelled, a.attempt = true, !wait, false, ""
+	w.note("%s: asks for %s, waits %t", a, a.want, wait)
+	a.ask(wait)
+}
+
+func (a *actor) ask(wait bool) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	a.cancel = cancel
+	go func() {
+		l, err := a.m.client.Acquire(ctx, client.Want{Request: driver.Request{Name: a.want}}, wait)
+		late := err == nil && l.Context().Err() == nil && !l.Until().After(time.Now())
+		a.m.world.finish(func() { a.acquired(l, err, late) })
+	}()
+}
+
+// acquired is what Acquire has returned. late: the session's deadline had passed, and the lock
+// does not say so.
+func (a *actor) acquired(l *client.Lock, err error, late bool) {
+	w := a.m.world
+	a.cancel()
+	a.cancel = nil
+	asked := a.asking
+	a.asking, a.working = false, false
+	switch {
+	case err != nil:
+		w.note("%s: has not got it: %v", a, err)
+		w.journal.refused(a, err, asked)
+	case len(a.locks) > 0 && a.locks[0].Context() == l.Context():
+		a.locks = append(a.locks, l)
+		w.note("%s: has entered it again", a)
+	default:
+		a.locks, a.ended, a.given = []*client.Lock{l}, false, false
+		w.journal.begin(a, l, late)
+	}
+}
+
+// reenter asks for what the actor has.
+func (a *actor) reenter() {
+	a.working, a.cancelled = true, false
+	a.m.world.note("%s: enters again", a)
+	a.ask(true)
+}
+
+// unlock takes back one entry. With the last one the belief ends before the call.
+func (a *actor) unlock() {
+	w := a.m.world
+	last := len(a.locks) - 1
+	l := a.locks[last]
+	a.locks = a.locks[:last]
+	w.note("%s: unlocks %d", a, l.Token())
+	a.call("has unlocked", func(ctx context.Context) error { return l.Unlock(ctx) }, func(err error) {
+		w.journal.unlocked(a, err)
+		if err != nil && !errors.Is(err, client.ErrLost) && !errors.Is(err, client.ErrClosed) && last > 0 {
+			a.locks = append(a.locks, l) // it counts as entered still
+		}
+	})
+}
+
+// work does something with the lock that the actor has.
+func (a *actor) work(what string, do func(ctx context.Context, l *client.Lock) error) {
+	l := a.locks[0]
+	a.m.world.note("%s: %s %d", a, what, l.Token())
+	a.call(what, func(ctx context.Context) error { return do(ctx, l) }, func(error) { a.m.world.journal.changed(a) })
+}
+
+func (a *actor) call(what string, do func(ctx context.Context) error, then func(err error)) {
+	ctx, cancel := context.WithCancel(a.ctx)
+	a.working, a.cancel, a.cancelled = true, cancel, false
+	go func() {
+		err := do(ctx)
+		a.m.world.finish(func() {
+			cancel()
+			a.working, a.cancel = false, nil
+			a.m.world.note("%s: %s: %v", a, what, err)
+			if err != nil && a.tx != nil {
+				a.tx.end(false)
+			}
+			then(err)
+		})
+	}()
+}
+
+// abandon ends what the actor does in a world that went wrong.
+func (a *actor) abandon() {
+	if a.cancel != nil {
+		a.cancel()
+	}
+}
+
+// transaction is one of the application's, with what the client did in it.
+type transaction struct {
+	a       *actor
+	release *row // what it releases
+	guards  *row // whose holder it guards
+	token   int64
+	over    bool
+}
+
+// do runs a statement in the transaction.
+func (x *transaction) do(ctx context.Context, kind string, h driver.Held, run func(r *row)) error {
+	_, err := ask(ctx, x.a.m, kind, aboutHold(h), func() (none, error) {
+		if x.over {
+			return none{}, driver.ErrTxDone
+		}
+		r, err := x.a.m.world.tables.hold(h)
+		if err == nil {
+			run(r)
+		}
+		return none{}, err
+	})
+	return err
+}
+
+func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.Aside) error {
+	return x.do(ctx, "make guard", h, func(*row) {})
+}
+
+func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.Aside) error {
+	return x.do(ctx, "guard", h, func(r *row) { x.guards, x.token, r.guarded = r, r.last, x })
+}
+
+func (x *transaction) Release(ctx context.Context, h driver.Held, _ driver.Aside) error {
+	return x.do(ctx, "release in transaction", h, func(r *row) { x.release, r.locked = r, x })
+}
+
+func (x *transaction) Lock(context.Context, string, bool, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
+	panic("LockTx is not played")
+}
+
+// end commits or rolls back.
+func (x *transaction) end(commit bool) {
+	w := x.a.m.world
+	x.a.tx, x.over = nil, true
+	if r := x.guards; r != nil {
+		r.guarded = nil
+		if commit {
+			w.journal.guarded(r, x.token)
+		}
+	}
+	if r := x.release; r != nil {
+		r.locked = nil
+		if commit {
+			x.a.given = true
+			r.endRun(false)
+			w.tables.free(r)
+			if !w.tables.freeByTx {
+				w.tables.handOn(r, "")
+			}
+		}
+	}
+	w.note("%s: its transaction ends, committed %t", x.a, commit)
+}

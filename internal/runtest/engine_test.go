@@ -1,0 +1,294 @@
+package runtest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+var errCut = driver.Fail(driver.ErrUnavailable, errors.New("the connection broke"))
+
+// statement is a call of the engine that is under way.
+type statement struct {
+	m        *machine
+	kind     string
+	about    about
+	who      string // for the order of the list, and for the history
+	run      func() // takes effect, in the tables
+	refuse   func(err error)
+	answer   func() // what run found, or the refusal
+	lose     func() // the connection breaks instead
+	said     func() (answer any, err error)
+	sent     bool // the database has it: it may take effect, whatever becomes of its machine
+	done     bool // it has taken effect, or was refused
+	left     bool // its caller does not wait any more
+	doubtful bool // likewise, and the judge knows
+}
+
+func (s *statement) String() string { return s.m.String() + " " + s.kind + " " + s.who }
+
+// about is what a statement is about.
+type about struct {
+	name     string
+	requests []driver.Request
+	attempts []string
+	token    int64
+	served   bool
+	reads    bool
+}
+
+// ask sends a statement, and waits until the scheduler delivers its answer, or until ctx ends. Then
+// it may take effect all the same. A statement that changes a name finds the row busy while an
+// application's transaction has locked that.
+func ask[A any](ctx context.Context, m *machine, kind string, of about, run func() (A, error)) (A, error) {
+	type answer struct {
+		a   A
+		err error
+	}
+	answered := make(chan answer, 1)
+	var got answer
+	s := &statement{m: m, kind: kind, about: of}
+	s.run = func() {
+		s.done = true
+		if r := m.world.tables.rows[of.name]; r != nil && r.locked != nil && !of.reads {
+			got.err = driver.ErrBusy
+			return
+		}
+		got.a, got.err = run()
+	}
+	s.refuse = func(err error) { s.done, got = true, answer{err: err} }
+	s.answer = func() { answered <- got }
+	s.lose = func() { answered <- answer{err: errCut} }
+	s.said = func() (any, error) { return got.a, got.err }
+	if err := ctx.Err(); err != nil {
+		return answer{}.a, err
+	}
+	m.world.add(s)
+	select {
+	case a := <-answered:
+		return a.a, a.err
+	case <-ctx.Done():
+		m.world.leave(s)
+		return answer{}.a, ctx.Err()
+	}
+}
+
+// none is the answer of a statement that has only an error.
+type none struct{}
+
+// engine is the database as one machine reaches it.
+type engine struct {
+	driver.Backend // what is never called
+	m              *machine
+}
+
+func (e engine) tables() *tables { return e.m.world.tables }
+
+func (engine) Connections() (inUse, most int) { return 0, 0 }
+
+func (engine) Schema(context.Context) (driver.Schema, error) {
+	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: 1}, nil
+}
+
+func (engine) Attend(string, time.Duration) (leave func()) { return func() {} }
+
+func (e engine) OpenSession(ctx context.Context, s driver.Session) error {
+	_, err := ask(ctx, e.m, "open session", about{served: true}, func() (none, error) {
+		e.tables().openSession(s)
+		return none{}, nil
+	})
+	return err
+}
+
+func (e engine) EndSession(ctx context.Context, id string) error {
+	_, err := ask(ctx, e.m, "end session", about{}, func() (none, error) {
+		if s := e.tables().sessions[id]; s != nil {
+			s.dead, s.ended = true, true
+		}
+		return none{}, nil
+	})
+	return err
+}
+
+func (e engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	return ask(ctx, e.m, "connect", about{served: true}, func() (driver.Upkeep, error) { return upkeep{e}, nil })
+}
+
+func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
+	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) { return e.tables().heartbeat(id, ttl), nil })
+}
+
+func (e engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return do(ctx, upkeep{e})
+}
+
+// upkeep is a reserved connection.
+type upkeep struct{ engine }
+
+func (u upkeep) Heartbeat(ctx context.Context, id string, ttl time.Duration) (bool, error) {
+	return u.Beat(ctx, id, ttl)
+}
+
+func (u upkeep) Claims(ctx context.Context, id string) ([]driver.Claim, error) {
+	return ask(ctx, u.m, "claims", about{reads: true}, func() ([]driver.Claim, error) { return u.tables().claims(id), nil })
+}
+
+func (u upkeep) Close() error { return nil }
+
+// granted is an answer with a grant in it.
+type granted struct {
+	driver.Grant
+	taken   bool
+	outcome driver.Outcome
+}
+
+func (e engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, err := ask(ctx, e.m, "take", about{name: r.Name, requests: []driver.Request{r}}, func() (g granted, err error) {
+		g.Grant, g.taken, err = e.tables().take(r)
+		return g, err
+	})
+	return g.Grant, g.taken, err
+}
+
+func (e engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []driver.Grant, err error) {
+	return ask(ctx, e.m, "take all", about{requests: rs}, func() (grants []driver.Grant, err error) {
+		for _, r := range rs {
+			g, taken, err := e.tables().take(r)
+			if err != nil || !taken {
+				return grants, err
+			}
+			grants = append(grants, g)
+		}
+		return grants, nil
+	})
+}
+
+// batched is the answer of Batch.
+type batched struct {
+	grants   []driver.Grant
+	released []bool
+}
+
+func (e engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	b, err := ask(ctx, e.m, "batch", about{requests: takes}, func() (b batched, err error) {
+		b.grants, b.released = e.tables().batch(takes, releases)
+		return b, nil
+	})
+	return b.grants, b.released, err
+}
+
+func (e engine) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, err := ask(ctx, e.m, "enqueue", about{name: rs[0].Name, requests: rs}, func() (g granted, err error) {
+		g.Grant, g.outcome, err = e.tables().enqueue(rs)
+		return g, err
+	})
+	return g.Grant, g.outcome, err
+}
+
+func (e engine) Leave(ctx context.Context, id, name string, attempts []string) ([]driver.Handoff, error) {
+	return ask(ctx, e.m, "leave", about{name: name, attempts: attempts}, func() ([]driver.Handoff, error) {
+		return e.tables().leave(id, name, attempts), nil
+	})
+}
+
+// vacated is the answer of Vacate.
+type vacated struct {
+	next []driver.Handoff
+	left bool
+}
+
+func (e engine) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	kind := [...]string{"release", "undo", "take over", "break", "hand on"}[v.Cause]
+	a, err := ask(ctx, e.m, kind, about{name: v.Name, attempts: []string{v.Attempt}, token: v.Token}, func() (a vacated, err error) {
+		a.next, a.left, err = e.tables().vacate(v)
+		return a, err
+	})
+	return a.next, a.left, err
+}
+
+// aboutHold is what a statement about a hold is about.
+func aboutHold(h driver.Held) about { return about{name: h.Name, token: h.Token} }
+
+func (e engine) Settle(ctx context.Context, h driver.Held, singly bool) error {
+	_, err := ask(ctx, e.m, "settle", aboutHold(h), func() (none, error) { return none{}, e.tables().settle(h, singly) })
+	return err
+}
+
+func (e engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
+	_, err := ask(ctx, e.m, "set holds", aboutHold(h), func() (none, error) {
+		return none{}, e.tables().setHolds(h, holds)
+	})
+	return err
+}
+
+func (e engine) Announce(ctx context.Context, h driver.Held, _ driver.Event) error {
+	_, err := ask(ctx, e.m, "announce", aboutHold(h), func() (none, error) {
+		_, err := e.tables().hold(h)
+		return none{}, err
+	})
+	return err
+}
+
+func (e engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
+	return ask(ctx, e.m, "downgrade", aboutHold(h), func() ([]driver.Handoff, error) { return e.tables().downgrade(h) })
+}
+
+func (e engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
+	g, err := ask(ctx, e.m, "upgrade", aboutHold(h), func() (g granted, err error) {
+		g.Grant, g.taken, err = e.tables().upgrade(h, attempt)
+		return g, err
+	})
+	return g.Grant, g.taken, err
+}
+
+func (e engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
+	return ask(ctx, e.m, "raise", aboutHold(h), func() (int64, error) { return e.tables().raise(h, token) })
+}
+
+func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.State, error) {
+	return ask(ctx, e.m, "look", about{name: names[0], reads: true}, func() ([]driver.State, error) { return e.tables().look(id, names), nil })
+}
+
+func (e engine) Describe(ctx context.Context, names []string, _ int) ([]driver.Detail, error) {
+	return ask(ctx, e.m, "describe", about{name: names[0], reads: true}, func() ([]driver.Detail, error) { return e.tables().describe(names[0]), nil })
+}
+
+func (e engine) Ask(ctx context.Context, name, reason string, _ driver.Event) (int, error) {
+	return ask(ctx, e.m, "ask", about{name: name}, func() (int, error) { return e.tables().ask(name, reason), nil })
+}
+
+func (engine) Stir(context.Context, string) error { return nil }
+
+func (e engine) Orphans(ctx context.Context, id string, _ int) ([]driver.Claim, error) {
+	return ask(ctx, e.m, "orphans", about{reads: true}, func() ([]driver.Claim, error) { return e.tables().claims(id), nil })
+}
+
+// listener is the connection on which a session hears of its grants.
+type listener struct {
+	m         *machine
+	session   string
+	heard     chan func() error // what arrives, for the goroutine of Listen
+	ready     func()
+	wake      func(driver.Hint)
+	connected bool          // it has connected
+	over      bool          // it was cut, or nobody listens any more
+	hints     []driver.Hint // on the way
+}
+
+func (e engine) Listen(ctx context.Context, id string, ready func(), wake func(driver.Hint)) error {
+	l := &listener{m: e.m, session: id, heard: make(chan func() error, 1), ready: ready, wake: wake}
+	e.m.world.listen(l)
+	defer e.m.world.unlisten(l)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case do := <-l.heard:
+			if err := do(); err != nil {
+				return err
+			}
+		}
+	}
+}

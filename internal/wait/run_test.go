@@ -1,0 +1,220 @@
+package wait
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// settlements has what a hub was told to settle, and answers when it may.
+type settlements struct {
+	asked []driver.Own
+	may   chan struct{}
+}
+
+// hubWithRuns has three waiters of one name.
+func hubWithRuns(t *testing.T) (*Hub, *settlements, []*Waiter) {
+	f := &table{}
+	h := room(t, f)
+	s := &settlements{may: make(chan struct{})}
+	h.config.Settle = func(ctx context.Context, _ *Run, present driver.Own, _ int) {
+		s.asked = append(s.asked, present)
+		select {
+		case <-s.may:
+		case <-ctx.Done():
+		}
+	}
+	f.queue("n", time.Hour, "a", "b", "c")
+	var waiters []*Waiter
+	for _, attempt := range []string{"a", "b", "c"} {
+		waiters = append(waiters, h.enter("n", attempt))
+	}
+	return h, s, waiters
+}
+
+// handoffs are a run of attempts with tokens from first on.
+func handoffs(first int64, attempts ...string) (next []driver.Handoff) {
+	run := driver.Range{First: first, Last: first + int64(len(attempts)) - 1}
+	for i, attempt := range attempts {
+		next = append(next, driver.Handoff{Session: me, Attempt: attempt, Grant: driver.Grant{Token: first + int64(i), Run: run}})
+	}
+	return next
+}
+
+// has reports whether a waiter has been answered, and with what.
+func has(w *Waiter) (Result, bool) {
+	synctest.Wait()
+	select {
+	case r := <-w.C:
+		return r, true
+	default:
+		return Result{}, false
+	}
+}
+
+func TestARunGoesFromOneToTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s, w := hubWithRuns(t)
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		r, first := has(w[0])
+		if _, second := has(w[1]); !first || second || r.Grant.Token != 7 {
+			t.Fatalf("%+v %v %v", r, first, second)
+		}
+		if r.Run.Pass("b") {
+			t.Error("passed on by one that does not have it")
+		}
+		if !r.Run.Pass("a") || r.Run.Pass("a") {
+			t.Error("it is passed on once")
+		}
+		if r, ok := has(w[1]); !ok || r.Grant.Token != 8 {
+			t.Errorf("the second: %+v %v", r, ok)
+		}
+		h.Remove(w[2])
+		if r.Run.Pass("b") || !r.Run.Releasing() {
+			t.Error("passed on to one that has left")
+		}
+		time.Sleep(2 * runLimit)
+		if r.Run.End(); len(s.asked) != 0 || len(h.Runs()) != 0 {
+			t.Errorf("settled %v, goes on: %v", s.asked, h.Runs())
+		}
+	})
+}
+
+// Broken by letting the second member begin for news of a run that had begun already.
+func TestNewsOfARunCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		r, _ := has(w[0])
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		if _, second := has(w[1]); second {
+			t.Fatal("the same news again, and two have the lock")
+		}
+		r.Run.End() // settled, and then released
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		if _, second := has(w[1]); second {
+			t.Error("old news, after the run was over")
+		}
+		h.Deliver("name", handoffs(10, "b", "c"), 0)
+		if r, second := has(w[1]); !second || r.Grant.Token != 10 {
+			t.Error("the next run does not begin")
+		}
+	})
+}
+
+// Broken by passing on while, or after, the database is told who has the lock.
+func TestNobodyBeginsOnceARunIsBeingSettled(t *testing.T) {
+	for _, by := range []string{"the clock", "its holder"} {
+		synctest.Test(t, func(t *testing.T) {
+			h, s, w := hubWithRuns(t)
+			h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+			r, _ := has(w[0])
+			r.Run.Pass("a")
+			if by == "the clock" {
+				time.Sleep(runLimit)
+			} else {
+				r.Run.Settle()
+			}
+			synctest.Wait()
+			if len(s.asked) != 1 || s.asked[0].Attempt != "b" || s.asked[0].Grant.Token != 8 {
+				t.Fatalf("%s: settles %+v", by, s.asked)
+			}
+			if r.Run.Pass("b") {
+				t.Errorf("%s: passed on while it is settled", by)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if err := r.Run.Settled(ctx); err == nil {
+				t.Errorf("%s: it counts as settled before there is an answer", by)
+			}
+			close(s.may)
+			if err := r.Run.Settled(t.Context()); err != nil || r.Run.Pass("b") || !r.Run.Over() {
+				t.Errorf("%s: %v, over %v", by, err, r.Run.Over())
+			}
+			<-r.Run.Settle()
+			if len(s.asked) != 1 {
+				t.Errorf("%s: settled again: %+v", by, s.asked)
+			}
+			if _, third := has(w[2]); third {
+				t.Errorf("%s: the third has it too", by)
+			}
+		})
+	}
+}
+
+// Broken by going on with a run after the name was granted anew, by UnlockTx or Break elsewhere.
+func TestALaterGrantEndsARun(t *testing.T) {
+	for what, next := range map[string][]driver.Handoff{
+		"a run": handoffs(10, "b", "c"),
+		"one":   {{Session: me, Attempt: "b", Grant: driver.Grant{Token: 10}}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			h, s, w := hubWithRuns(t)
+			h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+			r, _ := has(w[0])
+			h.Deliver("name", next, 0)
+			if got, ok := has(w[1]); !ok || got.Grant.Token != 10 {
+				t.Errorf("%s: %+v %v", what, got, ok)
+			}
+			if r.Run.Pass("a") || len(s.asked) != 1 {
+				t.Errorf("%s: the run before it goes on", what)
+			}
+			if _, third := has(w[2]); third {
+				t.Errorf("%s: the third has it too", what)
+			}
+			close(s.may)
+		})
+	}
+}
+
+func TestALookDuringARunTakesNobodysPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &table{}
+		h := room(t, f)
+		f.queue("n", time.Hour, "a", "b", "c")
+		a, b, c := h.enter("n", "a"), h.enter("n", "b"), h.enter("n", "c")
+		var own []driver.Own
+		for _, n := range handoffs(7, "a", "b") {
+			own = append(own, driver.Own{Attempt: n.Attempt, Grant: n.Grant})
+		}
+		h.config.Settle = func(context.Context, *Run, driver.Own, int) {}
+		f.set(func() {
+			f.states["n"] = driver.State{Name: "n", Waiters: 2, Queued: []string{"c"}, Granted: own,
+				Holder: driver.Holder{Session: me, Attempt: "a", Left: time.Minute, Grant: driver.Grant{Token: 8}}}
+		})
+		h.Recheck("n")
+		r, ok := has(a)
+		if _, second := has(b); !ok || second {
+			t.Fatalf("%+v %v %v", r, ok, second)
+		}
+		h.Recheck("n")
+		if r, second := has(b); second {
+			t.Errorf("a second look: %+v", r)
+		}
+		if r, third := has(c); third {
+			t.Errorf("the place behind the run: %+v", r)
+		}
+		r.Run.End()
+	})
+}
+
+func TestRemoveReturnsAnAnswerThatNobodyTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		if _, answered := h.Remove(w[2]); answered {
+			t.Error("an answer before there is one")
+		}
+		h.Deliver("name", handoffs(7, "a", "b"), 0)
+		r, answered := h.Remove(w[0])
+		if !answered || r.Run == nil || !r.Run.Pass("a") {
+			t.Fatalf("%+v %v", r, answered)
+		}
+		if r, ok := has(w[1]); !ok || r.Grant.Token != 8 {
+			t.Errorf("the next: %+v %v", r, ok)
+		}
+		r.Run.End()
+	})
+}

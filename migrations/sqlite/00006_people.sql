@@ -1,0 +1,185 @@
+-- +goose Up
+
+-- For people with a console. Older builds do not know these views, and need not.
+
+-- One row for each holder. A name that is free with a row of dblock_locks is not shown. Of a run, token is that of the
+-- last member, as for Inspect and Break. Times are UTC.
+CREATE VIEW dblock_who AS
+SELECT l.name,
+       CASE WHEN r.name IS NOT NULL AND l.capacity < 2147483647 THEN 'permits'
+            WHEN r.name IS NOT NULL THEN 'shared'
+            WHEN l.first_token < l.last_token THEN 'run'
+            ELSE 'exclusive' END AS kind,
+       r.units, coalesce(r.host, l.host) AS host, coalesce(r.thread, l.thread) AS thread, s.pid, s.app,
+       coalesce(r.session_id, l.session_id) AS session, coalesce(r.token, l.last_token) AS token,
+       strftime('%Y-%m-%d %H:%M:%f', coalesce(r.acquired_at, l.acquired_at) / 1000000.0, 'unixepoch') AS since,
+       strftime('%Y-%m-%d %H:%M:%f', coalesce(min(h.expires_at, CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END),
+                h.expires_at, CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END) / 1000000.0, 'unixepoch') AS until,
+       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
+                AND coalesce(CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END > (SELECT c.now_us FROM dblock_clock c), true), false) AS alive,
+       CASE WHEN l.waiters > 0 THEN (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0) ELSE 0 END AS waiters,
+       CASE WHEN l.waiters > 0 THEN ((SELECT c.now_us FROM dblock_clock c)
+            - (SELECT min(w.enqueued_at) FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0)) / 1000000.0 END AS longest_wait
+  FROM dblock_locks l
+  LEFT JOIN dblock_shares r ON r.name = l.name
+  LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
+  LEFT JOIN dblock_heartbeats h ON h.session_id = coalesce(r.session_id, l.session_id)
+ WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
+
+-- One row for each place in a queue. The members of a run are in front of the waiters, and are none.
+CREATE VIEW dblock_queue AS
+SELECT w.name, count(CASE WHEN w.token = 0 THEN 1 END) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
+       CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
+       nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
+       strftime('%Y-%m-%d %H:%M:%f', w.enqueued_at / 1000000.0, 'unixepoch') AS since,
+       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), false) AS alive, w.token > 0 AS member
+  FROM dblock_waiters w
+  JOIN dblock_locks l ON l.name = w.name
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id;
+
+-- SQLite has no comments on tables and columns.
+CREATE TABLE dblock_columns (
+    table_name  text NOT NULL,
+    column_name text NOT NULL,
+    meaning     text NOT NULL,
+    PRIMARY KEY (table_name, column_name)
+) WITHOUT ROWID;
+INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
+('dblock_schema', '', 'Which builds can use these tables. One row.'),
+('dblock_schema', 'version', 'which tables these are: the number of the last migration'),
+('dblock_schema', 'usable_from', 'the oldest build that can work with these tables, by the version that it brings'),
+('dblock_sessions', '', 'One row for each client: of the living, and of the dead until the reaper forgets them.'),
+('dblock_sessions', 'id', 'random, one for each client'),
+('dblock_sessions', 'host', 'of the client (WithHost)'),
+('dblock_sessions', 'pid', 'process id of the client on its host'),
+('dblock_sessions', 'app', 'of the client (WithApp)'),
+('dblock_sessions', 'started_at', 'when the client opened the session, in microseconds since 1970 on the clock of this server'),
+('dblock_sessions', 'dead', 'the session has ended for good: its locks are free to be taken over'),
+('dblock_heartbeats', '', 'When each living session ends. The only row that a heartbeat writes.'),
+('dblock_heartbeats', 'session_id', 'the session'),
+('dblock_heartbeats', 'expires_at', 'when the session ends without a further heartbeat, in microseconds since 1970'),
+('dblock_heartbeats', 'grants', 'how often another session has given it a lock, or taken one from it'),
+('dblock_locks', '', 'One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.'),
+('dblock_locks', 'name', 'the name of the lock, compared byte for byte'),
+('dblock_locks', 'session_id', 'session of the holder of the whole name, null where it has none'),
+('dblock_locks', 'host', 'owner of the lock: its host'),
+('dblock_locks', 'thread', 'owner of the lock: its thread'),
+('dblock_locks', 'holds', 'how often the owner has entered the lock'),
+('dblock_locks', 'attempt', 'random, of the request that got the lock'),
+('dblock_locks', 'token', 'the highest fencing token that was ever reserved for the name: it never falls'),
+('dblock_locks', 'acquired_at', 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970'),
+('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
+('dblock_locks', 'waiters', 'number of places in the queue, members of a run included'),
+('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
+('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
+('dblock_locks', 'shared_units', 'units that the holders of shares have'),
+('dblock_locks', 'capacity', 'units that there are, while there are shares or waiters: 2147483647 of readers, else of a semaphore'),
+('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
+('dblock_locks', 'asked', 'why another client asked the holder to release the lock (Ask)'),
+('dblock_locks', 'first_token', 'token of the first member of the run that has the lock, or of the only holder'),
+('dblock_locks', 'last_token', 'token of the last member of the run that has the lock, or of the only holder'),
+('dblock_shares', '', 'One row for each reader, and for each holder of permits.'),
+('dblock_shares', 'name', 'the name of the lock'),
+('dblock_shares', 'token', 'fencing token of the share'),
+('dblock_shares', 'session_id', 'session of the holder'),
+('dblock_shares', 'host', 'owner of the share: its host'),
+('dblock_shares', 'thread', 'owner of the share: its thread'),
+('dblock_shares', 'holds', 'how often the owner has entered the share'),
+('dblock_shares', 'attempt', 'random, of the request that got the share'),
+('dblock_shares', 'units', 'how many units it has: 1 of a reader, else permits'),
+('dblock_shares', 'acquired_at', 'when it was granted, in microseconds since 1970'),
+('dblock_shares', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session'),
+('dblock_shares', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
+('dblock_shares', 'asked', 'why another client asked the holder to release the share (Ask)'),
+('dblock_waiters', '', 'The queues: one row for each place, in the order of the tickets.'),
+('dblock_waiters', 'name', 'the name of the lock'),
+('dblock_waiters', 'ticket', 'place in the order of the queue: the lowest is served first'),
+('dblock_waiters', 'session_id', 'session of the waiter'),
+('dblock_waiters', 'host', 'owner that waits: its host'),
+('dblock_waiters', 'thread', 'owner that waits: its thread'),
+('dblock_waiters', 'attempt', 'random, of the request that waits'),
+('dblock_waiters', 'lease', 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session'),
+('dblock_waiters', 'metadata', 'of the waiter (Metadata), a JSON object or empty'),
+('dblock_waiters', 'enqueued_at', 'since when it waits, in microseconds since 1970'),
+('dblock_waiters', 'units', 'units that it wants, 0: the whole name'),
+('dblock_waiters', 'min_hold', 'how long the name is to rest from the grant on (MinHold), in microseconds'),
+('dblock_waiters', 'passable', 'the grant may be part of a run'),
+('dblock_waiters', 'token', 'of a member of a run, which keeps its place until the run ends, 0: it waits'),
+('dblock_events', '', 'The history, for as long as the reaper keeps it.'),
+('dblock_events', 'id', 'rises, in no order of commits across names'),
+('dblock_events', 'at', 'when it was written, in microseconds since 1970'),
+('dblock_events', 'name', 'the name of the lock'),
+('dblock_events', 'kind', 'granted, released, lost, expired, asked, broken, or what the application recorded'),
+('dblock_events', 'token', 'fencing token of the lock, 0 where there is none'),
+('dblock_events', 'session_id', 'session of the holder, or of whoever asked or broke'),
+('dblock_events', 'host', 'host of the holder, or of whoever asked or broke'),
+('dblock_events', 'thread', 'thread of the holder, or of whoever asked or broke'),
+('dblock_events', 'detail', 'why'),
+('dblock_events', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
+('dblock_runs', '', 'One row for each slot of a job (OncePer, OnceAt).'),
+('dblock_runs', 'name', 'the name of the job'),
+('dblock_runs', 'slot', 'number of the slot: the time divided by the interval, of OnceAt microseconds since 1970'),
+('dblock_runs', 'token', 'fencing token of the lock under which it ran'),
+('dblock_runs', 'session_id', 'session of the client that ran it'),
+('dblock_runs', 'host', 'host that ran it'),
+('dblock_runs', 'thread', 'thread that ran it'),
+('dblock_runs', 'began_at', 'when it began, in microseconds since 1970'),
+('dblock_runs', 'ended_at', 'when it ended, in microseconds since 1970, null where it runs or its session died'),
+('dblock_runs', 'failed', 'it ended with an error'),
+('dblock_runs', 'detail', 'the error'),
+('dblock_runs', 'tries', 'how often it was begun'),
+('dblock_runs', 'slot_ends', 'end of the slot, in microseconds since 1970'),
+('dblock_watchers', '', 'Which sessions are told when something happens to a name (Watch).'),
+('dblock_watchers', 'name', 'the name of the lock'),
+('dblock_watchers', 'watch', 'random, one for each call of Watch'),
+('dblock_watchers', 'session_id', 'the session that is told'),
+('dblock_incarnation', '', 'Since when this database has had its data, for package quorum. One row, or none.'),
+('dblock_incarnation', 'one', '1'),
+('dblock_incarnation', 'since', 'since when, in microseconds since 1970'),
+('dblock_incarnation', 'token_floor', 'no token before was above this one'),
+('dblock_clock', '', 'The clock of this server.'),
+('dblock_clock', 'now_us', 'now, in microseconds since 1970'),
+('dblock_living', '', 'The sessions that something can be granted to.'),
+('dblock_living', 'id', 'the session'),
+('dblock_who', '', 'Who has which name, for people: one row for each holder.'),
+('dblock_who', 'name', 'the name of the lock: ask for one with WHERE name ='),
+('dblock_who', 'kind', 'exclusive, shared, permits, or run: requests of one client that pass the name on among themselves'),
+('dblock_who', 'units', 'units of a share or permits, null of the whole name'),
+('dblock_who', 'host', 'owner of the lock: its host'),
+('dblock_who', 'thread', 'owner of the lock: its thread'),
+('dblock_who', 'pid', 'process id of the client on its host'),
+('dblock_who', 'app', 'of the client (WithApp)'),
+('dblock_who', 'session', 'session of the client'),
+('dblock_who', 'token', 'fencing token: of a run that of its last member'),
+('dblock_who', 'since', 'when it was granted'),
+('dblock_who', 'until', 'when it ends without a further heartbeat, or by its fixed lease'),
+('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
+('dblock_who', 'waiters', 'how many wait for the name'),
+('dblock_who', 'longest_wait', 'how long the first of them has waited, in seconds'),
+('dblock_queue', '', 'Who waits for which name, for people: one row for each place in a queue.'),
+('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
+('dblock_queue', 'place', '1 is served first, 0: a member of a run'),
+('dblock_queue', 'ticket', 'what the order of the queue goes by'),
+('dblock_queue', 'kind', 'what it waits for: exclusive, shared or permits'),
+('dblock_queue', 'units', 'units or permits that it wants, null: the whole name'),
+('dblock_queue', 'host', 'owner that waits: its host'),
+('dblock_queue', 'thread', 'owner that waits: its thread'),
+('dblock_queue', 'pid', 'process id of the client on its host'),
+('dblock_queue', 'app', 'of the client (WithApp)'),
+('dblock_queue', 'session', 'session of the client'),
+('dblock_queue', 'since', 'since when it waits'),
+('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
+('dblock_queue', 'member', 'true: it has the name in its turn, as a member of the run that dblock_who shows'),
+('dblock_columns', '', 'What each table, view and column means.'),
+('dblock_columns', 'table_name', 'the table or view'),
+('dblock_columns', 'column_name', 'the column, empty for the table itself'),
+('dblock_columns', 'meaning', 'what it means');
+
+UPDATE dblock_schema SET version = 6;
+
+-- +goose Down
+DROP TABLE dblock_columns;
+DROP VIEW dblock_queue;
+DROP VIEW dblock_who;
+UPDATE dblock_schema SET version = 5;

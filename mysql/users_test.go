@@ -1,0 +1,77 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+// user makes a user with some rights, and returns a pool of its own.
+func (s server) user(t *testing.T, role, rights string) *sql.DB {
+	t.Helper()
+	config, err := sqldriver.ParseDSN(s.DSN)
+	must(t, err)
+	name := config.DBName[len(config.DBName)-20:] + role
+	s.exec(t, "CREATE USER "+name+"@'%' IDENTIFIED BY 'x'")
+	t.Cleanup(func() { s.exec(t, "DROP USER "+name+"@'%'") })
+	database := ""
+	if rights != "" {
+		database = config.DBName
+		s.exec(t, "GRANT "+rights+" ON "+database+".* TO "+name+"@'%'")
+	}
+	return s.open(t, func(c *sqldriver.Config) { c.User, c.Passwd, c.DBName = name, "x", database })
+}
+
+// A user without any right but to connect.
+func TestNamedLocksNeedNoRights(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.user(t, "none", "")
+		var clients [2]*dblock.Client[*sql.Tx]
+		for i := range clients {
+			c, err := dblock.New(mysql.Named(pool))
+			must(t, err)
+			defer c.Close(context.Background())
+			clients[i] = c
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+		defer cancel()
+		name := "rights/" + id()
+		held, err := clients[0].Lock(ctx, name)
+		must(t, err)
+		_, err = clients[1].TryLock(ctx, name)
+		is(t, err, dblock.ErrNotAcquired)
+		got := make(chan error, 1)
+		go func() {
+			next, err := clients[1].Lock(ctx, name)
+			if err == nil {
+				err = next.Unlock(ctx)
+			}
+			got <- err
+		}()
+		must(t, held.Unlock(ctx))
+		must(t, <-got)
+		stopped, stop := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer stop()
+		held, err = clients[0].Lock(ctx, name)
+		must(t, err)
+		_, err = clients[1].Lock(stopped, name) // the wait is ended with KILL
+		is(t, err, context.DeadlineExceeded)
+		must(t, held.Unlock(ctx))
+	})
+}
+
+// Without CONNECTION_ADMIN a user cannot end the sleep of another's listener, which then looks by
+// itself, within seconds.
+func TestClientsOfSeveralUsersWaitForEachOther(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		const rights = "SELECT, INSERT, UPDATE, DELETE"
+		a, b := s.client(t, s.user(t, "a", rights)), s.client(t, s.user(t, "b", rights))
+		handOver(t, a, b, 2)
+	})
+}

@@ -1,0 +1,56 @@
+package dblock
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// maxHashed is how long the names are that Name shortens: OncePer takes no longer ones.
+	maxHashed = maxName - len("once/")
+	hashBytes = 24 // of the SHA-256, which are 32 letters
+)
+
+// A "%" of a part is always followed by "25" in its name, and a "/" of a part is "%2F". So "%#"
+// stands before a hash and nowhere else.
+var escape = strings.NewReplacer("%", "%25", "/", "%2F")
+
+const hashMark = "%#"
+
+// Name joins parts to the name of a lock, with "/" between them: Name("tenant", id, "invoices").
+// Different parts give different names. For that, a "/" within a part becomes "%2F", and a "%"
+// becomes "%25": Name("a/b") is "a%2Fb", and Name("a", "b") is "a/b".
+//
+// A name of more than 255 bytes is cut to its beginning, "%#", and a hash of the whole (192 bits of
+// SHA-256), together at most 250 bytes, so that OncePer takes it too. The beginning ends with a
+// whole character.
+//
+// Name refuses nothing. Parts must be UTF-8 without NUL, as in any name. Without parts, and of one
+// part that is empty, the name is empty. What such a name is given to returns ErrInvalidName.
+func Name(parts ...string) string {
+	escaped := make([]string, len(parts))
+	for i, part := range parts {
+		escaped[i] = escape.Replace(part)
+	}
+	name := strings.Join(escaped, "/")
+	if len(name) <= maxName {
+		return name
+	}
+	hash := sha256.Sum256([]byte(name))
+	suffix := hashMark + base64.RawURLEncoding.EncodeToString(hash[:hashBytes])
+	return beginning(name, maxHashed-len(suffix)) + suffix
+}
+
+// beginning is what stands in the first so many bytes of a name, without a part of a character or
+// of an escape at its end.
+func beginning(name string, most int) string {
+	for most > 0 && !utf8.RuneStart(name[most]) {
+		most--
+	}
+	if i := strings.LastIndexByte(name[:most], '%'); i >= 0 && i > most-len("%25") {
+		most = i
+	}
+	return name[:most]
+}

@@ -1,0 +1,84 @@
+package dblock_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+)
+
+// instant is a database in memory that answers at once, so that what is measured is the client's.
+// One goroutine uses it.
+type instant struct {
+	driver.Backend
+	token int64
+}
+
+type nothing struct{}
+
+func (nothing) Heartbeat(context.Context, string, time.Duration) (bool, error) { return true, nil }
+func (nothing) Claims(ctx context.Context, _ string) ([]driver.Claim, error)   { return nil, nil }
+func (nothing) Close() error                                                   { return nil }
+func (*instant) Validate() error                                               { return nil }
+func (*instant) Connections() (inUse, most int)                                { return 0, 0 }
+func (*instant) Attend(string, time.Duration) (leave func())                   { return func() {} }
+func (*instant) OpenSession(context.Context, driver.Session) error             { return nil }
+func (*instant) EndSession(context.Context, string) error                      { return nil }
+func (*instant) Upkeep(context.Context) (driver.Upkeep, error)                 { return nothing{}, nil }
+func (*instant) Orphans(context.Context, string, int) ([]driver.Claim, error)  { return nil, nil }
+func (*instant) Vacate(context.Context, driver.Vacancy) ([]driver.Handoff, bool, error) {
+	return nil, true, nil
+}
+
+func (*instant) Schema(context.Context) (driver.Schema, error) {
+	return driver.Schema{Version: driver.SchemaVersion}, nil
+}
+
+func (i *instant) Take(context.Context, driver.Request) (driver.Grant, bool, error) {
+	i.token++
+	return driver.Grant{Token: i.token}, true, nil
+}
+
+// BenchmarkObserver is a Lock and its Unlock, without I/O: without an observer, with one that has
+// no callbacks, and with one that has all.
+func BenchmarkObserver(b *testing.B) {
+	calls := 0
+	all := dblock.Observer{
+		AcquireStart: func(ctx context.Context, _ dblock.Attempt) context.Context { calls++; return ctx },
+		AcquireEnd:   func(context.Context, dblock.Attempt, dblock.AcquireResult) { calls++ },
+		HoldEnd:      func(dblock.HoldResult) { calls++ },
+		Heartbeat:    func(time.Duration, error) {},
+		Listener:     func(bool, error) {},
+	}
+	for _, c := range []struct {
+		name    string
+		options []dblock.Option
+	}{
+		{"none", nil}, {"empty", []dblock.Option{dblock.WithObserver(dblock.Observer{})}}, {"full", []dblock.Option{dblock.WithObserver(all)}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			client, err := dblock.New(driver.Engine[*sync.Mutex]{Backend: &instant{}}, append(c.options, dblock.WithTTL(24*time.Hour), dblock.WithoutReaper())...)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer client.Close(context.Background())
+			ctx := b.Context()
+			b.ReportAllocs()
+			for b.Loop() {
+				l, err := client.Lock(ctx, "n")
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := l.Unlock(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+	if calls == 0 {
+		b.Error("nobody was told of anything")
+	}
+}

@@ -1,0 +1,248 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// counted is an engine that counts its looks, and the hints that it hears.
+type counted struct {
+	driver.Backend
+	looks, hints, ups atomic.Int64
+}
+
+func (c *counted) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	c.looks.Add(1)
+	return c.Backend.Look(ctx, session, names)
+}
+
+func (c *counted) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	return c.Backend.Listen(ctx, session, func() { c.ups.Add(1); ready() }, func(h driver.Hint) { c.hints.Add(1); wake(h) })
+}
+
+// lines keeps what is logged, at every level.
+type lines struct {
+	slog.Handler
+	mu   sync.Mutex
+	said []slog.Record
+}
+
+func (l *lines) Enabled(context.Context, slog.Level) bool { return true }
+
+func (l *lines) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.said = append(l.said, r)
+	return nil
+}
+
+// levels are those of the lines with a text.
+func (l *lines) levels(text string) (levels []slog.Level) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.said {
+		if strings.Contains(r.Message, text) {
+			levels = append(levels, r.Level)
+		}
+	}
+	return levels
+}
+
+// duo is two clients over database/sql that take turns, the second of which is counted.
+type duo struct {
+	*testing.T
+	direct        *sql.DB
+	first, second *dblock.Client[*sql.Tx]
+	count         *counted
+	log           *lines
+}
+
+func newDuo(t *testing.T, db dbtest.Database, pool *sql.DB) *duo {
+	t.Helper()
+	d := &duo{T: t, direct: db.SQL(t), log: &lines{}}
+	open := func(engine driver.Engine[*sql.Tx], log slog.Handler) *dblock.Client[*sql.Tx] {
+		client, err := dblock.New(engine, dblock.WithLogger(slog.New(log)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		return client
+	}
+	d.first = open(NewSQL(db.SQL(t)), slog.DiscardHandler)
+	engine := NewSQL(pool)
+	d.count = &counted{Backend: engine.Backend}
+	engine.Backend = d.count
+	d.second = open(engine, d.log)
+	return d
+}
+
+// handOff has the second client wait for the first, and returns how many looks it took from the
+// release to the grant.
+func (d *duo) handOff(meanwhile func()) (looks int64) {
+	d.Helper()
+	held, err := d.first.Lock(d.Context(), "n")
+	if err != nil {
+		d.Fatal(err)
+	}
+	got := make(chan int64, 1)
+	go func() {
+		l, err := d.second.Lock(d.Context(), "n")
+		n := d.count.looks.Load()
+		if err == nil {
+			err = l.Unlock(d.Context())
+		}
+		if err != nil {
+			d.Error(err)
+		}
+		got <- n
+	}()
+	d.until("a waiter", "SELECT count(*) = 1 FROM dblock_waiters")
+	if meanwhile != nil {
+		meanwhile()
+	}
+	before := d.count.looks.Load()
+	if err := held.Unlock(d.Context()); err != nil {
+		d.Fatal(err)
+	}
+	select {
+	case n := <-got:
+		return n - before
+	case <-time.After(patience()):
+		d.Fatal("no grant")
+		return 0
+	}
+}
+
+func (d *duo) until(what, query string) {
+	d.Helper()
+	for deadline := time.Now().Add(patience()); ; {
+		var is bool
+		if err := d.direct.QueryRowContext(d.Context(), query).Scan(&is); err != nil {
+			d.Fatal(err)
+		}
+		if is {
+			return
+		}
+		if time.Now().After(deadline) {
+			d.Fatalf("not seen: %s", what)
+		}
+	}
+}
+
+func TestAClientOverSQLHearsOfItsGrants(t *testing.T) {
+	db := dbtest.Postgres(t)
+	d := newDuo(t, db, limited(t, db.SQL(t), listeningPool))
+	const rounds = 20
+	unseen := 0
+	for range rounds {
+		if d.handOff(nil) == 0 {
+			unseen++
+		}
+	}
+	if unseen <= rounds/2 || d.count.hints.Load() < rounds {
+		t.Errorf("%d of %d grants came without a look, with %d hints", unseen, rounds, d.count.hints.Load())
+	}
+	if n := len(d.log.levels("polling")); n != 0 {
+		t.Errorf("it polls: %d lines", n)
+	}
+}
+
+func TestAClientOverSQLSaysOnceWhyItPolls(t *testing.T) {
+	for name, c := range map[string]struct {
+		open  func(*testing.T, dbtest.Database) *sql.DB
+		level slog.Level
+	}{
+		"a pool of 3":    {func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) }, slog.LevelInfo},
+		"another driver": {func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, hidden) }, slog.LevelDebug},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Postgres(t)
+			d := newDuo(t, db, c.open(t, db))
+			for range 3 {
+				if d.handOff(nil) == 0 {
+					t.Error("a grant came without a look")
+				}
+			}
+			if levels := d.log.levels("polling"); len(levels) != 1 || levels[0] != c.level {
+				t.Errorf("logged at %v: want one line at %v", levels, c.level)
+			}
+		})
+	}
+}
+
+// A server that restarts ends all connections at once.
+func TestAClientOverSQLListensAgainAfterItsConnectionsHaveEnded(t *testing.T) {
+	db := dbtest.Postgres(t)
+	pool := limited(t, db.SQL(t), listeningPool)
+	d := newDuo(t, db, pool)
+	d.handOff(func() {
+		d.until("the end of the listener", `SELECT count(pg_terminate_backend(pid)) > 0 FROM pg_stat_activity
+			WHERE datname = current_database() AND query LIKE 'LISTEN%' AND pid <> pg_backend_pid()`)
+		for deadline := time.Now().Add(patience()); d.count.ups.Load() < 2; {
+			if time.Now().After(deadline) {
+				t.Fatal("it does not listen again")
+			}
+			time.Sleep(time.Millisecond)
+		}
+	})
+	d.until("one listener", `SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'`)
+	heard := d.count.hints.Load()
+	d.handOff(nil)
+	if d.count.hints.Load() == heard {
+		t.Error("the new listener hears nothing")
+	}
+	if err := d.second.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := pool.Stats().InUse; n != 0 {
+		t.Errorf("%d connections of the pool are lost", n)
+	}
+}
+
+// Broken by listening for as long as the client lives: the other one's heartbeats take the last
+// connection, and neither can lock any more.
+func TestAListenerMakesRoomForAnotherClientOnThePool(t *testing.T) {
+	db := dbtest.Postgres(t)
+	engine := NewSQL(limited(t, db.SQL(t), listeningPool))
+	open := func() *dblock.Client[*sql.Tx] {
+		c, err := dblock.New(engine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close(context.Background()) })
+		return c
+	}
+	first, second := open(), open()
+	if _, err := first.Lock(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = first.Lock(t.Context(), "n") }()
+	for deadline := time.Now().Add(patience()); !first.Stats().Listening; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not listen")
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*patience())
+	defer cancel()
+	for {
+		if _, err := second.TryLock(ctx, "m"); err == nil {
+			return
+		} else if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+)
+
+// A plan as EXPLAIN tells it.
+type plan struct {
+	Relation  string  `json:"Relation Name"`
+	Rows      float64 `json:"Actual Rows"` // for each loop
+	Loops     float64 `json:"Actual Loops"`
+	Filtered  float64 `json:"Rows Removed by Filter"`
+	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Plans     []plan
+}
+
+// read is how many rows of tables were read.
+func (p plan) read() (n float64) {
+	if p.Relation != "" {
+		n = (p.Rows + p.Filtered + p.Rechecked) * p.Loops
+	}
+	for _, part := range p.Plans {
+		n += part.read()
+	}
+	return n
+}
+
+// read runs a statement with a plan for its parameters (force_custom_plan), or with the one that
+// the server keeps after some times (auto), and tells how many rows it has read.
+func (s *script) read(st statement, mode string) int {
+	s.Helper()
+	conn, err := s.pool.Acquire(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	defer conn.Release()
+	run := func(text string) (answer string) {
+		s.Helper()
+		results, err := conn.Conn().PgConn().Exec(s.Context(), text).ReadAll()
+		if err != nil {
+			s.Fatalf("%s: %v", text, err)
+		}
+		for _, row := range results[0].Rows {
+			answer += string(row[0])
+		}
+		return answer
+	}
+	var values []string
+	for _, arg := range st.args {
+		values = append(values, "'"+strings.ReplaceAll(fmt.Sprint(arg), "'", "''")+"'")
+	}
+	execute := "EXECUTE measured (" + strings.Join(values, ", ") + ")"
+	run("SET plan_cache_mode = " + mode)
+	run("DEALLOCATE ALL")
+	run("PREPARE measured AS " + st.sql)
+	for range 6 {
+		run(execute)
+	}
+	var plans []struct{ Plan plan }
+	if err := json.Unmarshal([]byte(run("EXPLAIN (ANALYZE, FORMAT JSON) "+execute)), &plans); err != nil {
+		s.Fatal(err)
+	}
+	return int(plans[0].Plan.read())
+}
+
+// TestAPageReadsWhatItShows counts rows: of 100,000 locks, of which one has 10,000 waiters, of as
+// many events, of 2,000 sessions and 9,000 runs.
+func TestAPageReadsWhatItShows(t *testing.T) {
+	s := newScript(t)
+	for _, text := range []string{
+		`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id, host, attempt)
+		 SELECT 'n' || lpad(i::text, 6, '0'), 1, 1, 1, 1, 's' || i % 2000, 'h', 'a' || i FROM generate_series(1, 100000) i`,
+		`UPDATE dblock_locks SET waiters = 10000 WHERE name = 'n050003'`,
+		`INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
+		 SELECT 'n050003', i, 's' || i % 2000, 'h', 't', 'w' || i, 0, '', 1 FROM generate_series(1, 10000) i`,
+		`INSERT INTO dblock_sessions (id, host, pid, app, started_at) SELECT 's' || i, 'h', 1, 'a', 1 FROM generate_series(0, 1999) i`,
+		`INSERT INTO dblock_heartbeats (session_id, expires_at) SELECT 's' || i, 9000000000000000 FROM generate_series(0, 1999) i`,
+		`INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+		 SELECT i, 'n' || i % 10, 'k', 1, '', '', '', '', '' FROM generate_series(1, 100000) i`,
+		`INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
+		 SELECT 'job' || lpad((i / 3)::text, 6, '0'), i % 3, 1, '', '', '', i, i FROM generate_series(1, 9000) i`,
+		"ANALYZE",
+	} {
+		s.alone(text)
+	}
+	page := make([]string, 100)
+	for i := range page {
+		page[i] = fmt.Sprintf("n%06d", 50001+i)
+	}
+	events := driver.EventFilter{After: 10000, Before: 90000, Kinds: []string{"k"}}
+	newest, of, newestOf := events, events, events
+	newest.Newest, newestOf.Newest = true, true
+	of.Name, newestOf.Name = "n3", "n3"
+	for _, c := range []struct {
+		what string
+		statement
+		most int
+	}{
+		{"the first names", names(driver.Filter{}, 100), 101},
+		{"names behind one", names(driver.Filter{After: "n050000"}, 100), 101},
+		{"names with a prefix", names(driver.Filter{Prefix: "n05", After: "n050000"}, 100), 101},
+		{"names of a host", names(driver.Filter{Host: "h", After: "n050000"}, 100), 201}, // the name, and its holder
+		{"names that are held for long", names(driver.Filter{Older: 1000, After: "n050000"}, 100), 201},
+		{"the last names with waiters", names(driver.Filter{Contended: true, After: "n090000"}, 100), 10002},
+		{"names with waiters and a prefix", names(driver.Filter{Contended: true, Prefix: "n0500"}, 100), 101},
+		{"names, each with its holder and 10 waiters", query(postgresdb.Describe, postgresdb.DescribeParams{Names: list(page), Most: 10}), 100 + 100 + 10 + 2*2000}, // a plan may read all sessions
+		{"sessions", query(postgresdb.Sessions, postgresdb.SessionsParams{After: "s1000", Most: 10}), 2*15 + 10*(50+5)},
+		{"events", eventsOf(events, 100), 100},
+		{"the newest events", eventsOf(newest, 100), 100},
+		{"events of a name", eventsOf(of, 100), 100},
+		{"the newest events of a name", eventsOf(newestOf, 100), 100},
+		{"where a time begins", query(postgresdb.EventsSince, int64(50000)), 1000},
+		{"the runs of a job", query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: "job001500", Most: 10}), 2 * (30 + 4)},
+	} {
+		for _, mode := range []string{"force_custom_plan", "auto"} {
+			n := s.read(c.statement, mode)
+			if n > c.most || n == 0 {
+				t.Errorf("%s: %d rows were read, want at most %d (%s)", c.what, n, c.most, mode)
+			}
+			t.Logf("%s: %d rows (%s)", c.what, n, mode)
+		}
+	}
+}

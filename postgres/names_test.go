@@ -1,0 +1,149 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+// called counts a database's connections by application_name, without that of the test.
+func called(t *testing.T, look *sql.DB) map[string]int {
+	t.Helper()
+	rows, err := look.QueryContext(t.Context(), "SELECT application_name FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	names := map[string]int{}
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names[name]++
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// eventually waits until so many connections are the library's, and all others, if there are any,
+// the application's.
+func eventually(t *testing.T, look *sql.DB, ours int, what string) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		names := called(t, look)
+		total := 0
+		for _, n := range names {
+			total += n
+		}
+		if names["dblock/orders"] == ours && names["theirs"] == total-ours {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %v: want %d of dblock/orders, and theirs else", what, names, ours)
+		}
+	}
+}
+
+// The connections of the library's own bear its name: for heartbeats, to listen, for work beside a
+// transaction; of advisory locks one for those that are held, and one for each wait.
+func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
+	for name, test := range map[string]func(t *testing.T, db dbtest.Database, look *sql.DB){
+		"pgx": func(t *testing.T, db dbtest.Database, look *sql.DB) {
+			pool := db.Pool(t)
+			c := orders(t, postgres.New(pool))
+			l := hold(t, look, c, 1, 2)
+			tx, err := pool.Begin(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback(context.Background())
+			if err := l.Guard(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, look, 3, "with a guard")
+		},
+		"database/sql": func(t *testing.T, db dbtest.Database, look *sql.DB) {
+			pool := db.SQL(t)
+			pool.SetMaxOpenConns(8)
+			hold(t, look, orders(t, postgres.NewSQL(pool)), 2, 3)
+		},
+		"advisory": func(t *testing.T, db dbtest.Database, look *sql.DB) {
+			pool := db.Pool(t)
+			if err := pool.Ping(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			hold[pgx.Tx](t, look, orders(t, postgres.Advisory(pool)), 1, 2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Postgres(t)
+			look := db.SQL(t)
+			look.SetMaxOpenConns(1)
+			db.DSN += "&application_name=theirs"
+			t.Run("open", func(t *testing.T) { test(t, db, look) })
+			eventually(t, look, 0, "after Close")
+		})
+	}
+}
+
+// Broken by giving the connection back without closing it: a pgxpool below keeps it, with the name.
+func TestAPgxpoolBelowGetsNoConnectionBackThatBearsOurName(t *testing.T) {
+	db := dbtest.Postgres(t)
+	look := db.SQL(t)
+	look.SetMaxOpenConns(1)
+	db.DSN += "&application_name=theirs"
+	lender := db.Pool(t)
+	t.Run("open", func(t *testing.T) {
+		pool := stdlib.OpenDBFromPool(lender)
+		t.Cleanup(func() { _ = pool.Close() })
+		pool.SetMaxOpenConns(4)
+		hold(t, look, orders(t, postgres.NewSQL(pool)), 2, 3)
+	})
+	eventually(t, look, 0, "after Close")
+}
+
+func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
+	t.Helper()
+	c, err := dblock.New(engine, dblock.WithApp("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+// hold has a client hold a lock, and then wait for it again; it counts the library's connections
+// each time.
+func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], alone, waiting int) *dblock.Lock[TX] {
+	t.Helper()
+	l, err := c.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, look, alone, "with a lock")
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		_, _ = c.Lock(ctx, "n")
+	}()
+	t.Cleanup(func() { cancel(); <-over })
+	eventually(t, look, waiting, "with a waiter")
+	return l
+}

@@ -1,0 +1,80 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+// A role without any right but to connect.
+func TestAdvisoryLocksNeedNoRights(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	super := db.SQL(t)
+	dsn, err := url.Parse(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := strings.TrimPrefix(dsn.Path, "/")
+	exec := func(statements ...string) {
+		t.Helper()
+		for _, statement := range statements {
+			if _, err := super.Exec(statement); err != nil {
+				t.Fatalf("%s: %v", statement, err)
+			}
+		}
+	}
+	exec("REVOKE ALL ON DATABASE "+name+" FROM PUBLIC", "REVOKE ALL ON SCHEMA public FROM PUBLIC",
+		"CREATE ROLE "+name+" LOGIN PASSWORD 'x'", "GRANT CONNECT ON DATABASE "+name+" TO "+name)
+	t.Cleanup(func() { exec("DROP OWNED BY "+name, "DROP ROLE "+name) })
+	dsn.User = url.UserPassword(name, "x")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	pool, err := pgxpool.New(ctx, dsn.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	var clients [2]*dblock.Client[pgx.Tx]
+	for i := range clients {
+		clients[i] = orders(t, postgres.Advisory(pool))
+	}
+	held, err := clients[0].Lock(ctx, "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := clients[1].TryLock(ctx, "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Error(err)
+	}
+	got := make(chan error, 1)
+	go func() {
+		next, err := clients[1].Lock(ctx, "n", dblock.Shared())
+		if err == nil {
+			err = next.Unlock(ctx)
+		}
+		got <- err
+	}()
+	if err := held.Unlock(ctx); err != nil {
+		t.Error(err)
+	}
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(ctx)
+	if err := clients[0].LockTx(ctx, tx, "n"); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,67 @@
+package dblock
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Session is a client as the database knows it: its locks live as long as its session.
+type Session struct {
+	ID        string
+	Host, App string // as WithHost and WithApp have set them
+	PID       int
+	Started   time.Time // by the database's clock
+	Until     time.Time // when it ends without another heartbeat, by this machine's clock; the zero time: it was ended
+	Alive     bool      // its time is not over
+	Held      int       // locks and shares; goroutines that pass a lock on in memory have one together
+	Waiting   int       // places in queues
+}
+
+// SessionFilter chooses sessions. The zero value: all that live.
+type SessionFilter struct {
+	Host string // "": any
+	App  string // "": any
+	Dead bool   // also those that have ended, or whose time is over, for as long as the reaper leaves them
+}
+
+// Sessions lists the clients that use the database, in the order of their IDs, a page at a time:
+// each as it was when its page was read. A client has a session from its first lock on. The
+// iteration ends after the first error. ErrUnsupported on an engine without tables.
+func (c *Client[TX]) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
+	return func(yield func(Session, error) bool) {
+		for after := ""; ; {
+			var page []driver.SessionDetail
+			err := c.inquire(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.Sessions(ctx, driver.SessionFilter(f), after, pageSize)
+				return err
+			})
+			if err != nil {
+				yield(Session{}, err)
+				return
+			}
+			now := time.Now()
+			for _, s := range page {
+				after = s.ID
+				if !yield(sessionOf(s, now), nil) {
+					return
+				}
+			}
+			if len(page) < pageSize {
+				return
+			}
+		}
+	}
+}
+
+func sessionOf(s driver.SessionDetail, now time.Time) Session {
+	session := Session{
+		ID: s.ID, Host: s.Host, App: s.App, PID: s.PID, Started: s.Started, Held: s.Held, Waiting: s.Waiting,
+	}
+	if !s.Dead {
+		session.Until, session.Alive = now.Add(s.Left), s.Left > 0
+	}
+	return session
+}
