@@ -1,0 +1,96 @@
+package dblocktest
+
+import (
+	"context"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/session"
+)
+
+// watched is a session that a client has opened.
+type watched struct {
+	*session.Session
+	line *line
+	lost chan struct{} // closed when the client has ended all that the session held
+}
+
+// opened is told of each session of the process.
+func (l *line) opened(s *session.Session) (lost func()) {
+	w := &watched{Session: s, line: l, lost: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clients[s.ID] = w
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.clients, s.ID)
+		close(w.lost)
+	}
+}
+
+// advance lets time go on. Outside a bubble it does so in strides, none longer than a client goes
+// without a heartbeat.
+func (d *database) advance(by time.Duration) {
+	d.advancing <- struct{}{}
+	defer func() { <-d.advancing }()
+	if d.inBubble() {
+		time.Sleep(by)
+		synctest.Wait()
+		return
+	}
+	for left := by; left > 0; {
+		step := d.stride(left)
+		d.ahead.Add(int64(step))
+		left -= step
+		d.ringDue()
+		connected, over := d.living()
+		for _, w := range over {
+			w.Stop(session.ErrExpired)
+			<-w.lost
+		}
+		for _, w := range connected {
+			w.beat()
+		}
+		d.mu.Lock()
+		d.reap()
+		d.mu.Unlock()
+	}
+}
+
+// stride is how far the clock may go at once: to the next alarm, to the end of the trust in a
+// session without a connection, and to the next heartbeat of one with a connection.
+func (d *database) stride(most time.Duration) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	most = d.next(most)
+	for _, w := range d.clients {
+		left := w.Deadline() - d.elapsed()
+		if s := d.sessions[w.ID]; s != nil && !w.line.down() {
+			left = max(left*4/5, s.TTL/100)
+		}
+		most = min(most, left)
+	}
+	return max(most, time.Microsecond)
+}
+
+// living are the sessions with a connection, and those that are over their time.
+func (d *database) living() (connected, over []*watched) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, w := range d.clients {
+		switch {
+		case w.Deadline() <= d.elapsed():
+			over = append(over, w)
+		case !w.line.down():
+			connected = append(connected, w)
+		}
+	}
+	return connected, over
+}
+
+// beat sends a heartbeat of the session, and has the client compare its locks.
+func (w *watched) beat() {
+	_ = w.Ping(context.Background()) // one that fails ends the session, or is no heartbeat
+	w.Check()
+}

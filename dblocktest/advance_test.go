@@ -1,0 +1,137 @@
+package dblocktest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+)
+
+func TestAClientThatReachesTheDatabaseKeepsItsLocksHoweverMuchTimeGoesBy(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		held, read := take(t, f.Client, "n"), take(t, f.Client, "r", dblock.Shared())
+		f.Advance(2 * time.Hour)
+		has(t, held)
+		has(t, read)
+		isTaken(t, f.Another(t).Client, "n")
+	})
+}
+
+func TestAProcessThatIsCutOffLosesItsLocksBeforeAnotherHasThem(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		second := f.Another(t)
+		held := take(t, f.Client, "n")
+		waits := taking(t, second.Client, "n", func(lock) { hasLost(t, held) })
+		f.AwaitQueue(t, "n", 1)
+		f.Down()
+		f.Advance(f.Client.TTL() - time.Second)
+		has(t, held)
+		f.Advance(time.Second)
+		hasLost(t, held)
+		if next := got(t, waits); next.Token() <= held.Token() {
+			t.Errorf("token %d after %d", next.Token(), held.Token())
+		}
+		f.Up()
+		take(t, f.Client, "m")
+		isTaken(t, f.Client, "n")
+	})
+}
+
+func TestAFixedLeaseEndsBeforeAnotherHasTheName(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		second := f.Another(t)
+		held, other := take(t, f.Client, "n", dblock.Lease(time.Hour)), take(t, f.Client, "m")
+		waits := taking(t, second.Client, "n", func(lock) { hasLost(t, held) })
+		f.AwaitQueue(t, "n", 1)
+		f.Advance(50 * time.Minute)
+		has(t, held)
+		f.Advance(10 * time.Minute)
+		hasLost(t, held)
+		has(t, other)
+		has(t, got(t, waits))
+	})
+}
+
+func TestAFixedLeaseThatWasUnlockedDoesNotEndAgain(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		held := take(t, f.Client, "n", dblock.Lease(time.Minute))
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		next := take(t, f.Client, "n")
+		f.Advance(time.Hour)
+		has(t, next)
+	})
+}
+
+func TestANameThatRestsIsHandedOnWhenItsTimeHasCome(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		if err := take(t, f.Client, "n", dblock.MinHold(time.Hour)).Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		second := f.Another(t)
+		waits := taking(t, second.Client, "n", func(lock) {})
+		f.AwaitQueue(t, "n", 1)
+		f.Advance(59 * time.Minute)
+		isTaken(t, f.Client, "n")
+		if len(waits) > 0 {
+			t.Error("the name was granted too early")
+		}
+		f.Advance(time.Minute)
+		has(t, got(t, waits))
+	})
+}
+
+func TestAJobRunsOnceInEachSlot(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		second := f.Another(t)
+		ran := 0
+		for range 3 {
+			for _, c := range []client{f.Client, second.Client, f.Client} {
+				if _, err := c.OncePer(t.Context(), "job", time.Hour, func(context.Context, lock, time.Time) error { ran++; return nil }); err != nil {
+					t.Error(err)
+				}
+			}
+			f.Advance(time.Hour)
+		}
+		if ran != 3 {
+			t.Errorf("the job ran %d times in 3 slots", ran)
+		}
+	})
+}
+
+func TestAdvanceByNothingDoesNothing(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		held := take(t, f.Client, "n")
+		f.Advance(0)
+		f.Advance(-time.Hour)
+		has(t, held)
+	})
+}
+
+func TestTimeMayGoOnFromSeveralGoroutines(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		held := take(t, f.Client, "n")
+		done := make(chan struct{})
+		for range 3 {
+			go func() {
+				f.Advance(f.Client.TTL())
+				done <- struct{}{}
+			}()
+		}
+		for range 3 {
+			<-done
+		}
+		has(t, held)
+	})
+}

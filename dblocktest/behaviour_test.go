@@ -1,0 +1,39 @@
+package dblocktest
+
+import (
+	"database/sql"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/enginetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestBehaviour runs the suite of the engines. What looks at the tables by SQL sees them in a file
+// of SQLite.
+func TestBehaviour(t *testing.T) {
+	var mu sync.Mutex
+	databases := map[string]*database{} // by the file in which they are seen
+	of := func(db dbtest.Database) *database {
+		mu.Lock()
+		defer mu.Unlock()
+		if databases[db.DSN] == nil {
+			databases[db.DSN] = newDatabase()
+		}
+		return databases[db.DSN]
+	}
+	enginetest.Run(t, enginetest.Wiring{
+		Name: "memory", Kind: enginetest.SQLite,
+		Open: enginetest.OnNothing(func(db dbtest.Database) driver.Engine[*sql.Tx] {
+			return driver.Engine[*sql.Tx]{Backend: newLine(of(db)), Transactions: transactions[*sql.Tx]{}}
+		}),
+		Through: func(t testing.TB, db dbtest.Database, look *sql.DB, change bool, do func()) {
+			of(db).through(t, look, change, do)
+		},
+	})
+}

@@ -1,0 +1,93 @@
+package dblocktest
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
+)
+
+// closeLimit is how long the end of a test waits for a client to be closed.
+const closeLimit = 10 * time.Second
+
+// Fake is a process with a client, on a database in memory. It is safe for concurrent use. TX is
+// the type of the application's transactions.
+type Fake[TX any] struct {
+	// Client is a real client. The test may close it; otherwise the end of the test does.
+	Client *dblock.Client[TX]
+
+	t      testing.TB
+	line   *line
+	others *other
+}
+
+// New makes a process with a database of its own. The client logs to the test, unless an option
+// says otherwise. When the test ends the client is closed, and releases what it holds. An option
+// that dblock.New refuses ends the test. It does no I/O.
+func New[TX any](t testing.TB, options ...dblock.Option) *Fake[TX] {
+	t.Helper()
+	d := newDatabase()
+	return process[TX](t, d, &other{t: t, line: newLine(d)}, options)
+}
+
+// Another makes a second process on the same database, with a client and options of its own. It
+// ends with its test, which may be a subtest.
+func (f *Fake[TX]) Another(t testing.TB, options ...dblock.Option) *Fake[TX] {
+	t.Helper()
+	return process[TX](t, f.line.database, f.others, options)
+}
+
+func process[TX any](t testing.TB, d *database, o *other, options []dblock.Option) *Fake[TX] {
+	t.Helper()
+	l := newLine(d)
+	return &Fake[TX]{Client: newClient[TX](t, l, options), t: t, line: l, others: o}
+}
+
+// newClient makes a client that is closed when the test ends.
+func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Client[TX] {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	all := append([]dblock.Option{dblock.WithLogger(log)}, options...)
+	c, err := dblock.New(driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(all, l.timed)...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.rise() // so that Close need not wait for a database that is away
+		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Errorf("dblocktest: %v", err)
+		}
+	})
+	return c
+}
+
+// timed gives a client the time of the database.
+func (l *line) timed(c *client.Config) { c.Clock, c.Alarm, c.Opened = l.elapsed, l.alarm, l.opened }
+
+// Advance lets time go on by d for the database and for the clients of all its processes, and
+// returns when what is due by then has happened: fixed leases (Lease) are over, names whose MinHold
+// is over are handed on, a new slot of OncePer has begun. Clients send their heartbeats meanwhile,
+// as in so much time, so that their locks stay theirs. A client that is Down does not: when its TTL
+// is over its locks are lost, and go to the next. Contexts of lost locks end before anybody else
+// gets the names.
+//
+// The goroutines of the test run on: what waits for a lock gets it as soon as the name is handed
+// on, and none of them stops for d. A day takes less than a second with the default TTL. In a
+// bubble of testing/synctest Advance is time.Sleep(d) and synctest.Wait. d ≤ 0 does nothing.
+func (f *Fake[TX]) Advance(d time.Duration) { f.line.advance(d) }
+
+// Down cuts this process from the database, as a network does. Whatever it asks for fails with
+// dblock.ErrUnavailable at once, and its client does what it does then: waiters wait on, holders
+// keep their locks until the TTL is over (Advance), and the first call of a client fails with
+// ErrUnavailable. Other processes go on; call Down of each for a database that is away.
+func (f *Fake[TX]) Down() { f.line.fall() }
+
+// Up ends Down. The client comes back by itself, after a pause of up to some seconds: a call that
+// waits goes on then. A new call works at once.
+func (f *Fake[TX]) Up() { f.line.rise() }

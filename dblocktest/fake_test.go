@@ -1,0 +1,236 @@
+package dblocktest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+)
+
+// soon is the limit for what must happen by itself.
+const soon = 20 * time.Second
+
+// Tx is the type of an application's transactions.
+type Tx struct{}
+
+type (
+	client = *dblock.Client[*Tx]
+	lock   = *dblock.Lock[*Tx]
+)
+
+// inBothWorlds runs a test outside and inside a bubble of testing/synctest.
+func inBothWorlds(t *testing.T, test func(t *testing.T)) {
+	t.Run("outside a bubble", func(t *testing.T) {
+		already := goleak.IgnoreCurrent()
+		t.Run("test", test)
+		if err := goleak.Find(already); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("in a bubble", func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func take(t testing.TB, c client, name string, options ...dblock.LockOption) lock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), soon)
+	defer cancel()
+	l, err := c.Lock(ctx, name, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// taking takes a lock in the background. seen runs as soon as it has the lock.
+func taking(t testing.TB, c client, name string, seen func(lock), options ...dblock.LockOption) <-chan lock {
+	t.Helper()
+	taken := make(chan lock, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 100*time.Hour) // longer than Advance in a bubble
+		defer cancel()
+		l, err := c.Lock(ctx, name, options...)
+		if err != nil {
+			t.Error(err)
+			close(taken)
+			return
+		}
+		seen(l)
+		taken <- l
+	}()
+	return taken
+}
+
+func got(t testing.TB, taken <-chan lock) lock {
+	t.Helper()
+	select {
+	case l := <-taken:
+		if l == nil {
+			t.FailNow()
+		}
+		return l
+	case <-time.After(soon):
+		t.Fatal("the lock does not come")
+		return nil
+	}
+}
+
+// hasLost checks that a lock is known to be lost now.
+func hasLost(t testing.TB, l lock) {
+	t.Helper()
+	if l.Context().Err() == nil || !errors.Is(context.Cause(l.Context()), dblock.ErrLost) {
+		t.Errorf("%q: the context's cause is %v: want ErrLost", l.Name(), context.Cause(l.Context()))
+	}
+}
+
+func has(t testing.TB, l lock) {
+	t.Helper()
+	if l.Context().Err() != nil {
+		t.Errorf("%q was lost: %v", l.Name(), context.Cause(l.Context()))
+	}
+}
+
+// isTaken checks that TryLock is refused.
+func isTaken(t testing.TB, c client, name string, options ...dblock.LockOption) {
+	t.Helper()
+	if _, err := c.TryLock(context.Background(), name, options...); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("TryLock of %q: %v: want ErrNotAcquired", name, err)
+	}
+}
+
+// tb is a test in a test: it ends when end is called, and may fail.
+type tb struct {
+	testing.TB
+	said     []string
+	cleanups []func()
+}
+
+func (b *tb) Cleanup(f func()) { b.cleanups = append(b.cleanups, f) }
+
+func (b *tb) Fatalf(format string, args ...any) {
+	b.said = append(b.said, fmt.Sprintf(format, args...))
+	runtime.Goexit()
+}
+
+func (b *tb) Fatal(args ...any) { b.Fatalf("%s", fmt.Sprint(args...)) }
+
+func (b *tb) end() {
+	for i := len(b.cleanups) - 1; i >= 0; i-- {
+		b.cleanups[i]()
+	}
+	b.cleanups = nil
+}
+
+// fails checks that a test ends with such a failure.
+func fails(t *testing.T, with string, test func(t testing.TB)) {
+	t.Helper()
+	b, ended := &tb{TB: t}, make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer b.end()
+		test(b)
+	}()
+	<-ended
+	if said := strings.Join(b.said, "\n"); !strings.Contains(said, with) {
+		t.Errorf("the test said %q: want %q", said, with)
+	}
+}
+
+func TestProcessesOfOneDatabaseShareItsLocks(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		second, stranger := f.Another(t), dblocktest.New[*Tx](t)
+		held := take(t, f.Client, "n")
+		isTaken(t, second.Client, "n")
+		take(t, stranger.Client, "n")
+		waits := taking(t, second.Client, "n", func(lock) {})
+		f.AwaitQueue(t, "n", 1)
+		if err := held.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if next := got(t, waits); next.Token() <= held.Token() {
+			t.Errorf("token %d after %d", next.Token(), held.Token())
+		}
+	})
+}
+
+func TestAnOptionThatDblockRefusesEndsTheTest(t *testing.T) {
+	fails(t, "TTL", func(t testing.TB) { dblocktest.New[*Tx](t, dblock.WithTTL(time.Millisecond)) })
+}
+
+func TestWhatNeedsATransactionSaysWhatToDoInstead(t *testing.T) {
+	f := dblocktest.New[*Tx](t)
+	l := take(t, f.Client, "n")
+	for what, err := range map[string]error{
+		"Guard":     l.Guard(t.Context(), &Tx{}),
+		"UnlockTx":  l.UnlockTx(t.Context(), &Tx{}),
+		"LockTx":    f.Client.LockTx(t.Context(), &Tx{}, "m"),
+		"TryLockTx": f.Client.TryLockTx(t.Context(), &Tx{}, "m"),
+	} {
+		if !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "sqlite.New") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	has(t, l)
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhileADatabaseIsAwayHoldersKeepTheirLocksAndNewRequestsFail(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		held := take(t, f.Client, "n")
+		second := f.Another(t)
+		f.Down()
+		second.Down()
+		if _, err := second.Client.Lock(t.Context(), "m"); !errors.Is(err, dblock.ErrUnavailable) {
+			t.Errorf("Lock without a database: %v", err)
+		}
+		f.Advance(f.Client.TTL() / 2)
+		has(t, held)
+		f.Up()
+		second.Up()
+		f.Advance(f.Client.TTL())
+		has(t, held)
+		isTaken(t, second.Client, "n")
+	})
+}
+
+func TestAWaiterOutlivesADatabaseThatIsAwayForAMoment(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		release := f.Hold(t, "n")
+		waits := taking(t, f.Client, "n", func(lock) {})
+		f.AwaitQueue(t, "n", 1)
+		f.Down()
+		release()
+		f.Up()
+		has(t, got(t, waits))
+	})
+}
+
+// In a bubble no time goes by between two grants.
+func TestTokensRiseWithinOneMoment(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, last := dblocktest.New[*Tx](t).Client, int64(0)
+		for range 5 {
+			l := take(t, c, "n")
+			if l.Token() <= last {
+				t.Errorf("token %d after %d", l.Token(), last)
+			}
+			last = l.Token()
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package dblocktest
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// mirror is a database in memory that can be seen, and changed, in tables of SQLite.
+type mirror struct {
+	*database
+	t  testing.TB
+	tx *sql.Tx
+}
+
+// through shows the tables while do runs, and takes over what do has changed.
+func (d *database) through(t testing.TB, look *sql.DB, change bool, do func()) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := &mirror{database: d, t: t}
+	m.in(look, m.write)
+	do()
+	if change {
+		m.in(look, m.read)
+	}
+}
+
+func (m *mirror) in(look *sql.DB, f func()) {
+	m.t.Helper()
+	tx, err := look.Begin()
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer func() { _ = tx.Commit() }()
+	m.tx = tx
+	f()
+}
+
+func (m *mirror) write() {
+	for _, table := range []string{"sessions", "heartbeats", "locks", "shares", "waiters", "watchers", "events", "runs"} {
+		m.exec("DELETE FROM dblock_" + table)
+	}
+	for _, s := range m.sessions {
+		m.insert("sessions (id, host, pid, app, started_at, dead)", s.ID, s.Host, s.PID, s.App, s.started, s.dead)
+		if !s.dead && s.expires > 0 {
+			m.insert("heartbeats (session_id, expires_at)", s.ID, s.expires)
+		}
+	}
+	for _, n := range m.locks {
+		h, session := n.whole, any(nil)
+		if h == nil {
+			h = &hold{since: n.since}
+		} else {
+			session = h.session
+		}
+		m.insert(`locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, waiters, next_ticket, metadata,
+			shared_units, capacity, rests_until, asked, first_token, last_token)`,
+			n.is, session, h.host, h.thread, h.holds, h.attempt, n.token, h.since, orNull(h.ends), len(n.queue), n.ticket, h.metadata,
+			n.used(), n.capacity, n.rests, h.asked, n.first, n.last)
+		for _, h := range n.shares {
+			m.insert("shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)",
+				n.is, h.token, h.session, h.host, h.thread, h.holds, h.attempt, h.units, h.since, orNull(h.ends), h.metadata, h.asked)
+		}
+		for _, p := range n.queue {
+			m.insert(`waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token)`,
+				n.is, p.ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.since, p.Units, micros(p.MinHold), p.Passable, p.token)
+		}
+	}
+	for name, watches := range m.watchers {
+		for watch, session := range watches {
+			m.insert("watchers (name, watch, session_id)", name, watch, session)
+		}
+	}
+	for _, e := range m.events {
+		m.insert("events (id, at, name, kind, token, session_id, host, thread, detail, metadata)",
+			e.ID, e.At.UnixMicro(), e.Name, e.Kind, e.Token, e.Session, e.Host, e.Thread, e.Detail, e.Metadata)
+	}
+	for _, runs := range m.runs {
+		for _, r := range runs {
+			m.insert("runs (name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends)",
+				r.Name, r.Slot, r.Token, r.Session, r.Host, r.Thread, r.began, orNull(r.ended), r.Failed, r.Detail, r.Tries, r.slotEnds)
+		}
+	}
+}
+
+func (m *mirror) read() {
+	ttls := map[string]time.Duration{}
+	for id, s := range m.sessions {
+		ttls[id] = s.TTL
+	}
+	clear(m.sessions)
+	m.rows(`SELECT s.id, s.host, s.pid, s.app, s.started_at, s.dead, COALESCE(h.expires_at, 0)
+		FROM dblock_sessions s LEFT JOIN dblock_heartbeats h ON h.session_id = s.id`, func(scan func(...any)) {
+		s := &sessionRow{}
+		scan(&s.ID, &s.Host, &s.PID, &s.App, &s.started, &s.dead, &s.expires)
+		s.TTL = ttls[s.ID]
+		m.sessions[s.ID] = s
+	})
+	clear(m.locks)
+	m.rows(`SELECT name, COALESCE(session_id, ''), host, thread, holds, attempt, token, acquired_at, COALESCE(expires_at, 0), next_ticket,
+		metadata, capacity, rests_until, asked, first_token, last_token FROM dblock_locks`, func(scan func(...any)) {
+		n, h := &name{}, &hold{}
+		scan(&n.is, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &n.token, &h.since, &h.ends, &n.ticket,
+			&h.metadata, &n.capacity, &n.rests, &h.asked, &n.first, &n.last)
+		if n.since, h.token = h.since, n.last; h.session != "" {
+			n.whole = h
+		}
+		m.locks[n.is] = n
+	})
+	m.rows(`SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, COALESCE(expires_at, 0), metadata, asked
+		FROM dblock_shares ORDER BY token`, func(scan func(...any)) {
+		h, is := &hold{}, ""
+		scan(&is, &h.token, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &h.units, &h.since, &h.ends, &h.metadata, &h.asked)
+		m.locks[is].shares = append(m.locks[is].shares, h)
+	})
+	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token
+		FROM dblock_waiters ORDER BY ticket`, func(scan func(...any)) {
+		p, lease, rest := &place{}, int64(0), int64(0)
+		scan(&p.Name, &p.ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.since, &p.Units, &rest, &p.Passable, &p.token)
+		p.Lease, p.MinHold = microseconds(lease), microseconds(rest)
+		if n := m.locks[p.Name]; n != nil {
+			n.queue = append(n.queue, p)
+		}
+	})
+	clear(m.watchers)
+	m.rows("SELECT name, watch, session_id FROM dblock_watchers", func(scan func(...any)) {
+		var is, watch, session string
+		scan(&is, &watch, &session)
+		if m.watchers[is] == nil {
+			m.watchers[is] = map[string]string{}
+		}
+		m.watchers[is][watch] = session
+	})
+	m.events = nil
+	m.rows("SELECT id, at, name, kind, token, session_id, host, thread, detail, metadata FROM dblock_events ORDER BY id", func(scan func(...any)) {
+		var e driver.Event
+		var at int64
+		scan(&e.ID, &at, &e.Name, &e.Kind, &e.Token, &e.Session, &e.Host, &e.Thread, &e.Detail, &e.Metadata)
+		e.At = timeOf(at)
+		m.events = append(m.events, e)
+	})
+	clear(m.runs)
+	m.rows(`SELECT name, slot, token, session_id, host, thread, began_at, COALESCE(ended_at, 0), failed, detail, tries, slot_ends
+		FROM dblock_runs`, func(scan func(...any)) {
+		r := &run{}
+		scan(&r.Name, &r.Slot, &r.Token, &r.Session, &r.Host, &r.Thread, &r.began, &r.ended, &r.Failed, &r.Detail, &r.Tries, &r.slotEnds)
+		m.runs[r.Name] = append(m.runs[r.Name], r)
+	})
+}
+
+func (m *mirror) exec(statement string, args ...any) {
+	m.t.Helper()
+	if _, err := m.tx.Exec(statement, args...); err != nil {
+		m.t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func (m *mirror) insert(into string, values ...any) {
+	m.t.Helper()
+	m.exec(fmt.Sprintf("INSERT INTO dblock_%s VALUES (%s)", into, strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")), values...)
+}
+
+func (m *mirror) rows(query string, each func(scan func(...any))) {
+	m.t.Helper()
+	rows, err := m.tx.Query(query)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		each(func(into ...any) {
+			m.t.Helper()
+			if err := rows.Scan(into...); err != nil {
+				m.t.Fatal(err)
+			}
+		})
+	}
+	if err := rows.Err(); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func orNull(n int64) any {
+	if n == 0 {
+		return nil
+	}
+	return n
+}

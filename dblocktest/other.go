@@ -1,0 +1,181 @@
+package dblocktest
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// waitLimit is how long this package waits for a client to do something.
+const waitLimit = 10 * time.Second
+
+// other is the process of somebody else, who has locks or waits for them.
+type other struct {
+	t    testing.TB // of the first process of the database
+	line *line
+
+	joining sync.Mutex // one Queue at a time: the place that is new is its own
+
+	mu     sync.Mutex // protects client
+	client *dblock.Client[any]
+}
+
+// get returns the client of somebody else. It is made for the first call.
+func (o *other) get() *dblock.Client[any] {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.client == nil {
+		o.client = newClient[any](o.t, o.line, []dblock.Option{dblock.WithHost("somebody-else"), dblock.WithApp("dblocktest")})
+	}
+	return o.client
+}
+
+// Hold has somebody else hold a name, until release is called or the test ends. With Shared it is a
+// reader, with Permits it has some of the units; Lease, MinHold and Metadata are as in TryLock. The
+// test fails where the name is not free for that. Hold and release are called by the test's own
+// goroutine. release is idempotent, and hands the name on before it returns.
+func (f *Fake[TX]) Hold(t testing.TB, name string, options ...dblock.LockOption) (release func()) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	defer cancel()
+	l, err := f.others.get().TryLock(ctx, name, options...)
+	if err != nil {
+		t.Fatalf("dblocktest: nobody else can hold %q: %v", name, err)
+	}
+	return once(t, func() {
+		if err := l.Unlock(context.Background()); err != nil && !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("dblocktest: %v", err)
+		}
+	})
+}
+
+// Queue has somebody else wait for a name, at the end of its queue, until leave is called or the
+// test ends. When its turn comes it has the name until then. Queue returns as soon as the place is
+// taken, or the name is held where it was free. The options are those of Lock. leave is idempotent;
+// when it returns the place is given up and the name handed on. The test fails where Lock does.
+func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption) (leave func()) {
+	t.Helper()
+	c := f.others.get()
+	f.others.joining.Lock()
+	defer f.others.joining.Unlock()
+	ctx, cancel := context.WithCancel(context.Background())
+	p := &party{database: f.line.database, name: name, done: make(chan struct{})}
+	before := p.attempts(f.others.line)
+	go func() {
+		defer close(p.done)
+		p.lock, p.err = c.Lock(ctx, name, options...)
+	}()
+	joined := p.await(func() bool {
+		for attempt := range p.attempts(f.others.line) {
+			if !before[attempt] {
+				p.attempt = attempt
+			}
+		}
+		return p.attempt != "" || p.over()
+	})
+	if !joined || p.over() && p.err != nil {
+		cancel()
+		<-p.done
+		t.Fatalf("dblocktest: nobody else can wait for %q: %v", name, p.err)
+	}
+	return once(t, func() {
+		cancel()
+		if <-p.done; p.err == nil {
+			_ = p.lock.Unlock(context.Background())
+		}
+		p.await(func() bool { return !p.attempts(f.others.line)[p.attempt] })
+	})
+}
+
+// party is a call of Lock by somebody else.
+type party struct {
+	*database
+	name, attempt string
+	done          chan struct{} // closed when lock and err are set
+	lock          *dblock.Lock[any]
+	err           error
+}
+
+func (p *party) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// attempts are those of a process that have the name or wait for it.
+func (p *party) attempts(of *line) map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	attempts, n := map[string]bool{}, p.locks[p.name]
+	if n == nil {
+		return attempts
+	}
+	for _, h := range n.holders() {
+		attempts[h.attempt] = of.has(h.session)
+	}
+	for _, w := range n.queue {
+		attempts[w.Attempt] = of.has(w.Session)
+	}
+	maps.DeleteFunc(attempts, func(_ string, own bool) bool { return !own })
+	return attempts
+}
+
+// has reports whether a session is of the process. MUST be called with mu locked.
+func (l *line) has(session string) bool {
+	w := l.clients[session]
+	return w != nil && w.line == l
+}
+
+// once makes a function that runs once: when it is called, or when the test ends.
+func once(t testing.TB, f func()) func() {
+	g := sync.OnceFunc(f)
+	t.Cleanup(g)
+	return g
+}
+
+// AwaitQueue waits until at least n wait for a name, over all processes. The test fails where that
+// does not happen within 10 s.
+func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
+	t.Helper()
+	if !f.line.await(func() bool { return f.line.places(name) >= n }) {
+		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.places(name), name, waitLimit, n)
+	}
+}
+
+// places is how many wait for a name.
+func (d *database) places(name string) (n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if row := d.locks[name]; row != nil {
+		n = len(row.queue) - len(row.members())
+	}
+	return n
+}
+
+// await waits until something is so, and looks when a queue changes and now and then; false: it is
+// not so after waitLimit.
+func (d *database) await(so func() bool) bool {
+	limit := time.After(waitLimit)
+	for {
+		d.mu.Lock()
+		changed := d.changed
+		d.mu.Unlock()
+		if so() {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-time.After(time.Millisecond):
+		case <-limit:
+			return so()
+		}
+	}
+}

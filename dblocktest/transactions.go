@@ -1,0 +1,32 @@
+package dblocktest
+
+import (
+	"context"
+	"errors"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// errNoTransactions tells what to do instead.
+var errNoTransactions = driver.Fail(driver.ErrUnsupported, errors.New("package dblocktest has no database and no transactions: "+
+	"test Guard, UnlockTx and LockTx on a database, or on SQLite in a temporary folder (migrate.Up, then sqlite.New)"))
+
+// transactions refuses all that happens inside a transaction: whether that commits cannot be seen
+// here, and a Guard that does not guard would let a test pass that must fail.
+type transactions[TX any] struct{}
+
+func (transactions[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
+	return errNoTransactions
+}
+
+func (transactions[TX]) Guard(context.Context, TX, driver.Held, driver.Aside) error {
+	return errNoTransactions
+}
+
+func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Aside) error {
+	return errNoTransactions
+}
+
+func (transactions[TX]) LockTx(context.Context, TX, string, driver.Pass, bool, driver.Aside) (driver.State, bool, error) {
+	return driver.State{}, false, errNoTransactions
+}
