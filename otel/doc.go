@@ -1,0 +1,35 @@
+// Package dblockotel tells OpenTelemetry what happens to the locks of a dblock client: as metrics,
+// and as a span for each lock that is asked for.
+//
+//	client, err := dblock.New(postgres.New(pool), dblock.WithObserver(dblockotel.Observer()))
+//	…
+//	_, err = dblockotel.Watch(client) // the gauges
+//
+// # Metrics of Observer
+//
+//	dblock.acquire.duration    histogram, s         Lock and TryLock, from the call to the return
+//	dblock.acquire.failures    counter, {failure}   of them, those that did not get the lock
+//	dblock.hold.duration       histogram, s         from the grant to the end of the lock
+//	dblock.lock.losses         counter, {loss}      locks that ended with ErrLost
+//	dblock.heartbeat.duration  histogram, s         round trips that keep the session alive
+//	dblock.heartbeat.failures  counter, {failure}   of them, those that failed
+//	dblock.listener.losses     counter, {loss}      times that the listener was lost, or could not be made
+//
+// # Metrics of Watch
+//
+//	dblock.held.count          up-down counter, {lock}     locks that the client holds
+//	dblock.waiting.count       up-down counter, {request}  requests that wait
+//	dblock.session.remaining   gauge, s                    until the session ends without a heartbeat
+//	dblock.listener.count      up-down counter, {listener} 1: a listener wakes it; 0: it polls, or has not waited yet
+//	dblock.events.dropped      counter, {event}            entries of the history that were lost
+//
+// # Attributes
+//
+//	dblock.operation   "lock" or "trylock": of acquire.duration, acquire.failures
+//	dblock.lock.mode   "exclusive", "shared" or "permits": likewise
+//	error.type         dblock.Outcome of the error; absent without an error: of acquire, hold and heartbeat
+//	dblock.lock.name   only if asked for: WithNamesInMetrics, WithNamesInSpans
+//
+// Spans are called dblock.lock and dblock.trylock, and have dblock.lock.token once they end. A span
+// that failed has the status Error. A TryLock that was refused has not failed.
+package dblockotel

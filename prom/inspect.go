@@ -1,0 +1,177 @@
+package dblockprom
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Lister is what Inspect needs of a client. Every *dblock.Client is one, and every
+// dblock.Inspector.
+type Lister interface {
+	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
+}
+
+// Inspection bounds what Inspect reads. The zero value has the defaults.
+type Inspection struct {
+	Names   int           // how many names with a queue are read, and how many others. Default: 1,000
+	Timeout time.Duration // for all that is read for one scrape. Default: 2 s
+	Every   time.Duration // a scrape that comes earlier gets what was read before. Default: 10 s
+	Failed  func(error)   // is called with why the names could not be read. Default: nothing is
+}
+
+// Inspect adds the metrics of the queues, which are read from the database by a scrape: those of
+// all clients, not of this one alone. One process of many is enough. Times are compared with this
+// machine's clock: dblock_oldest_waiter_seconds is wrong by as much as that differs from the
+// database's. A second call takes the place of the first. ErrInvalidOption where a bound is
+// negative, or of is nil. Default: nothing is read.
+func (c *Collector) Inspect(of Lister, bounds Inspection) error {
+	if of == nil {
+		return fmt.Errorf("dblockprom: %w: Inspect(nil): want a client", dblock.ErrInvalidOption)
+	}
+	if bounds.Names < 0 || bounds.Timeout < 0 || bounds.Every < 0 {
+		return fmt.Errorf("dblockprom: %w: %d names, within %v, every %v: want nothing below 0",
+			dblock.ErrInvalidOption, bounds.Names, bounds.Timeout, bounds.Every)
+	}
+	i := &inspection{of: of, names: 1000, timeout: 2 * time.Second, every: 10 * time.Second, failed: bounds.Failed}
+	if bounds.Names > 0 {
+		i.names = bounds.Names
+	}
+	if bounds.Timeout > 0 {
+		i.timeout = bounds.Timeout
+	}
+	if bounds.Every > 0 {
+		i.every = bounds.Every
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.inspection = i
+	return nil
+}
+
+// inspection reads the names of a database, one scrape at a time.
+type inspection struct {
+	of             Lister
+	names          int
+	timeout, every time.Duration
+	failed         func(error) // nil: nothing is called
+
+	mu   sync.Mutex // protects what follows
+	read time.Time  // when last was read
+	last queues
+}
+
+// queues are what was seen.
+type queues struct {
+	err             error
+	took            time.Duration
+	truncated       bool
+	held, contended int
+	longest         int
+	oldest          time.Time // since when the oldest waiter waits; zero: nobody waits
+}
+
+// latest is what was read last, or is read now.
+func (i *inspection) latest() queues {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.read.IsZero() || time.Since(i.read) >= i.every {
+		began := time.Now()
+		i.last = i.look()
+		i.last.took = time.Since(began)
+		i.read = time.Now()
+		if i.last.err != nil && i.failed != nil {
+			i.failed(i.last.err)
+		}
+	}
+	return i.last
+}
+
+// look reads names with a queue by themselves, so that they are not lost among many that are held.
+func (i *inspection) look() (q queues) {
+	ctx, cancel := context.WithTimeout(context.Background(), i.timeout)
+	defer cancel()
+	cut, err := i.each(ctx, dblock.Filter{Contended: true}, func(info dblock.Info) {
+		q.contended++
+		q.longest = max(q.longest, info.Queued)
+		if len(info.Waiters) > 0 && (q.oldest.IsZero() || info.Waiters[0].Since.Before(q.oldest)) {
+			q.oldest = info.Waiters[0].Since
+		}
+	})
+	if err != nil {
+		return queues{err: err}
+	}
+	more, err := i.each(ctx, dblock.Filter{}, func(info dblock.Info) {
+		if len(info.Holders) > 0 {
+			q.held++
+		}
+	})
+	if err != nil {
+		return queues{err: err}
+	}
+	q.truncated = cut || more
+	return q
+}
+
+// each calls f for no more names than the inspection may read, and reports whether there were more.
+func (i *inspection) each(ctx context.Context, f dblock.Filter, see func(info dblock.Info)) (more bool, err error) {
+	seen := 0
+	for info, err := range i.of.List(ctx, f) {
+		if err != nil {
+			return false, err
+		}
+		if seen == i.names {
+			return true, nil
+		}
+		seen++
+		see(info)
+	}
+	return false, nil
+}
+
+// queueDescs are the metrics of Inspect.
+type queueDescs struct {
+	success, truncated, took, held, contended, longest, oldest *prometheus.Desc
+}
+
+func newQueueDescs(labels prometheus.Labels) queueDescs {
+	desc := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, labels) }
+	return queueDescs{
+		success:   desc("dblock_inspection_success", "Whether the names could be read from the database."),
+		truncated: desc("dblock_inspection_truncated", "Whether there were more names than are read."),
+		took:      desc("dblock_inspection_duration_seconds", "How long it took to read the names."),
+		held:      desc("dblock_names_held", "How many names are held, by any client."),
+		contended: desc("dblock_names_contended", "How many names are waited for, by any client."),
+		longest:   desc("dblock_longest_queue_waiters", "How many wait for the name with the longest queue."),
+		oldest:    desc("dblock_oldest_waiter_seconds", "For how long the oldest waiter has waited."),
+	}
+}
+
+func (d queueDescs) describe(out chan<- *prometheus.Desc) {
+	for _, one := range []*prometheus.Desc{d.success, d.truncated, d.took, d.held, d.contended, d.longest, d.oldest} {
+		out <- one
+	}
+}
+
+func (d queueDescs) collect(out chan<- prometheus.Metric, q queues) {
+	out <- gauge(d.took, q.took.Seconds())
+	out <- gauge(d.success, oneIf(q.err == nil))
+	if q.err != nil {
+		return
+	}
+	age := 0.0
+	if !q.oldest.IsZero() {
+		age = max(0, time.Since(q.oldest).Seconds())
+	}
+	out <- gauge(d.truncated, oneIf(q.truncated))
+	out <- gauge(d.held, float64(q.held))
+	out <- gauge(d.contended, float64(q.contended))
+	out <- gauge(d.longest, float64(q.longest))
+	out <- gauge(d.oldest, age)
+}

@@ -1,0 +1,60 @@
+package dblockprom
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// Observer returns what the client is to call: dblock.WithObserver(metrics.Observer()). It is for
+// one client.
+func (c *Collector) Observer() dblock.Observer {
+	return dblock.Observer{AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, Heartbeat: c.heartbeat, Listener: c.listener}
+}
+
+func (c *Collector) acquireEnd(_ context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+	outcome := dblock.Outcome(r.Err)
+	c.acquires.WithLabelValues(c.values(a.Name, operation(a), mode(a), outcome)...).Observe(r.Took.Seconds())
+	if r.Err != nil {
+		c.failures.WithLabelValues(c.values(a.Name, outcome)...).Inc()
+	}
+}
+
+func (c *Collector) holdEnd(r dblock.HoldResult) {
+	c.holds.WithLabelValues(c.values(r.Name, dblock.Outcome(r.Err))...).Observe(r.Held.Seconds())
+	if errors.Is(r.Err, dblock.ErrLost) {
+		c.losses.WithLabelValues(c.values(r.Name)...).Inc()
+	}
+}
+
+func (c *Collector) heartbeat(took time.Duration, err error) {
+	c.heartbeats.Observe(took.Seconds())
+	if err != nil {
+		c.missed.Inc()
+	}
+}
+
+func (c *Collector) listener(up bool, err error) {
+	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as it was set up
+		c.listenerLosses.Inc()
+	}
+}
+
+func operation(a dblock.Attempt) string {
+	if a.Wait {
+		return "lock"
+	}
+	return "trylock"
+}
+
+func mode(a dblock.Attempt) string {
+	switch {
+	case a.Permits > 0:
+		return "permits"
+	case a.Shared:
+		return "shared"
+	}
+	return "exclusive"
+}
