@@ -1,0 +1,44 @@
+package gocronlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/dblock-go/dblock"
+)
+
+// errPanicked is the outcome of a job that did not return.
+var errPanicked = errors.New("it panicked")
+
+// Task makes a function for gocron.NewTask that passes the lock on to the job. The context of fn
+// ends with the one that gocron gives to the job, and, with cause dblock.ErrLost, when the lock is
+// lost. What fn returns becomes the outcome of the slot (dblock.Client.Runs), so that
+// dblock.RetryFailed works.
+//
+// name is that of the job: gocron.WithName(name). Without it, and where gocron does not use this
+// Locker for the job, the function returns dblock.ErrNotHeld and fn is not run. ErrInvalidOption
+// from the function where fn is nil.
+func (k *Locker) Task(name string, fn func(ctx context.Context, l dblock.Handle) error) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		if fn == nil {
+			return invalid("the function of job %q is nil", name)
+		}
+		r := k.running(name)
+		if r == nil {
+			return fmt.Errorf("dblock: gocron: job %q has no lock (is the job's name gocron.WithName(%[1]q), and this its locker?): %w", name, dblock.ErrNotHeld)
+		}
+		inner, cancel := until(ctx, r.lock.Context())
+		defer cancel()
+		r.outcome = errPanicked
+		r.outcome = fn(inner, r.lock)
+		return r.outcome
+	}
+}
+
+// until returns ctx, which ends when lock does, too, with its cause.
+func until(ctx, lock context.Context) (context.Context, func()) {
+	inner, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(lock, func() { cancel(context.Cause(lock)) })
+	return inner, func() { stop(); cancel(nil) }
+}

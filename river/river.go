@@ -1,0 +1,130 @@
+// Package riverlock limits how many jobs of a key run at once, over all workers of River
+// (github.com/riverqueue/river), with the locks of package dblock.
+//
+//	limit, err := riverlock.New(client.Locker(), "jobs", func(job *rivertype.JobRow) riverlock.Limit {
+//		return riverlock.Limit{Key: "customer/" + gjson.GetBytes(job.EncodedArgs, "customer").String(), Permits: 2}
+//	})
+//	…
+//	river.NewClient(driver, &river.Config{Middleware: []rivertype.Middleware{limit}, …})
+//
+// A job takes one permit of its key and keeps it while it is worked. A job that finds none is
+// snoozed, and its worker goes on with the next one. The permits of a worker that dies come back
+// after the TTL of its client. A job whose permit is lost is told: its context ends.
+//
+// # What River does not pass on
+//
+// River has no place in which a job could wait for its permit, so that there is no order: a job
+// that was snoozed tries again later, and any other job of the key may come before it. Each try
+// costs a statement or two of dblock, and an update of River's.
+//
+// River does not know of the limit when it fetches jobs: while many jobs of one key are tried and
+// snoozed, others wait for the workers.
+package riverlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/rivertype"
+
+	"github.com/dblock-go/dblock"
+)
+
+// defaultSnooze is how long a job that found no permit is put off on average.
+const defaultSnooze = time.Second
+
+// Limit says which jobs share their permits.
+type Limit struct {
+	Key     string // jobs with the same key share them; "": the job has no limit
+	Permits int    // how many of these jobs run at once: 1 or more, the same for all of them
+}
+
+// Option configures a Middleware.
+type Option func(*Middleware)
+
+// Snooze sets how long a job that found no permit is put off, on average: between half and one and
+// a half times as long, so that jobs do not come back together. More than 0. Default: 1 s.
+func Snooze(d time.Duration) Option { return func(m *Middleware) { m.snooze = d } }
+
+// Middleware is a rivertype.WorkerMiddleware, for river.Config.Middleware. It is safe for
+// concurrent use.
+type Middleware struct {
+	river.MiddlewareDefaults
+	client dblock.Locker
+	prefix string
+	limit  func(job *rivertype.JobRow) Limit
+	snooze time.Duration
+}
+
+var _ rivertype.WorkerMiddleware = (*Middleware)(nil)
+
+// New makes a Middleware. limit is called for each job before it is worked. The permits of a key
+// are a semaphore named dblock.Name(prefix, key): choose a prefix that the application uses for
+// nothing else. It does no I/O.
+//
+// ErrInvalidOption for a nil client, function or option, an empty prefix, and a snooze that is not
+// above 0.
+func New(client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) Limit, options ...Option) (*Middleware, error) {
+	m := &Middleware{client: client, prefix: prefix, limit: limit, snooze: defaultSnooze}
+	for _, o := range options {
+		if o == nil {
+			return nil, invalid("a nil Option")
+		}
+		o(m)
+	}
+	switch {
+	case client == nil:
+		return nil, invalid("the client is nil")
+	case limit == nil:
+		return nil, invalid("the function is nil")
+	case prefix == "":
+		return nil, invalid("the prefix is empty")
+	case m.snooze <= 0:
+		return nil, invalid(fmt.Sprintf("Snooze(%v): want more than 0", m.snooze))
+	}
+	return m, nil
+}
+
+// Work works the job under a permit of its key, or snoozes it if there is none. The context of the
+// job ends with cause dblock.ErrLost when the permit is lost; the job then counts as failed, also
+// if it has returned nil, and River retries it. So it is where the database of the locks is away:
+// the error is that of dblock.Client.TryLock.
+//
+// Where the number of permits of a key has changed, jobs with the new number are snoozed while jobs
+// with the old one run (dblock.ErrCapacity).
+func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(ctx context.Context) error) (err error) {
+	limit := m.limit(job)
+	if limit.Key == "" {
+		return work(ctx)
+	}
+	permit, err := m.client.TryLock(ownerless{ctx}, dblock.Name(m.prefix, limit.Key), dblock.Permits(1, limit.Permits))
+	switch {
+	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, dblock.ErrCapacity):
+		return river.JobSnooze(m.snooze/2 + rand.N(m.snooze))
+	case err != nil:
+		return err
+	}
+	defer func() {
+		if failure := permit.Unlock(ctx); errors.Is(failure, dblock.ErrLost) { // after any other the client tries on
+			err = errors.Join(err, failure)
+		}
+	}()
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(permit.Context(), func() { cancel(context.Cause(permit.Context())) })()
+	return work(inner)
+}
+
+// ownerless is a context without values: a permit that is taken under it is nobody's so far, also
+// where River's client was started under the context of a lock.
+type ownerless struct{ context.Context }
+
+func (ownerless) Value(any) any { return nil }
+
+func invalid(what string) error {
+	return fmt.Errorf("dblock: river: %w: %s", dblock.ErrInvalidOption, what)
+}
