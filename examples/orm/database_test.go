@@ -1,0 +1,147 @@
+package orm
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"entgo.io/ent/dialect"
+	entsql "entgo.io/ent/dialect/sql"
+	gormsqlite "github.com/glebarez/sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/jmoiron/sqlx"
+	_ "github.com/lib/pq"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
+	"github.com/uptrace/bun/dialect/sqlitedialect"
+	"github.com/uptrace/bun/schema"
+	gormpostgres "gorm.io/driver/postgres"
+	"gorm.io/gorm"
+	"gorm.io/gorm/logger"
+
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// database is one with dblock's tables, and an account of 100.
+type database struct {
+	engine    Engine
+	driver    string // of database/sql
+	dsn       string
+	listeners string // a query that counts the connections that listen; "": there are none
+	bun       schema.Dialect
+	ent       string
+}
+
+// each runs a test with each library, on each database.
+func each(t *testing.T, test func(t *testing.T, d database, a app)) {
+	for name, create := range map[string]func(*testing.T) database{"sqlite": onSQLite, "postgres": onPostgres} {
+		t.Run(name, func(t *testing.T) {
+			if name == "postgres" && os.Getenv("DBLOCK_TEST_POSTGRES_DSN") == "" {
+				t.Skip("DBLOCK_TEST_POSTGRES_DSN names no server")
+			}
+			for library, open := range map[string]func(*testing.T, database) app{
+				"gorm":                  func(t *testing.T, d database) app { return d.gorm(t, false) },
+				"gorm with PrepareStmt": func(t *testing.T, d database) app { return d.gorm(t, true) },
+				"bun":                   func(t *testing.T, d database) app { return Bun{bun.NewDB(d.open(t), d.bun)} },
+				"sqlx":                  func(t *testing.T, d database) app { return Sqlx{sqlx.NewDb(d.open(t), d.driver)} },
+				"ent":                   func(t *testing.T, d database) app { return Ent{entsql.OpenDB(d.ent, d.open(t))} },
+				"lib/pq":                func(t *testing.T, d database) app { d.driver = "postgres"; return SQL{d.open(t)} },
+			} {
+				if library == "lib/pq" && name != "postgres" {
+					continue
+				}
+				t.Run(library, func(t *testing.T) {
+					d := create(t)
+					test(t, d, open(t, d))
+				})
+			}
+		})
+	}
+}
+
+func onSQLite(t *testing.T) database {
+	d := database{engine: sqlite.New, driver: "sqlite", bun: sqlitedialect.New(), ent: dialect.SQLite}
+	d.dsn = "file:" + filepath.Join(t.TempDir(), "bank.db") + "?_pragma=journal_mode(wal)&_pragma=busy_timeout(10000)"
+	d.prepare(t, migrate.SQLite)
+	return d
+}
+
+func onPostgres(t *testing.T) database {
+	d := database{engine: postgres.NewSQL, driver: "pgx", bun: pgdialect.New(), ent: dialect.Postgres}
+	d.listeners = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
+	server, err := url.Parse(os.Getenv("DBLOCK_TEST_POSTGRES_DSN"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := sql.Open("pgx", server.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "orm_" + strings.ToLower(rand.Text()[:12])
+	if _, err := admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := admin.ExecContext(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
+			t.Error(err)
+		}
+		_ = admin.Close()
+	})
+	server.Path = "/" + name
+	d.dsn = server.String()
+	d.prepare(t, migrate.Postgres)
+	return d
+}
+
+func (d database) prepare(t *testing.T, engine string) {
+	t.Helper()
+	db := d.open(t)
+	if err := migrate.Up(t.Context(), db, engine); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE TABLE accounts (id text NOT NULL PRIMARY KEY, balance bigint NOT NULL)",
+		"INSERT INTO accounts (id, balance) VALUES ('alice', 100)",
+	} {
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// open opens a pool, which is closed when the test has ended.
+func (d database) open(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open(d.driver, d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// gorm opens a pool as gorm's drivers do.
+func (d database) gorm(t *testing.T, prepare bool) app {
+	t.Helper()
+	open := gormpostgres.Open
+	if d.ent == dialect.SQLite {
+		open = gormsqlite.Open
+	}
+	db, err := gorm.Open(open(d.dsn), &gorm.Config{PrepareStmt: prepare, Logger: logger.Discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if pool, err := db.DB(); err == nil {
+			_ = pool.Close()
+		}
+	})
+	return Gorm{db}
+}

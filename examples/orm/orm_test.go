@@ -1,0 +1,148 @@
+package orm
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// app is an application on one of the libraries.
+type app interface {
+	Client(engine Engine) (*Client, error)
+	Withdraw(ctx context.Context, client *Client, id string, amount int64) error
+	SetBalance(ctx context.Context, lock *Lock, id string, balance int64) error
+}
+
+// bank is an application, another client that is in its way, and the account.
+type bank struct {
+	*testing.T
+	db          *sql.DB
+	app         app
+	mine, other *Client
+}
+
+func (d database) bank(t *testing.T, a app) *bank {
+	b := &bank{T: t, db: d.open(t), app: a}
+	var err error
+	if b.mine, err = a.Client(d.engine); err != nil {
+		t.Fatal(err)
+	}
+	if b.other, err = dblock.New(d.engine(b.db)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := errors.Join(b.mine.Close(context.Background()), b.other.Close(context.Background())); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (b *bank) has(want int64) {
+	b.Helper()
+	var balance int64
+	if err := b.db.QueryRowContext(b.Context(), "SELECT balance FROM accounts WHERE id = 'alice'").Scan(&balance); err != nil {
+		b.Fatal(err)
+	}
+	if balance != want {
+		b.Errorf("the account has %d: want %d", balance, want)
+	}
+}
+
+func TestAnApplicationLocksInItsTransactions(t *testing.T) {
+	each(t, func(t *testing.T, d database, a app) {
+		b := d.bank(t, a)
+		if err := a.Withdraw(t.Context(), b.mine, "alice", 30); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Withdraw(t.Context(), b.mine, "alice", 100); !errors.Is(err, ErrFunds) {
+			t.Errorf("%v", err)
+		}
+		b.has(70)
+		lock, err := b.other.Lock(t.Context(), "account/alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := a.Withdraw(ctx, b.mine, "alice", 30); err == nil {
+			t.Error("it withdraws although another has the lock")
+		}
+		b.has(70)
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Withdraw(t.Context(), b.mine, "alice", 30); err != nil {
+			t.Fatal(err)
+		}
+		b.has(40)
+	})
+}
+
+func TestAnApplicationGuardsItsTransactions(t *testing.T) {
+	each(t, func(t *testing.T, d database, a app) {
+		b := d.bank(t, a)
+		lock, err := b.mine.Lock(t.Context(), "account/alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.SetBalance(t.Context(), lock, "alice", 7); err != nil {
+			t.Fatal(err)
+		}
+		b.has(7)
+		if _, err := b.other.Break(t.Context(), "account/alice", "a test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.SetBalance(t.Context(), lock, "alice", 8); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("%v", err)
+		}
+		b.has(7)
+		_ = lock.Unlock(t.Context())
+	})
+}
+
+// A client listens over pgx's stdlib, whatever library is above it, and polls over lib/pq.
+func TestAClientListensThroughTheLibrarysPool(t *testing.T) {
+	each(t, func(t *testing.T, d database, a app) {
+		b := d.bank(t, a)
+		lock, err := b.other.Lock(t.Context(), "account/alice")
+		if err != nil {
+			t.Fatal(err)
+		}
+		granted := make(chan error, 1)
+		go func() {
+			l, err := b.mine.Lock(t.Context(), "account/alice")
+			if err == nil {
+				err = l.Unlock(t.Context())
+			}
+			granted <- err
+		}()
+		for waiting := false; !waiting; {
+			if err := b.db.QueryRowContext(t.Context(), "SELECT count(*) = 1 FROM dblock_waiters").Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if d.listeners != "" {
+			var n, want int
+			if err := b.db.QueryRowContext(t.Context(), d.listeners).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			if _, polls := a.(SQL); !polls {
+				want = 1
+			}
+			if n != want {
+				t.Errorf("%d connections listen: want %d", n, want)
+			}
+		}
+		if err := lock.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-granted; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,87 @@
+// Command robfig shows a job of robfig/cron v3 that runs once each time that it is due, whatever
+// number of servers has it in its crontab:
+//
+//	go run .
+//
+// Each server calls OnceAt when its own cron says so, and names the time that was planned: all
+// servers name the same one, whatever their clocks say. The recipe is the function once.
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+func main() {
+	folder, err := os.MkdirTemp("", "dblock-robfig-")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(folder)
+	for range 3 {
+		stop, err := serve(context.Background(), filepath.Join(folder, "app.db"), func(ctx context.Context, l *dblock.Lock[*sql.Tx], due time.Time) error {
+			fmt.Println("due at", due.Format(time.TimeOnly), "and run once, under token", l.Token())
+			return nil
+		})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer stop()
+	}
+	time.Sleep(5 * time.Second)
+}
+
+type job = func(ctx context.Context, l *dblock.Lock[*sql.Tx], due time.Time) error
+
+// once adds a job to the crontab of this server that one of all servers runs each time that it is
+// due. Add it before the cron is started. The context of the job ends when its lock is lost.
+//
+// spec: a cron expression. Servers do not agree on the times of "@every 5m", which begin with each
+// server: for those there is OncePer.
+func once(ctx context.Context, c *cron.Cron, client *dblock.Client[*sql.Tx], name, spec string, run job) error {
+	var id cron.EntryID
+	id, err := c.AddFunc(spec, func() {
+		due := c.Entry(id).Prev // the time that was planned, not that at which it began
+		if _, err := client.OnceAt(ctx, name, due, run); err != nil {
+			log.Printf("job %s, due at %v: %v", name, due, err)
+		}
+	})
+	return err
+}
+
+// serve is a server: it has a pool, a client and a cron of its own.
+func serve(ctx context.Context, file string, run job) (stop func() error, err error) {
+	db, err := sql.Open("sqlite", "file:"+file+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)")
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate.Up(ctx, db, migrate.SQLite); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	client, err := dblock.New(sqlite.New(db))
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	c := cron.New(cron.WithSeconds())
+	if err := once(ctx, c, client, "report", "* * * * * *", run); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	c.Start()
+	return func() error {
+		<-c.Stop().Done() // jobs have returned
+		return errors.Join(client.Close(ctx), db.Close())
+	}, nil
+}
