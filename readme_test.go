@@ -2,37 +2,51 @@ package dblock_test
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 )
 
-// The README's programs are the ones under examples/quickstart, to the letter.
+// The README's programs are the ones under examples/quickstart, and what is in docs/orm.md is in
+// examples/orm, to the letter.
 func TestTheReadmeShowsCodeThatExists(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	programs := ""
-	for _, engine := range []string{"pgx", "mysql", "sqlite"} {
-		program, err := os.ReadFile("examples/quickstart/" + engine + "/main.go")
+	for page, c := range map[string]struct {
+		code   string // a pattern of files
+		blocks int
+	}{
+		"README.md":   {"examples/quickstart/*/main.go", 3},
+		"docs/orm.md": {"examples/orm/*.go", 15},
+	} {
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		programs += string(program)
-	}
-	blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(readme, -1)
-	if len(blocks) != 3 {
-		t.Fatalf("%d programs in the README, want 3", len(blocks))
-	}
-	for _, block := range blocks {
-		if !strings.Contains(programs, string(block[1])) {
-			t.Errorf("not in any of examples/quickstart:\n%s", block[1])
+		files, err := filepath.Glob(c.code)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllSubmatch(readme, -1) {
-		if _, err := os.Stat(string(link[1])); err != nil {
-			t.Errorf("the README links to %s: %v", link[1], err)
+		programs := ""
+		for _, file := range files {
+			program, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			programs += string(program)
+		}
+		blocks := regexp.MustCompile("(?s)```go\n(\t.*?)```").FindAllSubmatch(text, -1)
+		if len(blocks) != c.blocks {
+			t.Fatalf("%d programs in %s, want %d", len(blocks), page, c.blocks)
+		}
+		for _, block := range blocks {
+			if !strings.Contains(programs, string(block[1])) {
+				t.Errorf("%s: not in any of %s:\n%s", page, c.code, block[1])
+			}
+		}
+		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllSubmatch(text, -1) {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
+				t.Errorf("%s links to %s: %v", page, link[1], err)
+			}
 		}
 	}
 }

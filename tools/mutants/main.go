@@ -106,13 +106,14 @@ func (m mutant) try(dir string) (verdict string, err error) {
 	}
 	defer os.WriteFile(file, whole, 0o644)
 	binary := filepath.Join(dir, "mutant.test")
-	build := exec.Command("go", "test", "-trimpath", "-vet=off", "-ldflags=-s -w", "-c", "-o", binary, "./"+m.pkg)
-	build.Dir = dir
+	build := exec.Command("go", "test", "-trimpath", "-vet=off", "-ldflags=-s -w", "-c", "-o", binary, ".")
+	build.Dir = filepath.Join(dir, m.pkg) // which may be in a module of its own
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("does not compile:\n%s", out)
 	}
 	test := exec.Command(binary, "-test.timeout=2m", "-test.v", "-test.run", pattern(m.test))
 	test.Dir = filepath.Join(dir, m.pkg)
+	test.Env = append(os.Environ(), "DBLOCK_TEST_STEPS=4000000") // internal/runtest: a mutant may show once in half a million steps
 	out, err := test.CombinedOutput()
 	switch {
 	case strings.Contains(string(out), "--- SKIP") || strings.Contains(string(out), "no tests to run"):
