@@ -126,7 +126,9 @@ func (a *actor) obey(c command) {
 		a.mu.Lock()
 		cancel := a.cancels[c.Hold]
 		a.mu.Unlock()
-		cancel()
+		if cancel != nil { // otherwise it was answered meanwhile
+			cancel()
+		}
 	case "unlock":
 		a.unlock(a.handle(c.Hold))
 		a.report(event{What: evDone, Op: c.Op})
