@@ -35,7 +35,8 @@ var (
 	// own share or permits.
 	ErrDeadlock = client.ErrDeadlock
 
-	// ErrCapacity: the name is in use as a semaphore of another size, or by readers. See Permits.
+	// ErrCapacity: permits were asked for of a name that others read or wait to read, or the other
+	// way round. See Permits.
 	ErrCapacity = driver.ErrCapacity
 
 	// ErrClosed: the client was closed. Close gives back what it held.

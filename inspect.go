@@ -13,7 +13,7 @@ import (
 type Info struct {
 	Name     string
 	Token    int64         // the highest that was granted
-	Capacity int           // the units of a semaphore; 0: it is none, or idle
+	Capacity int           // the units of a semaphore, the smallest number that a holder states; 0: it is none, or idle
 	Holders  []Party       // one that has it alone, or those that share it, in the order of their tokens
 	Waiters  []Party       // in the order in which they are served; of List only the first 10
 	Queued   int           // how many wait

@@ -173,10 +173,12 @@ func Shared() LockOption {
 // permit's context, too, Permits takes more units (ErrDeadlock, at once, where there are not so
 // many beside the caller's own). Without Permits, Lock takes all.
 //
-// How many units there are is said by the first request while the name is idle, and stays so until
-// it is idle again, which is when nobody has it or waits for it. A request with another number
-// meanwhile gets ErrCapacity, at once; under the caller's own permits ErrInvalidOption. 1 <= n <=
-// of < 2^31 - 1. In tables only.
+// A request fits where the permits in use and its own are no more than of, and no more than any
+// holder states as its of. So a semaphore changes its size while it is in use, as processes with
+// the new number come and those with the old one leave: it shrinks with the first holder that
+// states less, and grows with the last that does. ErrInvalidOption under the caller's own permits
+// of another number. ErrCapacity, at once, where others read the name (Shared), or wait to. 1 <= n
+// <= of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
 	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }
 }

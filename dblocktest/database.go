@@ -55,6 +55,7 @@ type name struct {
 type hold struct {
 	session, host, thread, attempt string
 	units                          int   // 0: the whole name
+	of                             int   // with units: how many there are, as the holder states
 	token                          int64 // of a run: its last
 	holds                          int
 	since                          int64

@@ -95,7 +95,7 @@ func (d *database) handOn(n *name, self string) (next []driver.Handoff, changed 
 		}
 		n.queue = slices.Delete(n.queue, 0, dead)
 		changed = changed || dead > 0
-		if len(n.queue) == 0 || walk.Meet(queue.Waiter{Units: n.queue[0].Units}) != queue.Granted {
+		if len(n.queue) == 0 || walk.Meet(queue.Waiter{Units: n.queue[0].Units, Of: n.queue[0].Of}) != queue.Granted {
 			break
 		}
 		p := n.queue[0]

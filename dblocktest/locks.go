@@ -1,6 +1,7 @@
 package dblocktest
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -67,9 +68,6 @@ func (d *database) take(r driver.Request) taken {
 	if !d.standing(n).Free(r) {
 		return taken{}
 	}
-	if r.Units > 0 {
-		n.capacity = r.Of
-	}
 	return taken{driver.Grant{Token: d.grant(n, r, 0), Lease: r.Lease}, true}
 }
 
@@ -80,13 +78,14 @@ func (d *database) grant(n *name, r driver.Request, members int) (first int64) {
 	first = max(n.token+1, now)
 	n.token, n.since = first+int64(members), now
 	h := &hold{
-		session: r.Session, host: r.Host, thread: r.Thread, attempt: r.Attempt, units: r.Units, token: n.token,
+		session: r.Session, host: r.Host, thread: r.Thread, attempt: r.Attempt, units: r.Units, of: r.Of, token: n.token,
 		holds: 1, since: now, metadata: r.Metadata,
 	}
 	if r.Lease > 0 {
 		h.ends = now + micros(r.Lease)
 	}
 	if r.Units > 0 {
+		n.capacity = d.standing(n).Beside(r.Of)
 		n.shares = append(n.shares, h)
 		return first
 	}
@@ -109,7 +108,9 @@ func (d *database) free(n *name, h *hold) bool {
 	n.shares = slices.DeleteFunc(n.shares, func(other *hold) bool { return other == h })
 	if len(n.shares) == 0 {
 		n.since = d.now()
+		return true
 	}
+	n.capacity = slices.MinFunc(n.shares, func(a, b *hold) int { return cmp.Compare(a.of, b.of) }).of
 	return true
 }
 

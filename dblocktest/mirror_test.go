@@ -63,12 +63,12 @@ func (m *mirror) write() {
 			n.is, session, h.host, h.thread, h.holds, h.attempt, n.token, h.since, orNull(h.ends), len(n.queue), n.ticket, h.metadata,
 			n.used(), n.capacity, n.rests, h.asked, n.first, n.last)
 		for _, h := range n.shares {
-			m.insert("shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)",
-				n.is, h.token, h.session, h.host, h.thread, h.holds, h.attempt, h.units, h.since, orNull(h.ends), h.metadata, h.asked)
+			m.insert("shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)",
+				n.is, h.token, h.session, h.host, h.thread, h.holds, h.attempt, h.units, h.of, h.since, orNull(h.ends), h.metadata, h.asked)
 		}
 		for _, p := range n.queue {
-			m.insert(`waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token)`,
-				n.is, p.ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.since, p.Units, micros(p.MinHold), p.Passable, p.token)
+			m.insert(`waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable, token)`,
+				n.is, p.ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.since, p.Units, p.Of, micros(p.MinHold), p.Passable, p.token)
 		}
 	}
 	for name, watches := range m.watchers {
@@ -112,16 +112,16 @@ func (m *mirror) read() {
 		}
 		m.locks[n.is] = n
 	})
-	m.rows(`SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, COALESCE(expires_at, 0), metadata, asked
+	m.rows(`SELECT name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, COALESCE(expires_at, 0), metadata, asked
 		FROM dblock_shares ORDER BY token`, func(scan func(...any)) {
 		h, is := &hold{}, ""
-		scan(&is, &h.token, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &h.units, &h.since, &h.ends, &h.metadata, &h.asked)
+		scan(&is, &h.token, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &h.units, &h.of, &h.since, &h.ends, &h.metadata, &h.asked)
 		m.locks[is].shares = append(m.locks[is].shares, h)
 	})
-	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token
+	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable, token
 		FROM dblock_waiters ORDER BY ticket`, func(scan func(...any)) {
 		p, lease, rest := &place{}, int64(0), int64(0)
-		scan(&p.Name, &p.ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.since, &p.Units, &rest, &p.Passable, &p.token)
+		scan(&p.Name, &p.ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.since, &p.Units, &p.Of, &rest, &p.Passable, &p.token)
 		p.Lease, p.MinHold = microseconds(lease), microseconds(rest)
 		if n := m.locks[p.Name]; n != nil {
 			n.queue = append(n.queue, p)

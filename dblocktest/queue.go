@@ -35,7 +35,7 @@ func (d *database) enqueue(rs []driver.Request) (enqueued, error) {
 	}
 	capacity, collides := d.standing(n).Join(rs[0])
 	if collides {
-		return enqueued{}, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+		return enqueued{}, fmt.Errorf("%w: %q has %d units, the request is for one of %d: readers and permits do not share a name",
 			driver.ErrCapacity, n.is, capacity, rs[0].Of)
 	}
 	a := enqueued{outcome: driver.Queued}
@@ -119,7 +119,7 @@ func (d *database) look(n *name, session string) driver.State {
 	slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	if contended && n.whole == nil {
 		head := n.queue[0]
-		s.Ready = s.Rest <= 0 && queue.Of(s).Fits(head.Units)
+		s.Ready = s.Rest <= 0 && queue.Of(s).Fits(head.Units, head.Of)
 		if s.Sharing > 0 {
 			s.Head = d.waiter(head)
 		}

@@ -18,11 +18,11 @@ func (d *database) downgrade(h driver.Held) ([]driver.Handoff, error) {
 		return nil, err
 	}
 	if len(n.queue) > 0 && n.capacity != 0 && n.capacity != driver.Readers {
-		return nil, fmt.Errorf("%w: those who wait for %q want units of another capacity than readers do: keep the whole name, or release it",
+		return nil, fmt.Errorf("%w: those who wait for %q want permits: keep the whole name, or release it",
 			driver.ErrCapacity, h.Name)
 	}
 	n.endRun(false)
-	found.units = 1
+	found.units, found.of = 1, driver.Readers
 	n.whole, n.shares, n.capacity = nil, append(n.shares, found), driver.Readers
 	next, _ := d.handOn(n, h.Session)
 	return next, nil

@@ -55,28 +55,28 @@ func (g *graph) holders(n *name) {
 		if g.alive(h.session) && !(h == n.whole && n.inRun()) {
 			g.waits = append(g.waits, driver.Wait{
 				Name: n.is, Session: h.session, Host: h.host, Thread: h.thread, Attempt: h.attempt, Holds: true,
-				Units: h.units, Capacity: n.capacity, Since: timeOf(h.since),
+				Units: h.units, Capacity: h.of, Since: timeOf(h.since),
 			})
 		}
 	}
 }
 
 // places adds those of a queue that are meant. What one needs is the largest request up to and with
-// its own.
+// its own; room is what may be in use for all of them to fit.
 func (g *graph) places(n *name, meant func(p *place) bool) {
-	need, whole := 0, false
+	need, room, whole := 0, driver.Readers, false
 	for _, p := range n.queue {
 		if p.token > 0 || !g.alive(p.Session) {
 			continue
 		}
-		need, whole = max(need, p.Units), whole || p.Units == 0
+		need, room, whole = max(need, p.Units), min(room, p.Of-p.Units), whole || p.Units == 0
 		if whole {
-			need = 0
+			need, room = 0, 0
 		}
 		if meant(p) && !g.reached(p.Attempt) {
 			g.waits = append(g.waits, driver.Wait{
 				Name: n.is, Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt,
-				Units: p.Units, Capacity: n.capacity, Need: need, Since: timeOf(p.since),
+				Units: p.Units, Capacity: need + room, Need: need, Since: timeOf(p.since),
 			})
 		}
 	}

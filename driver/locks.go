@@ -16,7 +16,7 @@ import (
 type Locks interface {
 	// Take takes the lock if it has room for the request, no waiters, and no cool-down (MinHold)
 	// that goes on. It is one statement and one commit, after those that make a missing row of the
-	// name. It also returns false where the request's capacity is not the name's.
+	// name. It also returns false for permits of a name that is read, and the other way round.
 	Take(ctx context.Context, r Request) (Grant, bool, error)
 
 	// TakeAll takes locks in one transaction, in the order given, which is that of their names, up
@@ -40,7 +40,7 @@ type Locks interface {
 
 	// Downgrade turns the whole name into one unit of Readers, with the same attempt and token, and
 	// grants what fits then as Vacate does, in one transaction. It succeeds if the lock is such a
-	// share already. ErrNotHeld. ErrCapacity where waiters want units of another capacity.
+	// share already. ErrNotHeld. ErrCapacity where waiters want permits.
 	Downgrade(ctx context.Context, h Held) ([]Handoff, error)
 
 	// Upgrade turns the share of an attempt into the whole name, with a new token, before all

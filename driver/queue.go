@@ -10,7 +10,7 @@ type Queue interface {
 	// the name has neither holder nor waiter, Enqueue may take the lock instead for the first
 	// request (then the others have joined the queue behind it), or do nothing and return Gone. It
 	// also returns Gone where the name has no row. After Gone the callers repeat Take. ErrCapacity
-	// where the holders or waiters of the name have another capacity.
+	// of permits where holders or waiters read the name, and the other way round.
 	Enqueue(ctx context.Context, rs ...Request) (Grant, Outcome, error)
 
 	// Leave gives up the places in a name's queue that attempts of a session have, members of a run

@@ -6,7 +6,7 @@ import (
 )
 
 // Readers is the capacity of a name with readers and writers. A reader takes one unit, a writer
-// takes all.
+// takes all. Any other capacity is that of a semaphore.
 const Readers = math.MaxInt32
 
 // Session is one live client. Its locks end with it.
@@ -33,7 +33,7 @@ type Request struct {
 	Metadata string        // JSON object, "" for none
 	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; exclusive requests only
 	Units    int           // 0: the whole name, exclusive; otherwise a share of so many units
-	Of       int           // with Units: the capacity of the name
+	Of       int           // with Units: how many there are, as the request states it; see Locks
 	Passable bool          // the grant may be part of a run; whole names only, without Lease, MinHold and Metadata
 	Wait     bool          // false: return at once, with ErrBusy where an open transaction is in the way
 }
@@ -90,7 +90,7 @@ type State struct {
 	Holder   Holder        // of several that share the name, the one that expires first; the zero value: no holder
 	Sharing  int           // how many holders share the name
 	Used     int           // the units that they hold
-	Capacity int           // how many units there are, while the name has shares or waiters; 0: not known
+	Capacity int           // the smallest number of units that a holder states, while the name has shares or waiters; 0: not known
 	Waiters  int           // places in the queue
 	Queued   []string      // the session's own attempts among them; no members of a run
 	Granted  []Own         // the session's own grants of the name, and all members of its run, in the order of their tokens

@@ -12,7 +12,7 @@ type Wait struct {
 	Attempt  string
 	Holds    bool      // the owner holds the name; otherwise it waits for it
 	Units    int       // 0: the whole name
-	Capacity int       // of the name; 0: not known
+	Capacity int       // of a share, what its holder states; of a place with a Need, so many that where that fits all up to it do
 	Need     int       // of a place in the queue: the largest request up to and including this one; 0: the whole name
 	Since    time.Time // of the grant, or of joining the queue, by the database's clock
 }

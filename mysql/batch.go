@@ -36,7 +36,7 @@ func (e *engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []dri
 			return nil, nil
 		}
 		locked = true
-		grants, err = takeWhile(rs[:n], func(r driver.Request) (driver.Grant, bool, error) { return take(ctx, q, r) })
+		grants, err = takeWhile(rs[:n], func(r driver.Request) (driver.Grant, bool, error) { return takeLocked(ctx, q, rows[r.Name], r) })
 		return nil, err
 	})
 	if err == nil && !locked {
@@ -76,7 +76,7 @@ func lockRows(ctx context.Context, q *mysqldb.Queries, names []string) (locked m
 			now = row.NowUs
 			locked[row.Name] = mysqldb.LockRowRow{
 				SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, FirstToken: row.FirstToken, LastToken: row.LastToken, ExpiresAt: row.ExpiresAt,
-				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, RestsUntil: row.RestsUntil,
+				Waiters: row.Waiters, SharedUnits: row.SharedUnits, Capacity: row.Capacity, Mixed: row.Mixed, RestsUntil: row.RestsUntil,
 			}
 		}
 	}

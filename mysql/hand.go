@@ -73,11 +73,11 @@ func handed(self, session string) int8 {
 func (h hand) share(ctx context.Context, tickets []int64, next []driver.Handoff, row mysqldb.LockRowRow) error {
 	if len(tickets) == 0 {
 		return h.q.FreeLock(ctx, mysqldb.FreeLockParams{
-			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters,
+			Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Mixed: row.Mixed, Waiters: row.Waiters,
 		})
 	}
 	last, err := h.q.GiveUnits(ctx, mysqldb.GiveUnitsParams{
-		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Waiters: row.Waiters, More: int64(len(tickets) - 1),
+		Name: h.name, Used: int64(row.SharedUnits), Capacity: row.Capacity, Mixed: row.Mixed, Waiters: row.Waiters, More: int64(len(tickets) - 1),
 	})
 	if err != nil {
 		return err

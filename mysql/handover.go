@@ -222,6 +222,9 @@ func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.
 	if err != nil {
 		return nil, false, err
 	}
+	if err := restate(ctx, h.q, h.name, &row); err != nil {
+		return nil, false, err
+	}
 	walk := queue.Walk{State: standing(row)}
 	walk.Resting = rests
 	var whole *mysqldb.NextWaitersRow
@@ -237,7 +240,7 @@ func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.
 			walk.Waiters, gone = 0, true
 		}
 		for _, w := range list {
-			verdict := walk.Meet(queue.Waiter{Units: int(w.Units), Dead: w.Alive == 0})
+			verdict := walk.Meet(queue.Waiter{Units: int(w.Units), Of: int(w.Capacity), Dead: w.Alive == 0})
 			if verdict == queue.Waits {
 				break
 			}
@@ -254,7 +257,7 @@ func (h *hand) over(ctx context.Context, row mysqldb.LockRowRow) (next []driver.
 			}
 		}
 	}
-	row.SharedUnits, row.Waiters = int32(walk.Used), int32(walk.Waiters)
+	row.SharedUnits, row.Capacity, row.Mixed, row.Waiters = int32(walk.Used), int32(walk.Capacity), walk.Mixed, int32(walk.Waiters)
 	if whole != nil {
 		if err = h.drop(ctx, dropped); err == nil {
 			next, err = h.give(ctx, *whole, row.Waiters)

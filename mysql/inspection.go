@@ -89,7 +89,7 @@ func firstPlaces(ctx context.Context, q *mysqldb.Queries, d *driver.Detail, name
 			d.Queued--
 		case len(d.Waiters) < waiters:
 			d.Waiters = append(d.Waiters, party(mysqldb.DescribeRow{
-				SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Since: p.EnqueuedAt,
+				SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: int64(p.Units), Since: p.EnqueuedAt,
 				Metadata: p.Metadata, SessionExpiresAt: p.SessionExpiresAt, App: p.App, Pid: p.Pid,
 			}, name.SessionExpiresAt))
 		}

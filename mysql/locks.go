@@ -51,18 +51,25 @@ func (e *engine) takeNext(ctx context.Context, q *mysqldb.Queries, r driver.Requ
 		}
 		row, there, err = e.lockRow(ctx, q, r.Name, r.Wait)
 	}
+	if err == nil {
+		err = restate(ctx, q, r.Name, &row)
+	}
 	if err != nil || !there || !standing(row).Free(r) {
 		return driver.Grant{}, false, err
+	}
+	return takeLocked(ctx, q, row, r)
+}
+
+// takeLocked takes a locked name that is free, unless it rests.
+func takeLocked(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, r driver.Request) (driver.Grant, bool, error) {
+	if r.Units > 0 {
+		return lend(ctx, q, row, r)
 	}
 	return take(ctx, q, r)
 }
 
-// take takes a name that is free, unless it rests, or another has its row locked. For units of it
-// its row MUST be locked.
+// take takes a whole name that is free, unless it rests, or another has its row locked.
 func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
-	if r.Units > 0 {
-		return lend(ctx, q, r)
-	}
 	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
@@ -77,7 +84,7 @@ func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Gra
 // there is a time.
 func standing(row mysqldb.LockRowRow) queue.State {
 	return queue.State{
-		Held: row.SessionID != "", Used: int(row.SharedUnits), Capacity: int(row.Capacity), Waiters: int(row.Waiters),
+		Held: row.SessionID != "", Used: int(row.SharedUnits), Capacity: int(row.Capacity), Mixed: row.Mixed, Waiters: int(row.Waiters),
 	}
 }
 
@@ -95,6 +102,9 @@ func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (grant drive
 		if err != nil || !there {
 			return nil, err
 		}
+		if err := restate(ctx, q, name, &row); err != nil {
+			return nil, err
+		}
 		capacity, err := capacityWith(row, rs[0])
 		if err != nil {
 			return nil, err
@@ -102,7 +112,7 @@ func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (grant drive
 		outcome = driver.Queued
 		if standing(row).Free(rs[0]) {
 			var taken bool
-			if grant, taken, err = take(ctx, q, rs[0]); err != nil {
+			if grant, taken, err = takeLocked(ctx, q, row, rs[0]); err != nil {
 				return nil, err
 			}
 			if taken {
@@ -131,7 +141,7 @@ func capacityWith(row mysqldb.LockRowRow, r driver.Request) (int32, error) {
 	if !collides {
 		return int32(capacity), nil
 	}
-	return 0, driver.Fail(driver.ErrCapacity, fmt.Errorf("%q is shared in %d units, the request counts %d: let all who share it state the same number", r.Name, capacity, r.Of))
+	return 0, driver.Fail(driver.ErrCapacity, fmt.Errorf("%q has %d units, the request is for one of %d: readers and permits do not share a name", r.Name, capacity, r.Of))
 }
 
 func (e *engine) Reenter(ctx context.Context, r driver.Request) (grant driver.Grant, reentered bool, err error) {

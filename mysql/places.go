@@ -113,7 +113,7 @@ func addPlaces(ctx context.Context, db mysqldb.DBTX, first int64, rs []driver.Re
 	if r := rs[0]; len(rs) == 1 {
 		return mysqldb.New(db).AddWaiter(ctx, mysqldb.AddWaiterParams{
 			Name: r.Name, Ticket: first, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), Units: int32(r.Units), MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
+			Lease: r.Lease.Microseconds(), Metadata: plainJSON(r.Metadata), Units: int32(r.Units), Capacity: int32(r.Of), MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
 		})
 	}
 	_, err := db.ExecContext(ctx, addWaiters, rs[0].Name, first, rs[0].Session, ascii(queuedAs(rs, nil)))

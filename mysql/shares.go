@@ -10,15 +10,30 @@ import (
 )
 
 // lend takes units of a locked name that has room for them, unless it rests.
-func lend(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
-	token, err := q.TakeUnits(ctx, mysqldb.TakeUnitsParams{Name: r.Name, Units: int64(r.Units), Capacity: int64(r.Of)})
+func lend(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, r driver.Request) (driver.Grant, bool, error) {
+	then := standing(row).With(r.Units, r.Of)
+	token, err := q.TakeUnits(ctx, mysqldb.TakeUnitsParams{Name: r.Name, Units: int64(r.Units), Capacity: int64(then.Capacity), Mixed: number01(then.Mixed)})
 	if err != nil || token == 0 {
 		return driver.Grant{}, false, err
 	}
 	return driver.Grant{Token: token, Lease: r.Lease}, true, q.AddShare(ctx, mysqldb.AddShareParams{
 		Name: r.Name, Token: token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Units: int32(r.Units), Lease: lease(r.Lease), Metadata: plainJSON(r.Metadata),
+		Units: int32(r.Units), Capacity: int32(r.Of), Lease: lease(r.Lease), Metadata: plainJSON(r.Metadata),
 	})
+}
+
+// restate brings the capacity of a locked row up to date, where the holders state several numbers:
+// a release may not have done that.
+func restate(ctx context.Context, q *mysqldb.Queries, name string, row *mysqldb.LockRowRow) error {
+	if !row.Mixed {
+		return nil
+	}
+	stated, err := q.Stated(ctx, name)
+	if stated.Smallest > 0 {
+		row.Capacity = int32(stated.Smallest)
+	}
+	row.Mixed = stated.Smallest < stated.Largest
+	return err
 }
 
 // part is what one holder has of a name whose row is locked. What it says holds until the
@@ -100,7 +115,7 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 		if _, err := capacityWith(*row, driver.Request{Name: h.Name, Units: 1, Of: driver.Readers}); err != nil {
 			return false, nil, err
 		}
-		if err := q.ToShare(ctx, mysqldb.ToShareParams{Name: h.Name, Session: h.Session}); err != nil {
+		if err := q.ToShare(ctx, mysqldb.ToShareParams{Name: h.Name, Session: h.Session, Readers: driver.Readers}); err != nil {
 			return false, nil, err
 		}
 		row.SessionID, row.SharedUnits, row.Capacity = "", 1, driver.Readers

@@ -174,7 +174,7 @@ func TestPermitsAreGivenInOrderAndNobodyBarges(t *testing.T) {
 			t.Fatal("a small request barged", err)
 		}
 		small := a.wait(t, a.units("n", 1, 4))
-		if _, _, err := a.Enqueue(t.Context(), a.units("n", 1, 5)); !errors.Is(err, driver.ErrCapacity) {
+		if _, _, err := a.Enqueue(t.Context(), a.reader("n")); !errors.Is(err, driver.ErrCapacity) {
 			t.Fatal(err)
 		}
 		if next, err := drivertest.Release(t.Context(), a, one, true); err != nil || next != nil {

@@ -72,7 +72,7 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 		case aPlace:
 			place(s, row.Attempt, row.FirstToken)
 		case theHead:
-			s.Ready = s.Ready && queue.Of(*s).Fits(int(row.Units))
+			s.Ready = s.Ready && queue.Of(*s).Fits(int(row.Units), int(row.Capacity))
 			if s.Sharing > 0 {
 				s.Head = times(h, row.Since, sql.NullInt64{}, row.SessionExpiresAt, name.NowUs)
 			}

@@ -18,6 +18,9 @@ func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driv
 				return err
 			}
 			for _, row := range rows {
+				if row.Need > 0 {
+					row.Capacity = row.Need + row.Room
+				}
 				waits = append(waits, driver.Wait{
 					Name: row.Name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Holds: row.Holds,
 					Units: int(row.Units), Capacity: int(row.Capacity), Need: int(row.Need), Since: time.UnixMicro(row.Since),

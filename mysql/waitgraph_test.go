@@ -65,11 +65,11 @@ func TestARingOfMixedKindsIsSeenFromEveryPlaceInIt(t *testing.T) {
 		c.share(t, by(c.request("apart"), "apart"))
 		a.wait(t, by(a.request("apart"), "apart"))
 		want := []string{
-			"5 needs 0 v 0/-1", "1 holds v 0/-1",
-			"1 needs 0 w 0/-1", "2 holds w 1/-1", "bystander holds w 1/-1",
+			"5 needs 0 v 0/0", "1 holds v 0/0",
+			"1 needs 0 w 0/0", "2 holds w 1/-1", "bystander holds w 1/-1",
 			"2 needs 3 x 3/4", "3 holds x 2/4",
-			"3 needs 1 y 1/-1", "4 holds y 0/-1",
-			"4 needs 0 z 0/-1", "5 holds z 1/-1",
+			"3 needs 1 y 1/-1", "4 holds y 0/0",
+			"4 needs 0 z 0/0", "5 holds z 1/-1",
 		}
 		for i, attempt := range ring {
 			if got := c.waits(t, attempt); !slices.Equal(got, want) {
@@ -79,7 +79,7 @@ func TestARingOfMixedKindsIsSeenFromEveryPlaceInIt(t *testing.T) {
 		if got := c.waits(t, ring...); !slices.Equal(got, want) {
 			t.Fatalf("from all: %q\nwant %q", got, want)
 		}
-		if got := c.waits(t, outside); !slices.Equal(got, slices.Insert(slices.Clone(want), 1, "outside needs 0 v 1/-1")) {
+		if got := c.waits(t, outside); !slices.Equal(got, slices.Insert(slices.Clone(want), 1, "outside needs 0 v 1/0")) {
 			t.Fatalf("from outside: %q", got)
 		}
 		for _, none := range [][]string{nil, {"nobody"}} {
@@ -88,7 +88,7 @@ func TestARingOfMixedKindsIsSeenFromEveryPlaceInIt(t *testing.T) {
 			}
 		}
 		s.expire(t, b)
-		want = []string{"5 needs 0 v 0/-1", "1 holds v 0/-1", "1 needs 0 w 0/-1", "bystander holds w 1/-1"}
+		want = []string{"5 needs 0 v 0/0", "1 holds v 0/0", "1 needs 0 w 0/0", "bystander holds w 1/-1"}
 		if got := c.waits(t, ring...); !slices.Equal(got, append(slices.Clone(want), "3 needs 1 y 1/-1")) && !slices.Equal(got, slices.Concat(want, []string{"3 needs 1 y 1/-1", "5 holds z 1/-1"})) {
 			t.Fatalf("with a dead session: %q", got)
 		}
@@ -104,15 +104,15 @@ func TestANeedIsTheLargestBeforeIt(t *testing.T) {
 			attempts = append(attempts, a.wait(t, by(r, fmt.Sprint(i))))
 		}
 		want := []string{
-			"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 3 n 1/5", "4 needs 0 n 0/5", "5 needs 0 n 1/5",
-			"6 needs 0 n 0/5", "7 needs 0 n 1/5", "holder holds n 5/5",
+			"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 3 n 1/5", "4 needs 0 n 0/0", "5 needs 0 n 1/0",
+			"6 needs 0 n 0/0", "7 needs 0 n 1/0", "holder holds n 5/5",
 		}
 		if got := a.waits(t, attempts...); !slices.Equal(got, want) {
 			t.Fatalf("%q\nwant %q", got, want)
 		}
 		s.exec(t, "UPDATE dblock_sessions SET dead = 1 WHERE id = ?", dead.session)
 		want = []string{
-			"0 needs 2 n 2/5", "1 needs 2 n 1/5", "3 needs 2 n 1/5", "5 needs 2 n 1/5", "6 needs 0 n 0/5", "7 needs 0 n 1/5", "holder holds n 5/5",
+			"0 needs 2 n 2/5", "1 needs 2 n 1/5", "3 needs 2 n 1/5", "5 needs 2 n 1/5", "6 needs 0 n 0/0", "7 needs 0 n 1/0", "holder holds n 5/5",
 		}
 		if got := a.waits(t, attempts...); !slices.Equal(got, want) {
 			t.Fatalf("with the dead: %q\nwant %q", got, want)

@@ -43,8 +43,16 @@ func TestAShareDecidesByTheRowThatItWaitedFor(t *testing.T) {
 			_, taken, err := s.Take(s.Context(), request("b", "b1"))
 			return notTaken(taken, err)
 		},
-		"another capacity": func(s *script) error {
-			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, 3))
+		"a reader": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, driver.Readers))
+			return notTaken(taken, err)
+		},
+		"too many of fewer units": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 1, 2))
+			return notTaken(taken, err)
+		},
+		"too many of more": func(s *script) error {
+			_, taken, err := s.Take(s.Context(), units(request("b", "b1"), 4, 9))
 			return notTaken(taken, err)
 		},
 		"too many units": func(s *script) error {
@@ -82,7 +90,7 @@ func notTaken(taken bool, err error) error {
 }
 
 // Broken by leaving the capacity out of JoinQueue's WHERE.
-func TestAQueueHasOneCapacityWhoeverComesFirst(t *testing.T) {
+func TestAQueueIsForReadersOrForPermitsWhoeverComesFirst(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
@@ -91,7 +99,7 @@ func TestAQueueHasOneCapacityWhoeverComesFirst(t *testing.T) {
 	s.do(query(postgresdb.LockRow, "n"))
 	s.do(join(units(request("a", "a2"), 2, 5)))
 	done := s.blocked(func() {
-		if _, outcome, err := s.Enqueue(t.Context(), units(request("b", "b1"), 1, 3)); !errors.Is(err, driver.ErrCapacity) {
+		if _, outcome, err := s.Enqueue(t.Context(), units(request("b", "b1"), 1, driver.Readers)); !errors.Is(err, driver.ErrCapacity) {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -99,6 +107,44 @@ func TestAQueueHasOneCapacityWhoeverComesFirst(t *testing.T) {
 	<-done
 	s.enqueue(request("b", "b2")) // who wants the whole name minds no capacity
 	s.enqueue(units(request("b", "b3"), 5, 5))
+	s.enqueue(units(request("b", "b4"), 1, 3)) // permits of another size are permits too
+	s.sound()
+}
+
+// Broken by leaving LockRow out of handOver, or what GiveUpShare finds anew out of it.
+func TestAReleaseSeesTheNumberThatAnotherStatesMeanwhile(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	small := s.have(units(request("a", "a1"), 1, 2))
+	s.have(units(request("a", "a2"), 1, 8))
+	s.enqueue(units(request("b", "b1"), 3, 8))
+	s.begin()
+	s.do(query(postgresdb.LockRow, "n"))
+	s.do(statement{sql: "INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at) VALUES ('n', 9, 'b', '', '', 'b2', 1, 4, 0)"})
+	s.do(statement{sql: "UPDATE dblock_locks SET shared_units = shared_units + 1"})
+	done := s.blocked(func() {
+		if next, _, err := s.Vacate(t.Context(), driver.Release(small, true)); err != nil || next != nil {
+			t.Errorf("of 4 units 2 are used, and 3 were given: %+v, %v", next, err)
+		}
+	})
+	s.commit()
+	<-done
+	s.sound()
+}
+
+// A batch sees the shares as they were when it began. Broken by leaving the mixed out of BatchRows.
+func TestABatchLeavesASmallestNumberToTheSingleWay(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	small := s.have(units(request("a", "a1"), 1, 2))
+	s.have(units(request("a", "a2"), 1, 8))
+	_, released, err := s.Batch(t.Context(), nil, []driver.Held{small})
+	if err != nil || released[0] {
+		t.Fatalf("released in a batch: %v, %v", released, err)
+	}
+	s.release(small)
+	s.have(units(request("a", "a3"), 7, 8))
 	s.sound()
 }
 
@@ -173,6 +219,55 @@ func TestALargeRequestAtTheHeadIsNotPassedBySmallOnes(t *testing.T) {
 		s.sound()
 		one = driver.Held{Name: "n", Session: next[0].Session, Token: next[0].Grant.Token, Shared: true}
 	}
+}
+
+// Broken by having Look say that the head fits, by the row alone: everybody would try to hand on.
+func TestAHeadThatStatesLessIsNotReady(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	two := s.have(units(request("a", "two"), 2, 4))
+	s.enqueue(units(request("a", "less"), 1, 2))
+	ready := func() bool {
+		t.Helper()
+		states, err := s.Look(t.Context(), "", []string{"n"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return states[0].Ready
+	}
+	if ready() {
+		t.Error("of two units two are used, and one would fit")
+	}
+	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_waiters SET capacity = 3"); err != nil {
+		t.Fatal(err)
+	}
+	if !ready() {
+		t.Error("of three units two are used, and one would not fit")
+	}
+	next, err := drivertest.Release(t.Context(), s, two, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.went(next, false, "less")
+}
+
+// Broken by leaving what is written of the numbers out of TakeRows.
+func TestSharesThatAreTakenTogetherStateTheirNumbers(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.have(units(request("a", "small"), 1, 4))
+	grants, err := s.TakeAll(t.Context(), []driver.Request{units(request("a", "large"), 1, 8)})
+	if err != nil || len(grants) != 1 {
+		t.Fatal(grants, err)
+	}
+	s.sound()
+	if grants, err = s.TakeAll(t.Context(), []driver.Request{units(request("a", "too many"), 3, 8)}); err != nil || len(grants) != 0 {
+		t.Fatal(grants, err)
+	}
+	if grants, err = s.TakeAll(t.Context(), []driver.Request{units(request("a", "smaller"), 1, 3)}); err != nil || len(grants) != 1 {
+		t.Fatal(grants, err)
+	}
+	s.sound()
 }
 
 // Broken by handing nothing on where only a place in the queue was given up, or by reading the

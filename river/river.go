@@ -40,7 +40,7 @@ const defaultSnooze = time.Second
 // Limit says which jobs share their permits.
 type Limit struct {
 	Key     string // jobs with the same key share them; "": the job has no limit
-	Permits int    // how many of these jobs run at once: 1 or more, the same for all of them
+	Permits int    // how many of these jobs run at once: 1 or more
 }
 
 // Option configures a Middleware.
@@ -94,8 +94,8 @@ func New(client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) 
 // if it has returned nil, and River retries it. So it is where the database of the locks is away:
 // the error is that of dblock.Client.TryLock.
 //
-// Where the number of permits of a key has changed, jobs with the new number are snoozed while jobs
-// with the old one run (dblock.ErrCapacity).
+// Where the number of permits of a key has changed, the smaller one counts for as long as a job
+// with it runs. A key that others read (dblock.Shared) is an error, dblock.ErrCapacity.
 func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(ctx context.Context) error) (err error) {
 	limit := m.limit(job)
 	if limit.Key == "" {
@@ -103,7 +103,7 @@ func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(
 	}
 	permit, err := m.client.TryLock(ownerless{ctx}, dblock.Name(m.prefix, limit.Key), dblock.Permits(1, limit.Permits))
 	switch {
-	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, dblock.ErrCapacity):
+	case errors.Is(err, dblock.ErrNotAcquired):
 		return river.JobSnooze(m.snooze/2 + rand.N(m.snooze))
 	case err != nil:
 		return err

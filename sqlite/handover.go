@@ -230,7 +230,7 @@ func (t *transition) handOn(ctx context.Context, name string, r room) (changed b
 		if !there {
 			w.Ticket = math.MaxInt64
 		}
-		fit := there && walk.Meet(queue.Waiter{Units: int(w.Units)}) == queue.Granted
+		fit := there && walk.Meet(queue.Waiter{Units: int(w.Units), Of: int(w.Capacity)}) == queue.Granted
 		upTo := w.Ticket
 		if there && !fit {
 			upTo--

@@ -92,7 +92,7 @@ func enqueue(ctx context.Context, w *writer, rs []driver.Request) (token int64, 
 	}
 	capacity, collides := is.Join(r)
 	if collides {
-		return 0, driver.Gone, fmt.Errorf("%w: %q is shared at present as %d units, not %d: all who share it must give the same number",
+		return 0, driver.Gone, fmt.Errorf("%w: %q has %d units, the request is for one of %d: readers and permits do not share a name",
 			driver.ErrCapacity, r.Name, capacity, r.Of)
 	}
 	return token, outcome, join(ctx, w.Queries, rs, capacity)
@@ -111,7 +111,7 @@ func join(ctx context.Context, q *sqlitedb.Queries, rs []driver.Request, capacit
 	if len(rs) == 1 {
 		return q.AddWaiter(ctx, sqlitedb.AddWaiterParams{
 			Name: r.Name, Ticket: ticket, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int64(r.Units), Capacity: int64(r.Of), MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
 		})
 	}
 	places, err := json.Marshal(placesOf(rs))

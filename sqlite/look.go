@@ -131,7 +131,7 @@ func see(s *driver.State, row sqlitedb.LookSharedRow, session string) {
 		}
 		return
 	case theHead:
-		s.Head = holder(row)
+		s.Head, s.Ready = holder(row), row.Fits > 0
 		return
 	}
 	if row.Session != session {
@@ -155,7 +155,7 @@ func conclude(s *driver.State) {
 	is := queue.Of(*s)
 	// Where there are waiters but none at the head, the number is wrong, and Vacate puts that
 	// right.
-	s.Ready = contended && !is.Held && !is.Resting && (s.Head.Session == "" || is.Fits(s.Head.Units))
+	s.Ready = contended && !is.Held && !is.Resting && (s.Head.Session == "" || s.Ready)
 	if s.Sharing == 0 {
 		s.Head = driver.Holder{}
 	}

@@ -18,19 +18,19 @@ func takeUnits(ctx context.Context, w *writer, r driver.Request) (token int64, t
 	w.keep(row.Token, row.AcquiredAt, r.MinHold)
 	return row.Token, true, w.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: r.Name, Token: row.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Units: int64(r.Units), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
+		Units: int64(r.Units), Capacity: int64(r.Of), Lease: r.Lease.Microseconds(), Metadata: r.Metadata,
 	})
 }
 
 // grantUnits gives units to a waiter.
 func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.FirstWaiterRow, gone, now int64) (sqlitedb.GiveLockRow, error) {
-	row, err := t.q.GiveUnits(ctx, sqlitedb.GiveUnitsParams{Name: name, Units: w.Units, Gone: gone, Now: now})
+	row, err := t.q.GiveUnits(ctx, sqlitedb.GiveUnitsParams{Name: name, Units: w.Units, Capacity: w.Capacity, Gone: gone, Now: now})
 	if err != nil {
 		return sqlitedb.GiveLockRow{}, err
 	}
 	return sqlitedb.GiveLockRow{FirstToken: row.Token, Waiters: row.Waiters}, t.q.AddShare(ctx, sqlitedb.AddShareParams{
 		Name: name, Token: row.Token, Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt,
-		Units: w.Units, Lease: w.Lease, Metadata: w.Metadata,
+		Units: w.Units, Capacity: w.Capacity, Lease: w.Lease, Metadata: w.Metadata,
 	})
 }
 
@@ -38,7 +38,7 @@ func (t *transition) grantUnits(ctx context.Context, name string, w sqlitedb.Fir
 // holder.
 func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
 	return e.change(ctx, writing{}, h.Session, func(ctx context.Context, t *transition) error {
-		n, err := t.q.ToShare(ctx, sqlitedb.ToShareParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		n, err := t.q.ToShare(ctx, sqlitedb.ToShareParams{Name: h.Name, Session: h.Session, Token: h.Token, Readers: driver.Readers})
 		if err != nil {
 			return err
 		}
@@ -51,7 +51,7 @@ func (e *engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff
 		}
 		row, done, err := found(t.q.ToUnits(ctx, sqlitedb.ToUnitsParams{Name: h.Name, Capacity: driver.Readers}))
 		if err == nil && !done {
-			err = fmt.Errorf("%w: those who wait for %q want units of another capacity than readers do: keep the whole name, or release it",
+			err = fmt.Errorf("%w: those who wait for %q want permits: keep the whole name, or release it",
 				driver.ErrCapacity, h.Name)
 		}
 		if err == nil {

@@ -62,6 +62,8 @@ func (f *fixture) sound() {
 		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares p WHERE p.name = l.name)
 		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
 		   OR shared_units > 0 AND (session_id IS NOT NULL OR shared_units > capacity)
+		   OR shared_units > 0 AND capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
+		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
 		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares p WHERE p.name = l.name)`)
 	if wrong != 0 {
 		f.t.Fatalf("%d names are counted wrongly", wrong)
@@ -135,7 +137,7 @@ func TestPermitsAreGivenInTheOrderOfTheQueueAndNobodyBarges(t *testing.T) {
 	}
 }
 
-func TestTheFirstWhoSharesSetsTheCapacityAndOthersMustAgree(t *testing.T) {
+func TestANameHasReadersOrPermits(t *testing.T) {
 	f := newFixture(t)
 	s := f.session()
 	disagrees := func(r driver.Request) {
@@ -147,28 +149,44 @@ func TestTheFirstWhoSharesSetsTheCapacityAndOthersMustAgree(t *testing.T) {
 		f.sound()
 	}
 	held := f.share(shared("n", s, 2, 3))
-	disagrees(shared("n", s, 1, 4))
+	disagrees(shared("n", s, 1, driver.Readers))
 	f.release(held, false)
-	held = f.share(shared("n", s, 2, 4)) // nobody shared it any more
+	held = f.share(shared("n", s, 1, driver.Readers)) // nobody shared it any more
+	disagrees(shared("n", s, 1, 4))
 	f.release(held, false)
 
 	whole := f.take("n", s)
 	f.queue(request("n", s)) // of which the capacity from before must not count again
 	waiter := shared("n", s, 1, 7)
 	f.queue(waiter)
-	disagrees(shared("n", s, 1, 4))
+	disagrees(shared("n", s, 1, driver.Readers))
 	f.queue(shared("n", s, 1, 7))
 	first := f.release(whole, true)
 	if _, err := drivertest.Undo(t.Context(), f, s, "n", waiter.Attempt); err != nil {
 		t.Fatal(err)
 	}
-	disagrees(shared("n", s, 1, 4)) // one still waits
+	disagrees(shared("n", s, 1, driver.Readers)) // one still waits
 	if next := f.release(driver.Held{Name: "n", Session: s, Token: first.Grant.Token}, true); next.Grant.Token == 0 {
 		t.Fatal("nobody got it")
 	}
 	if state := f.look(s, "n"); state.Capacity != 7 || state.Used != 1 {
 		t.Fatalf("%+v", state)
 	}
+	f.sound()
+}
+
+func TestANameOfThreeSizesCountsTheSmallestThatIsLeft(t *testing.T) {
+	f := newFixture(t)
+	s := f.session()
+	two, six, four := f.share(shared("n", s, 1, 4)), f.share(shared("n", s, 1, 6)), f.share(shared("n", s, 1, 5))
+	f.refused(shared("n", s, 2, 6))
+	f.sound()
+	for _, h := range []driver.Held{two, four} {
+		f.release(h, false)
+		f.sound()
+	}
+	f.share(shared("n", s, 5, 6))
+	f.release(six, false)
 	f.sound()
 }
 

@@ -54,7 +54,7 @@ func TestWaitsGoFromPlacesToHoldersAndOn(t *testing.T) {
 	f.enqueue("c", s) // none of their business
 	want := []string{
 		"small needs 3 a 3/5", "y needs 5 a 5/5", "x holds a 3/5",
-		"x needs 0 b 0/2147483647", "reader holds b 1/2147483647", "y holds b 1/2147483647",
+		"x needs 0 b 0/0", "reader holds b 1/2147483647", "y holds b 1/2147483647",
 	}
 	if got := f.waits(x.Attempt, small.Attempt); !slices.Equal(got, want) {
 		t.Fatalf("%q\nwant %q", got, want)
@@ -72,7 +72,7 @@ func TestWaitsGoFromPlacesToHoldersAndOn(t *testing.T) {
 		t.Fatalf("%q\nwant %q", got, want)
 	}
 	f.lapse(z)
-	want = []string{"y needs 5 a 5/5", "x holds a 3/5", "x needs 0 b 0/2147483647", "y holds b 1/2147483647"}
+	want = []string{"y needs 5 a 5/5", "x holds a 3/5", "x needs 0 b 0/0", "y holds b 1/2147483647"}
 	if got := f.waits(x.Attempt, small.Attempt); !slices.Equal(got, want) {
 		t.Fatalf("the dead are in the way: %q\nwant %q", got, want)
 	}
@@ -85,18 +85,21 @@ func TestANeedIsThatOfAllBeforeIt(t *testing.T) {
 	var attempts []string
 	for i, units := range []int{2, 1, 3, 0, 1} {
 		r := by(shared("n", s, units, 5), fmt.Sprint(i))
+		if units == 0 {
+			r.Of = 0
+		}
 		if units == 3 {
 			r.Session = dead
 		}
 		f.queue(r)
 		attempts = append(attempts, r.Attempt)
 	}
-	want := []string{"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 0 n 0/5", "4 needs 0 n 1/5", "holder holds n 5/5"}
+	want := []string{"0 needs 2 n 2/5", "1 needs 2 n 1/5", "2 needs 3 n 3/5", "3 needs 0 n 0/0", "4 needs 0 n 1/0", "holder holds n 5/5"}
 	if got := f.waits(attempts...); !slices.Equal(got, want) {
 		t.Fatalf("%q\nwant %q", got, want)
 	}
 	f.exec("UPDATE dblock_sessions SET dead = true WHERE id = ?", dead)
-	f.exec("UPDATE dblock_waiters SET units = 1 WHERE units = 0")
+	f.exec("UPDATE dblock_waiters SET units = 1, capacity = 5 WHERE units = 0")
 	want = []string{"0 needs 2 n 2/5", "1 needs 2 n 1/5", "3 needs 2 n 1/5", "4 needs 2 n 1/5", "holder holds n 5/5"}
 	if got := f.waits(attempts...); !slices.Equal(got, want) {
 		t.Fatalf("with one dead: %q\nwant %q", got, want)

@@ -12,7 +12,8 @@ import (
 )
 
 const describe = `-- name: Describe :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
+       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
        CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.last_token - l.first_token AS SIGNED) AS followers, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l
@@ -54,7 +55,7 @@ type DescribeRow struct {
 	Host             string
 	Thread           string
 	Attempt          string
-	Units            int32
+	Units            int64
 	Holds            int64
 	Since            int64
 	ExpiresAt        sql.NullInt64

@@ -42,13 +42,14 @@ UPDATE dblock_locks SET
        acquired_at = IF(CAST(? AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(? AS SIGNED), capacity = ?, waiters = ?, handed = 0
+       shared_units = CAST(? AS SIGNED), capacity = ?, mixed = ?, waiters = ?, handed = 0
  WHERE name = ?
 `
 
 type FreeLockParams struct {
 	Used     int64
 	Capacity int32
+	Mixed    bool
 	Waiters  int32
 	Name     string
 }
@@ -59,6 +60,7 @@ func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) error {
 		arg.Used,
 		arg.Used,
 		arg.Capacity,
+		arg.Mixed,
 		arg.Waiters,
 		arg.Name,
 	)
@@ -191,7 +193,7 @@ func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, e
 }
 
 const lockRow = `-- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
 `
 
@@ -207,6 +209,7 @@ type LockRowRow struct {
 	Waiters     int32
 	SharedUnits int32
 	Capacity    int32
+	Mixed       bool
 	RestsUntil  int64
 }
 
@@ -229,13 +232,14 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 		&i.Waiters,
 		&i.SharedUnits,
 		&i.Capacity,
+		&i.Mixed,
 		&i.RestsUntil,
 	)
 	return i, err
 }
 
 const lockRows = `-- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until,
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (/*SLICE:names*/?) ORDER BY name FOR UPDATE SKIP LOCKED
 `
@@ -253,6 +257,7 @@ type LockRowsRow struct {
 	Waiters     int32
 	SharedUnits int32
 	Capacity    int32
+	Mixed       bool
 	RestsUntil  int64
 	NowUs       int64
 }
@@ -290,6 +295,7 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 			&i.Waiters,
 			&i.SharedUnits,
 			&i.Capacity,
+			&i.Mixed,
 			&i.RestsUntil,
 			&i.NowUs,
 		); err != nil {

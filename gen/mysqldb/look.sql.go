@@ -106,7 +106,8 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 const lookShared = `-- name: LookShared :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token, l.shared_units AS units,
        l.acquired_at AS since, l.expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
-       l.waiters, l.capacity, l.rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, CAST(0 AS SIGNED) AS sharing
+       l.waiters, CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS capacity,
+       l.rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, CAST(0 AS SIGNED) AS sharing
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
@@ -129,7 +130,7 @@ SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.token, 
  WHERE w.name IN (/*SLICE:names*/?) AND w.session_id = ?
 UNION ALL
 SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.token, w.units, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, 0, 0
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, w.capacity, 0, 0, 0
   FROM dblock_locks l
   JOIN dblock_waiters w ON w.name = l.name AND w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -156,7 +157,7 @@ type LookSharedRow struct {
 	ExpiresAt        sql.NullInt64
 	SessionExpiresAt int64
 	Waiters          int32
-	Capacity         int32
+	Capacity         int64
 	RestsUntil       int64
 	NowUs            int64
 	Sharing          int64
@@ -166,6 +167,7 @@ type LookSharedRow struct {
 // and those of the session (1), the session's places in the queue (2), and the first place (3). One statement: between two, a
 // grant would be missed by both. units is of the name what all have, sharing how many they are, token of a
 // place its ticket, and first_token its token in a run.
+// capacity is of the first place what it states.
 func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
 	query := lookShared
 	var queryParams []interface{}

@@ -69,6 +69,7 @@ type DblockLock struct {
 	Asked       sql.NullString
 	FirstToken  int64
 	LastToken   int64
+	Mixed       bool
 }
 
 type DblockQueue struct {
@@ -131,6 +132,7 @@ type DblockShare struct {
 	Metadata   string
 	Asked      sql.NullString
 	Handed     int8
+	Capacity   int32
 }
 
 type DblockWaiter struct {
@@ -147,6 +149,7 @@ type DblockWaiter struct {
 	MinHold    int64
 	Passable   bool
 	Token      int64
+	Capacity   int32
 }
 
 type DblockWanted struct {

@@ -12,8 +12,8 @@ import (
 )
 
 const addShare = `-- name: AddShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-SELECT ?, ?, ?, ?, ?, ?, ?,
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
+SELECT ?, ?, ?, ?, ?, ?, ?, ?,
        c.now_us, c.now_us + CAST(? AS SIGNED), ?
   FROM dblock_clock c
 `
@@ -26,6 +26,7 @@ type AddShareParams struct {
 	Thread   string
 	Attempt  string
 	Units    int32
+	Capacity int32
 	Lease    sql.NullInt64
 	Metadata string
 }
@@ -40,6 +41,7 @@ func (q *Queries) AddShare(ctx context.Context, arg AddShareParams) error {
 		arg.Thread,
 		arg.Attempt,
 		arg.Units,
+		arg.Capacity,
 		arg.Lease,
 		arg.Metadata,
 	)
@@ -153,7 +155,7 @@ UPDATE dblock_locks SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(? AS SIGNED), capacity = ?, waiters = ?, handed = 0
+       shared_units = CAST(? AS SIGNED), capacity = ?, mixed = ?, waiters = ?, handed = 0
  WHERE name = ?
 `
 
@@ -161,6 +163,7 @@ type GiveUnitsParams struct {
 	More     int64
 	Used     int64
 	Capacity int32
+	Mixed    bool
 	Waiters  int32
 	Name     string
 }
@@ -171,6 +174,7 @@ func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (int64, er
 		arg.More,
 		arg.Used,
 		arg.Capacity,
+		arg.Mixed,
 		arg.Waiters,
 		arg.Name,
 	)
@@ -181,8 +185,8 @@ func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (int64, er
 }
 
 const handShares = `-- name: HandShares :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, handed)
-SELECT w.name, CAST(? AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units,
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, handed)
+SELECT w.name, CAST(? AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units, w.capacity,
        c.now_us, IF(w.lease > 0, c.now_us + w.lease, NULL), w.metadata, IF(w.session_id = ?, 0, 1)
   FROM dblock_clock c
   JOIN dblock_waiters w FORCE INDEX (PRIMARY)
@@ -258,30 +262,50 @@ func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (i
 	return result.LastInsertId()
 }
 
+const stated = `-- name: Stated :one
+SELECT CAST(COALESCE(MIN(capacity), 0) AS SIGNED) AS smallest, CAST(COALESCE(MAX(capacity), 0) AS SIGNED) AS largest
+  FROM dblock_shares WHERE name = ?
+`
+
+type StatedRow struct {
+	Smallest int64
+	Largest  int64
+}
+
+// After LockRow: the smallest number of units that a holder states, and the largest; 0 where there is none. At READ COMMITTED
+// it reads what stands since the row was locked.
+func (q *Queries) Stated(ctx context.Context, name string) (StatedRow, error) {
+	row := q.db.QueryRowContext(ctx, stated, name)
+	var i StatedRow
+	err := row.Scan(&i.Smallest, &i.Largest)
+	return i, err
+}
+
 const takeUnits = `-- name: TakeUnits :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
        shared_units = shared_units + CAST(? AS SIGNED), capacity = CAST(? AS SIGNED),
-       acquired_at = (SELECT c.now_us FROM dblock_clock c)
+       mixed = CAST(? AS SIGNED), acquired_at = (SELECT c.now_us FROM dblock_clock c)
  WHERE name = ? AND session_id IS NULL AND waiters = 0
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-   AND (shared_units = 0 OR capacity = CAST(? AS SIGNED) AND shared_units + CAST(? AS SIGNED) <= CAST(? AS SIGNED))
+   AND shared_units + CAST(? AS SIGNED) <= CAST(? AS SIGNED)
 `
 
 type TakeUnitsParams struct {
 	Units    int64
 	Capacity int64
+	Mixed    int64
 	Name     string
 }
 
-// After LockRow, which found room: the units, before AddShare writes whose they are. The conditions are those of TakeLock:
-// 0 where it has no room after all.
+// After LockRow, which found room: the units, before AddShare writes whose they are. 0 where the name rests, for which only
+// here is a time.
 func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, takeUnits,
 		arg.Units,
 		arg.Capacity,
+		arg.Mixed,
 		arg.Name,
-		arg.Capacity,
 		arg.Units,
 		arg.Capacity,
 	)
@@ -332,18 +356,19 @@ func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 }
 
 const toShare = `-- name: ToShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.last_token, ?, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.last_token, ?, l.host, l.thread, l.holds, l.attempt, 1, ?, l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l WHERE l.name = ?
 `
 
 type ToShareParams struct {
 	Session string
+	Readers int32
 	Name    string
 }
 
 // After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
 func (q *Queries) ToShare(ctx context.Context, arg ToShareParams) error {
-	_, err := q.db.ExecContext(ctx, toShare, arg.Session, arg.Name)
+	_, err := q.db.ExecContext(ctx, toShare, arg.Session, arg.Readers, arg.Name)
 	return err
 }

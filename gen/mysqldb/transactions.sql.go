@@ -12,7 +12,7 @@ import (
 )
 
 const awaitRow = `-- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
@@ -28,6 +28,7 @@ type AwaitRowRow struct {
 	Waiters     int32
 	SharedUnits int32
 	Capacity    int32
+	Mixed       bool
 	RestsUntil  int64
 }
 
@@ -47,6 +48,7 @@ func (q *Queries) AwaitRow(ctx context.Context, name interface{}) (AwaitRowRow, 
 		&i.Waiters,
 		&i.SharedUnits,
 		&i.Capacity,
+		&i.Mixed,
 		&i.RestsUntil,
 	)
 	return i, err
@@ -133,7 +135,7 @@ func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error)
 }
 
 const lockRowNow = `-- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE NOWAIT
 `
 
@@ -149,6 +151,7 @@ type LockRowNowRow struct {
 	Waiters     int32
 	SharedUnits int32
 	Capacity    int32
+	Mixed       bool
 	RestsUntil  int64
 }
 
@@ -169,6 +172,7 @@ func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowR
 		&i.Waiters,
 		&i.SharedUnits,
 		&i.Capacity,
+		&i.Mixed,
 		&i.RestsUntil,
 	)
 	return i, err
@@ -213,7 +217,8 @@ type ReturnUnitsParams struct {
 	Name  interface{}
 }
 
-// The same of a share, after DropShare.
+// The same of a share, after DropShare. Where the holders state several numbers of units, the smallest of those that are left
+// is looked up by whoever next decides about the name: here that would lock their rows.
 func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) error {
 	_, err := q.db.ExecContext(ctx, returnUnits, arg.Units, arg.Units, arg.Name)
 	return err

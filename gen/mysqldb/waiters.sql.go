@@ -11,9 +11,9 @@ import (
 )
 
 const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
 SELECT ?, ?, ?, ?, ?, ?, ?, ?, c.now_us,
-       ?, ?, ?
+       ?, ?, ?, ?
   FROM dblock_clock c
 `
 
@@ -27,6 +27,7 @@ type AddWaiterParams struct {
 	Lease    int64
 	Metadata string
 	Units    int32
+	Capacity int32
 	MinHold  int64
 	Passable bool
 }
@@ -43,6 +44,7 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Lease,
 		arg.Metadata,
 		arg.Units,
+		arg.Capacity,
 		arg.MinHold,
 		arg.Passable,
 	)
@@ -361,7 +363,7 @@ func (q *Queries) Members(ctx context.Context, name string) ([]MembersRow, error
 }
 
 const nextWaiters = `-- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold, w.passable, w.token,
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.capacity, w.min_hold, w.passable, w.token,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive,
        CAST(l.next_ticket - l.waiters AS SIGNED) AS gone
   FROM dblock_locks l FORCE INDEX (PRIMARY)
@@ -386,6 +388,7 @@ type NextWaitersRow struct {
 	Lease     int64
 	Metadata  string
 	Units     int32
+	Capacity  int32
 	MinHold   int64
 	Passable  bool
 	Token     int64
@@ -414,6 +417,7 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 			&i.Lease,
 			&i.Metadata,
 			&i.Units,
+			&i.Capacity,
 			&i.MinHold,
 			&i.Passable,
 			&i.Token,

@@ -22,16 +22,16 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
        coalesce(q.attempt, '')::text AS head_attempt, coalesce(q.units, 0)::integer AS head_units,
        coalesce(q.enqueued_at, 0)::bigint AS head_since, coalesce(q.ends_at, 0)::bigint AS head_ends_at,
        coalesce(q.attempt IS NOT NULL AND l.rests_until <= dblock_now()
-                AND CASE WHEN q.units = 0 THEN l.shared_units = 0 ELSE l.shared_units::bigint + q.units <= l.capacity END, false)::boolean AS ready,
+                AND (l.shared_units = 0 OR q.units > 0 AND l.shared_units::bigint + q.units <= least(l.capacity, q.capacity)), false)::boolean AS ready,
        coalesce(own.attempt, '')::text AS own_attempt, coalesce(own.token, 0)::bigint AS own_token, coalesce(own.expires_at, 0)::bigint AS own_expires_at
   FROM dblock_locks l
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN LATERAL (
-       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.holds, v.attempt, v.units, v.acquired_at, v.expires_at, v.metadata, v.asked, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
+       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.holds, v.attempt, v.units, v.acquired_at, v.expires_at, v.metadata, v.asked, v.capacity, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
         WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
         ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
   LEFT JOIN LATERAL (
-       SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold, w.passable, w.token, b.expires_at AS ends_at FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
+       SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.min_hold, w.passable, w.token, w.capacity, b.expires_at AS ends_at FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
         WHERE w.name = l.name AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (

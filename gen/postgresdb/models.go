@@ -118,7 +118,7 @@ type DblockLock struct {
 	Metadata string
 	// units that the holders of shares have
 	SharedUnits int32
-	// units that there are, while there are shares or waiters: 2147483647 of readers, else of a semaphore
+	// the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore
 	Capacity int32
 	// before this time nobody gets the name (MinHold), in microseconds since 1970
 	RestsUntil int64
@@ -128,6 +128,8 @@ type DblockLock struct {
 	FirstToken int64
 	// token of the last member of the run that has the lock, or of the only holder
 	LastToken int64
+	// the holders of shares state several numbers of units
+	Mixed bool
 }
 
 // Who waits for which name, for people: one row for each place in a queue.
@@ -238,6 +240,8 @@ type DblockShare struct {
 	Metadata string
 	// why another client asked the holder to release the share (Ask)
 	Asked string
+	// of how many units: what its holder states
+	Capacity int32
 }
 
 // The queues: one row for each place, in the order of the tickets.
@@ -268,6 +272,8 @@ type DblockWaiter struct {
 	Passable bool
 	// of a member of a run, which keeps its place until the run ends, 0: it waits
 	Token int64
+	// of how many units: what the waiter states
+	Capacity int32
 }
 
 // Takeovers that a guarded transaction has refused, and that come back.

@@ -11,8 +11,8 @@ import (
 
 const Downgrade = `-- name: Downgrade :exec
 WITH share AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, $1::integer, l.acquired_at, l.expires_at, l.metadata, l.asked
       FROM dblock_locks l
      WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4 AND l.first_token = l.last_token
        AND (l.waiters = 0 OR l.capacity IN (0, $1::integer))
@@ -31,8 +31,7 @@ type DowngradeParams struct {
 	Token   int64
 }
 
-// After LockRow: the exclusive holder becomes a reader, unless waiters want units of another
-// capacity.
+// After LockRow: the exclusive holder becomes a reader, unless waiters want permits.
 func (q *Queries) Downgrade(ctx context.Context, arg DowngradeParams) error {
 	_, err := q.db.Exec(ctx, Downgrade,
 		arg.Readers,
@@ -191,15 +190,17 @@ WITH timeout AS MATERIALIZED (
     INSERT INTO dblock_locks AS l (name, token, acquired_at)
     SELECT $2::text, dblock_now(), dblock_now() FROM timeout
     ON CONFLICT (name) DO UPDATE SET
-           shared_units = l.shared_units + $3::integer, capacity = $4::integer,
+           shared_units = l.shared_units + $3::integer,
+           capacity = CASE WHEN l.shared_units = 0 THEN $4::integer ELSE least(l.capacity, $4::integer) END,
+           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> $4::integer),
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
      WHERE l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-       AND (l.shared_units = 0 OR l.capacity = $4::integer
-            AND l.shared_units::bigint + $3::integer <= $4::integer)
+       AND (l.shared_units = 0 OR (l.capacity = 2147483647) = ($4::integer = 2147483647)
+            AND l.shared_units::bigint + $3::integer <= least(l.capacity, $4::integer))
     RETURNING l.name, l.token, l.shared_units = 0 AS made
 ), share AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-    SELECT l.name, l.token, $5, $6, $7, $8, $3::integer, dblock_now(),
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
+    SELECT l.name, l.token, $5, $6, $7, $8, $3::integer, $4::integer, dblock_now(),
            CASE WHEN $9::bigint > 0 THEN dblock_now() + $9::bigint END, $10
       FROM l WHERE NOT l.made
     RETURNING token

@@ -11,21 +11,22 @@ import (
 
 const JoinQueue = `-- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $10::text, true)
+    SELECT set_config('lock_timeout', $11::text, true)
 ), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN $7::integer > 0 THEN $11::integer
-                           WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
+           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $8::integer END
       FROM timeout
      WHERE q.name = $12
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN $7::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units::bigint + $7::integer > $11::integer END)
-       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, $11::integer))
+                    ELSE q.shared_units > 0 AND q.shared_units::bigint + $7::integer > least(q.capacity, $8::integer) END)
+       AND ($7::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
+            OR (q.capacity = 2147483647) = ($8::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
-SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8, $9 FROM l
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
+SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8::integer,
+       $9, $10 FROM l
 RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -37,10 +38,10 @@ type JoinQueueParams struct {
 	Lease       int64
 	Metadata    string
 	Units       int32
+	Capacity    int32
 	MinHold     int64
 	Passable    bool
 	LockTimeout string
-	Capacity    int32
 	Name        string
 }
 
@@ -52,8 +53,8 @@ type JoinQueueRow struct {
 // Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock
 // row alone, and the ticket comes from that row, locked. What is free is not queued for, since
 // nobody would hand it on. Its commit need not reach the disk: a place that a crash takes away is
-// put back by its owner. A waiter alone behind an exclusive holder says how many units there are,
-// or that nobody has said.
+// put back by its owner. Where nobody shares the name, the first waiter for units says what the
+// queue is for.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueueRow, error) {
 	row := q.db.QueryRow(ctx, JoinQueue,
 		arg.Session,
@@ -63,10 +64,10 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.Lease,
 		arg.Metadata,
 		arg.Units,
+		arg.Capacity,
 		arg.MinHold,
 		arg.Passable,
 		arg.LockTimeout,
-		arg.Capacity,
 		arg.Name,
 	)
 	var i JoinQueueRow
@@ -144,7 +145,8 @@ func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string,
 
 const OtherCapacity = `-- name: OtherCapacity :one
 SELECT l.capacity FROM dblock_locks l
- WHERE l.name = $1 AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity NOT IN (0, $2::integer)
+ WHERE l.name = $1 AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity > 0
+   AND (l.capacity = 2147483647) <> ($2::integer = 2147483647)
 `
 
 type OtherCapacityParams struct {

@@ -66,6 +66,7 @@ type DblockLock struct {
 	Asked       string
 	FirstToken  int64
 	LastToken   int64
+	Mixed       bool
 }
 
 type DblockQueue struct {
@@ -126,6 +127,7 @@ type DblockShare struct {
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	Asked      string
+	Capacity   int64
 }
 
 type DblockWaiter struct {
@@ -142,6 +144,7 @@ type DblockWaiter struct {
 	MinHold    int64
 	Passable   int64
 	Token      int64
+	Capacity   int64
 }
 
 type DblockWatcher struct {

@@ -11,10 +11,10 @@ import (
 )
 
 const addShare = `-- name: AddShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
-       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), c.now_us,
-       CASE WHEN CAST(?8 AS INTEGER) > 0 THEN c.now_us + CAST(?8 AS INTEGER) END, CAST(?9 AS TEXT)
+       CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS INTEGER), c.now_us,
+       CASE WHEN CAST(?9 AS INTEGER) > 0 THEN c.now_us + CAST(?9 AS INTEGER) END, CAST(?10 AS TEXT)
   FROM dblock_clock c
 `
 
@@ -26,6 +26,7 @@ type AddShareParams struct {
 	Thread   string
 	Attempt  string
 	Units    int64
+	Capacity int64
 	Lease    int64
 	Metadata string
 }
@@ -39,6 +40,7 @@ func (q *Queries) AddShare(ctx context.Context, arg AddShareParams) error {
 		arg.Thread,
 		arg.Attempt,
 		arg.Units,
+		arg.Capacity,
 		arg.Lease,
 		arg.Metadata,
 	)
@@ -120,7 +122,7 @@ func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) (int64
 }
 
 const findShareOfAttempt = `-- name: FindShareOfAttempt :one
-SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
+SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked, p.capacity FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
 `
 
 type FindShareOfAttemptParams struct {
@@ -145,6 +147,7 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 		&i.ExpiresAt,
 		&i.Metadata,
 		&i.Asked,
+		&i.Capacity,
 	)
 	return i, err
 }
@@ -152,16 +155,19 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 const giveUnits = `-- name: GiveUnits :one
 UPDATE dblock_locks SET
        token = max(token + 1, CAST(?1 AS INTEGER)), acquired_at = CAST(?1 AS INTEGER),
-       shared_units = shared_units + CAST(?2 AS INTEGER), waiters = waiters - CAST(?3 AS INTEGER)
- WHERE name = ?4
+       shared_units = shared_units + CAST(?2 AS INTEGER), waiters = waiters - CAST(?3 AS INTEGER),
+       capacity = CASE WHEN shared_units = 0 THEN CAST(?4 AS INTEGER) ELSE min(capacity, CAST(?4 AS INTEGER)) END,
+       mixed = shared_units > 0 AND (mixed OR capacity <> CAST(?4 AS INTEGER))
+ WHERE name = ?5
 RETURNING token, waiters
 `
 
 type GiveUnitsParams struct {
-	Now   int64
-	Units int64
-	Gone  int64
-	Name  string
+	Now      int64
+	Units    int64
+	Gone     int64
+	Capacity int64
+	Name     string
 }
 
 type GiveUnitsRow struct {
@@ -176,6 +182,7 @@ func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (GiveUnits
 		arg.Now,
 		arg.Units,
 		arg.Gone,
+		arg.Capacity,
 		arg.Name,
 	)
 	var i GiveUnitsRow
@@ -217,8 +224,10 @@ func (q *Queries) Possessed(ctx context.Context, arg PossessedParams) (Possessed
 const returnUnits = `-- name: ReturnUnits :one
 UPDATE dblock_locks SET
        shared_units = shared_units - CAST(?1 AS INTEGER),
+       capacity = COALESCE((SELECT min(o.capacity) FROM dblock_shares o WHERE dblock_locks.mixed AND o.name = dblock_locks.name), capacity),
+       mixed = COALESCE((SELECT min(o.capacity) < max(o.capacity) FROM dblock_shares o WHERE dblock_locks.mixed AND o.name = dblock_locks.name), false),
        acquired_at = CASE WHEN shared_units = CAST(?1 AS INTEGER) THEN (SELECT c.now_us FROM dblock_clock c) ELSE acquired_at END
- WHERE name = ?2
+ WHERE dblock_locks.name = ?2
 RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token
 `
 
@@ -237,6 +246,7 @@ type ReturnUnitsRow struct {
 	LastToken   int64
 }
 
+// Where the holders state several numbers of units, the smallest of those that are left is looked up.
 func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) (ReturnUnitsRow, error) {
 	row := q.db.QueryRowContext(ctx, returnUnits, arg.Units, arg.Name)
 	var i ReturnUnitsRow
@@ -282,10 +292,12 @@ SELECT CAST(?1 AS TEXT), c.now_us, c.now_us, CAST(?2 AS INTEGER), CAST(?3 AS INT
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        token = max(dblock_locks.token + 1, excluded.acquired_at), acquired_at = excluded.acquired_at,
-       shared_units = dblock_locks.shared_units + excluded.shared_units, capacity = excluded.capacity
+       shared_units = dblock_locks.shared_units + excluded.shared_units,
+       capacity = CASE WHEN dblock_locks.shared_units = 0 THEN excluded.capacity ELSE min(dblock_locks.capacity, excluded.capacity) END,
+       mixed = dblock_locks.shared_units > 0 AND (dblock_locks.mixed OR dblock_locks.capacity <> excluded.capacity)
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.rests_until <= excluded.acquired_at
-   AND (dblock_locks.shared_units = 0 OR dblock_locks.capacity = excluded.capacity
-        AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
+   AND (dblock_locks.shared_units = 0 OR (dblock_locks.capacity = 2147483647) = (excluded.capacity = 2147483647)
+        AND dblock_locks.shared_units + excluded.shared_units <= min(dblock_locks.capacity, excluded.capacity))
 RETURNING token, acquired_at
 `
 
@@ -353,13 +365,14 @@ func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
 }
 
 const toShare = `-- name: ToShare :execrows
-INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, CAST(?1 AS INTEGER), l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = CAST(?3 AS INTEGER)
+ WHERE l.name = ?2 AND l.session_id = CAST(?3 AS TEXT) AND l.last_token = CAST(?4 AS INTEGER)
 `
 
 type ToShareParams struct {
+	Readers int64
 	Name    string
 	Session string
 	Token   int64
@@ -367,7 +380,12 @@ type ToShareParams struct {
 
 // Copies the whole name, held so, into a share of one unit. ToUnits is the other half.
 func (q *Queries) ToShare(ctx context.Context, arg ToShareParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, toShare, arg.Name, arg.Session, arg.Token)
+	result, err := q.db.ExecContext(ctx, toShare,
+		arg.Readers,
+		arg.Name,
+		arg.Session,
+		arg.Token,
+	)
 	if err != nil {
 		return 0, err
 	}

@@ -10,10 +10,10 @@ import (
 )
 
 const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
 SELECT CAST(?1 AS TEXT), CAST(?2 AS INTEGER), CAST(?3 AS TEXT), CAST(?4 AS TEXT), CAST(?5 AS TEXT),
        CAST(?6 AS TEXT), CAST(?7 AS INTEGER), CAST(?8 AS TEXT), c.now_us, CAST(?9 AS INTEGER),
-       CAST(?10 AS INTEGER), CAST(?11 AS BOOLEAN)
+       CAST(?10 AS INTEGER), CAST(?11 AS INTEGER), CAST(?12 AS BOOLEAN)
   FROM dblock_clock c
 `
 
@@ -27,6 +27,7 @@ type AddWaiterParams struct {
 	Lease    int64
 	Metadata string
 	Units    int64
+	Capacity int64
 	MinHold  int64
 	Passable bool
 }
@@ -43,6 +44,7 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Lease,
 		arg.Metadata,
 		arg.Units,
+		arg.Capacity,
 		arg.MinHold,
 		arg.Passable,
 	)
@@ -113,7 +115,7 @@ func (q *Queries) DropWaiters(ctx context.Context, arg DropWaitersParams) (int64
 }
 
 const firstWaiter = `-- name: FirstWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.capacity, w.min_hold,
        CAST(w.passable AND w.units = 0 AND COALESCE(
             (SELECT n.session_id = w.session_id AND n.passable AND n.units = 0 FROM dblock_waiters n
               WHERE n.name = w.name AND n.ticket > w.ticket ORDER BY n.ticket LIMIT 1), false) AS BOOLEAN) AS leads
@@ -131,6 +133,7 @@ type FirstWaiterRow struct {
 	Lease     int64
 	Metadata  string
 	Units     int64
+	Capacity  int64
 	MinHold   int64
 	Leads     bool
 }
@@ -148,6 +151,7 @@ func (q *Queries) FirstWaiter(ctx context.Context, name string) (FirstWaiterRow,
 		&i.Lease,
 		&i.Metadata,
 		&i.Units,
+		&i.Capacity,
 		&i.MinHold,
 		&i.Leads,
 	)

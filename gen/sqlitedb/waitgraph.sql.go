@@ -11,34 +11,34 @@ import (
 
 const waitGraph = `-- name: WaitGraph :many
 WITH RECURSIVE reached AS (
-    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, w.enqueued_at AS since
+    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, 0 AS capacity, w.enqueued_at AS since
       FROM dblock_waiters w
      WHERE w.attempt IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) AND w.token = 0
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     UNION
-    SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, l.acquired_at
+    SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, 0, l.acquired_at
       FROM reached r JOIN dblock_locks l ON l.name = r.name
      WHERE NOT r.holds AND l.first_token = l.last_token
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = l.session_id)
     UNION
-    SELECT p.name, p.session_id, p.host, p.thread, p.attempt, true, 0, p.units, p.acquired_at
+    SELECT p.name, p.session_id, p.host, p.thread, p.attempt, true, 0, p.units, p.capacity, p.acquired_at
       FROM reached r JOIN dblock_shares p ON p.name = r.name
      WHERE NOT r.holds AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = p.session_id)
     UNION
-    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, w.enqueued_at
+    SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, 0, w.enqueued_at
       FROM reached r JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
      WHERE r.holds AND w.token = 0
 ), needs AS (
-    SELECT w.name, w.ticket, CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q END AS INTEGER) AS need
+    SELECT w.name, w.ticket, CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q END AS INTEGER) AS need,
+           CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q + min(w.capacity - w.units) OVER q END AS INTEGER) AS capacity
       FROM dblock_waiters w
      WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds) AND w.token = 0
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     WINDOW q AS (PARTITION BY w.name ORDER BY w.ticket)
 )
-SELECT r.name, r.session_id, r.host, r.thread, r.attempt, CAST(r.holds AS BOOLEAN) AS holds, r.units, r.since, l.capacity,
-       CAST(COALESCE(n.need, 0) AS INTEGER) AS need
+SELECT r.name, r.session_id, r.host, r.thread, r.attempt, CAST(r.holds AS BOOLEAN) AS holds, r.units, r.since,
+       CAST(COALESCE(n.capacity, r.capacity) AS INTEGER) AS capacity, CAST(COALESCE(n.need, 0) AS INTEGER) AS need
   FROM reached r
-  JOIN dblock_locks l ON l.name = r.name
   LEFT JOIN needs n ON n.name = r.name AND n.ticket = r.ticket AND NOT r.holds
 `
 
@@ -56,7 +56,7 @@ type WaitGraphRow struct {
 }
 
 // Who waits for whom, from the places of some attempts on: who holds the names of the places, where these owners wait
-// themselves, and so on. The attempts come as a JSON array. The need of a place is that of all before it, summed up once for
+// themselves, and so on. The attempts come as a JSON array. The need of a place is that of all before it, and its capacity such that where that fits all of them do: both are found once for
 // each queue: asked for each place, it would go through the queue again and again. The members of a run do not wait, and
 // a run is no holder: the row does not tell which of its members has the lock.
 func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {

@@ -126,15 +126,14 @@ func (g *graph) reduce() {
 // what it holds. The client detects the cases where none can.
 func (g *graph) blocked(o owner) (blocked []driver.Wait) {
 	for _, w := range g.queued[o] {
-		used := 0
-		whole := false
+		var is queue.State
 		for _, h := range g.holders[w.Name] {
 			if holder := ownerOf(h); holder != o && g.stuck[holder] {
-				used += h.Units
-				whole = whole || h.Units == 0
+				is = is.With(h.Units, h.Capacity)
+				is.Held = is.Held || h.Units == 0
 			}
 		}
-		if !(queue.State{Held: whole, Used: used, Capacity: w.Capacity}).Fits(w.Need) {
+		if !is.Fits(w.Need, w.Capacity) {
 			blocked = append(blocked, w)
 		}
 	}

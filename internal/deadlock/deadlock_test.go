@@ -58,6 +58,9 @@ func TestTheYoungestWaiterOfACycleGivesUp(t *testing.T) {
 		{"a semaphore with holders that all wait", new(world).permits("a", "s", 1, 2).permits("c", "s", 1, 2).has("b", "y").wants("a", "y").wants("c", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
 		{"there would be room but for a larger request before it", new(world).permits("a", "s", 1, 3).has("b", "y").wantsPermits("d", "s", 3, 3, 3).wants("a", "y").wantsPermits("b", "s", 1, 3, 3), "b/s/false"},
 		{"there is room", new(world).permits("a", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 3, 1), ""},
+		{"a semaphore whose size is stated smaller by a holder that does not wait", new(world).permits("a", "s", 2, 4).permits("c", "s", 1, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), ""},
+		{"by one that waits", new(world).permits("a", "s", 2, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), "b/s/false"},
+		{"by the waiter itself", new(world).permits("a", "s", 2, 4).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
 		{"an owner does not block itself: another of its goroutines may hold the permits", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
 		{"two cycles through one owner: one waiter gives up at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
 	} {

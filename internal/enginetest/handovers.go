@@ -39,12 +39,15 @@ func handOvers(t *testing.T, e *env) {
 	e.stage(t, scenes)
 	for _, s := range scenes {
 		told := s.String()
-		next, err := s.leave(t.Context(), b, random.IntN(3))
+		next, err := s.leave(t.Context(), b, random.IntN(4))
 		if err != nil {
 			t.Fatalf("%s: %v", told, err)
 		}
 		want, loose := s.served()
 		got := e.found(t, s.name, loose)
+		if got.used > 0 {
+			got.of = capacity(t, b, s.name)
+		}
 		for _, h := range next {
 			got.granted = append(got.granted, h.Attempt)
 		}
@@ -60,17 +63,18 @@ type party struct {
 	session string
 	dead    bool
 	units   int // 0: the whole name
+	of      int // with units: how many there are, as it states
 	token   int64
 }
 
 // scene is all that decides about one name.
 type scene struct {
-	name     string
-	capacity int
-	rests    bool
-	holders  []party
-	waiters  []party
-	leaves   *party // the holder or waiter that makes room; nil: it is there already
+	name    string
+	least   int // that a party states
+	rests   bool
+	holders []party
+	waiters []party
+	leaves  *party // the holder or waiter that makes room; nil: it is there already
 }
 
 // result is what came of a scene, by attempts.
@@ -79,18 +83,25 @@ type result struct {
 	shares  []string // in the order of their tokens
 	waiting []string // in the order of their tickets
 	used    int
+	of      int      // the smallest number that a holder states
 	granted []string // as the driver told it
 }
 
 func randomScene(random *rand.Rand, name string, sessions map[bool][]string) scene {
-	s := scene{name: name, capacity: 1 + random.IntN(8), rests: random.IntN(12) == 0}
+	s := scene{name: name, least: 1 + random.IntN(8), rests: random.IntN(12) == 0}
 	if random.IntN(4) == 0 {
-		s.capacity = driver.Readers
+		s.least = driver.Readers
+	}
+	size := func() int { // one in three states more
+		if s.least == driver.Readers {
+			return s.least
+		}
+		return s.least + max(0, random.IntN(6)-3)
 	}
 	add := func(list *[]party, kind string, units int, dead bool) {
 		*list = append(*list, party{
 			attempt: fmt.Sprintf("%s%s%d", name, kind, len(*list)), session: sessions[dead][random.IntN(2)], dead: dead,
-			units: units, token: int64(len(*list) + 1),
+			units: units, of: size(), token: int64(len(*list) + 1),
 		})
 	}
 	some := func(most int) int { return 1 + random.IntN(min(most, 4)) }
@@ -98,7 +109,7 @@ func randomScene(random *rand.Rand, name string, sessions map[bool][]string) sce
 	case 0, 1:
 		add(&s.holders, "h", 0, random.IntN(3) == 0)
 	case 2, 3:
-		left := s.capacity
+		left := s.least
 		for range 1 + random.IntN(3) {
 			if left > 0 {
 				units := some(left)
@@ -107,10 +118,10 @@ func randomScene(random *rand.Rand, name string, sessions map[bool][]string) sce
 			}
 		}
 	}
-	for range random.IntN(10) {
+	for range max(0, random.IntN(12)-2) {
 		units := 0
 		if random.IntN(4) > 0 {
-			units = some(s.capacity)
+			units = some(s.least)
 		}
 		add(&s.waiters, "w", units, random.IntN(3) == 0)
 	}
@@ -131,31 +142,35 @@ func (e *env) stage(t *testing.T, scenes []scene) {
 	now := e.now(t)
 	var locks, shares, waiters []string
 	for _, s := range scenes {
-		session, attempt, rests, used := "NULL", "", int64(0), 0
+		session, attempt, rests := "NULL", "", int64(0)
 		for _, p := range s.holders {
-			if used += p.units; p.units == 0 {
+			if p.units == 0 {
 				session, attempt = "'"+p.session+"'", p.attempt
 			} else {
-				shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, '')", s.name, p.token, p.session, p.attempt, p.units, now))
+				shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, %d, '')", s.name, p.token, p.session, p.attempt, p.units, p.of, now))
 			}
+		}
+		is := s.state()
+		if is.Used == 0 { // it only tells readers from permits
+			is.Capacity = s.least
 		}
 		if s.rests {
 			rests = now + time.Hour.Microseconds()
 		}
 		for i, p := range s.waiters {
-			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, 0)", s.name, i+1, p.session, p.attempt, now, p.units))
+			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, %d, 0)", s.name, i+1, p.session, p.attempt, now, p.units, p.of))
 		}
 		token := max(1, len(s.holders))
-		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %d)",
-			s.name, session, attempt, token, token, token, now, len(s.waiters), len(s.waiters)+1, used, s.capacity, rests))
+		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %v, %d)",
+			s.name, session, attempt, token, token, token, now, len(s.waiters), len(s.waiters)+1, is.Used, is.Capacity, is.Mixed, rests))
 	}
 	for _, table := range []struct {
 		into string
 		rows []string
 	}{
-		{"dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, rests_until)", locks},
-		{"dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata)", shares},
-		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold)", waiters},
+		{"dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, mixed, rests_until)", locks},
+		{"dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, metadata)", shares},
+		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold)", waiters},
 	} {
 		e.exec(t, "INSERT INTO "+table.into+" VALUES "+strings.Join(table.rows, ", "))
 	}
@@ -182,6 +197,12 @@ func (s *scene) leave(ctx context.Context, b driver.Backend, way int) (next []dr
 			err = fmt.Errorf("%s was not reclaimed", p.attempt)
 		}
 		return next, err
+	case holds && way == 3 && len(s.waiters) == 0:
+		h := driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}
+		if _, released, err := b.Batch(ctx, nil, []driver.Held{h}); err != nil || released[0] {
+			return nil, err
+		}
+		return drivertest.Release(ctx, b, h, false)
 	case holds && way > 0:
 		return drivertest.Release(ctx, b, driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}, way == 1)
 	}
@@ -192,17 +213,17 @@ func (s *scene) leave(ctx context.Context, b driver.Backend, way int) (next []dr
 // the whole name are loose: PostgreSQL dismisses them at once, the other engines at the next
 // hand-over.
 func (s *scene) served() (is result, loose []string) {
-	walk := queue.Walk{State: queue.State{Resting: s.rests, Capacity: s.capacity, Waiters: len(s.waiters)}}
+	walk := queue.Walk{State: s.state()}
 	for _, p := range s.holders {
-		if walk.Used += p.units; p.units == 0 {
-			walk.Held, is.whole = true, p.attempt
+		if p.units == 0 {
+			is.whole = p.attempt
 		} else {
 			is.shares = append(is.shares, p.attempt)
 		}
 	}
 	behind := false
 	for _, p := range s.waiters {
-		verdict := walk.Meet(queue.Waiter{Units: p.units, Dead: p.dead})
+		verdict := walk.Meet(queue.Waiter{Units: p.units, Of: p.of, Dead: p.dead})
 		switch {
 		case verdict == queue.Granted && p.units == 0:
 			is.whole, behind = p.attempt, true
@@ -217,8 +238,23 @@ func (s *scene) served() (is result, loose []string) {
 			is.granted = append(is.granted, p.attempt)
 		}
 	}
-	is.used = walk.Used
+	if is.used = walk.Used; is.used > 0 {
+		is.of = walk.Capacity
+	}
 	return is, loose
+}
+
+// state is what the rules go by.
+func (s *scene) state() queue.State {
+	is := queue.State{Resting: s.rests, Waiters: len(s.waiters)}
+	for _, p := range s.holders {
+		if p.units == 0 {
+			is.Held = true
+		} else {
+			is = is.With(p.units, p.of)
+		}
+	}
+	return is
 }
 
 // found is what the tables say of a name, without the loose, and after a check that its row counts
@@ -236,6 +272,16 @@ func (e *env) found(t *testing.T, name string, loose []string) (is result) {
 	}
 	is.waiting = slices.DeleteFunc(is.waiting, func(attempt string) bool { return slices.Contains(loose, attempt) })
 	return is
+}
+
+// capacity is what is seen of a name, which need not stand in its row.
+func capacity(t *testing.T, b driver.Backend, name string) int {
+	t.Helper()
+	states, err := b.Look(t.Context(), "", []string{name})
+	if err != nil || len(states) != 1 {
+		t.Fatalf("a look at %s: %v, %v", name, states, err)
+	}
+	return states[0].Capacity
 }
 
 // attempts reads a column.
@@ -262,9 +308,9 @@ func (e *env) attempts(t *testing.T, query, name string) (list []string) {
 }
 
 func (s *scene) String() string {
-	text := fmt.Sprintf("%s, of %d units, resting: %v", s.name, s.capacity, s.rests)
+	text := fmt.Sprintf("%s, resting: %v", s.name, s.rests)
 	for _, p := range slices.Concat(s.holders, s.waiters) {
-		text += fmt.Sprintf("; %s: %d", p.attempt, p.units)
+		text += fmt.Sprintf("; %s: %d of %d", p.attempt, p.units, p.of)
 		if p.dead {
 			text += " (dead)"
 		}

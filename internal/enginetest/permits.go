@@ -11,7 +11,12 @@ var permits = []test{
 	{"as many permits are held as there are, and no more", permitsHeld},
 	{"a large request at the head is not overtaken by small ones behind it", noBarging},
 	{"permits come back in any order", anyOrder},
-	{"a semaphore of another size is refused until the name is idle", otherSize},
+	{"a semaphore grows when the last that states the old size has left", growing},
+	{"a semaphore shrinks with the first that states the new size", shrinking},
+	{"who states less waits until so few are used, and who states more is not held back by who waits behind", sizesInLine},
+	{"a semaphore that grows admits more in the same commit in which the last of the old size leaves", growsAtOnce},
+	{"a semaphore grows with the commit of UnlockTx, too", growsInTx},
+	{"readers and permits do not share a name", readersOrPermits},
 	{"permits come back when their holder dies", permitsOfTheDead},
 	{"under a permit's context Permits takes more, and Lock without Permits takes all", permitsAreNotEntered},
 }
@@ -69,28 +74,125 @@ func anyOrder(t *testing.T, e *env) {
 	e.idle(t, "s")
 }
 
-func otherSize(t *testing.T, e *env) {
+func growing(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	old := []Lock{lock(t, a, "s", dblock.Permits(1, 2)), lock(t, a, "s", dblock.Permits(1, 2))}
+	refused(t, b, "s", dblock.Permits(1, 4))
+	next := locking(context.Background(), b, "s", dblock.Permits(1, 4))
+	e.queued(t, "s", 1)
+	unlock(t, old[0])
+	first := granted(t, soon, next)
+	refused(t, a, "s", dblock.Permits(1, 4)) // one holder still states 2
+	unlock(t, old[1])
+	rest := []Lock{lock(t, a, "s", dblock.Permits(2, 4)), lock(t, b, "s", dblock.Permits(1, 4))}
+	refused(t, a, "s", dblock.Permits(1, 4))
+	for _, l := range append(rest, first) {
+		unlock(t, l)
+	}
+	e.idle(t, "s")
+}
+
+func shrinking(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	old := []Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, b, "s", dblock.Permits(2, 4))}
+	refused(t, a, "s", dblock.Permits(1, 2))
+	next := locking(context.Background(), b, "s", dblock.Permits(1, 2))
+	e.queued(t, "s", 1)
+	unlock(t, old[1])
+	first := granted(t, soon, next)
+	refused(t, a, "s", dblock.Permits(1, 4))
+	info, err := a.Inspect(t.Context(), "s")
+	if err != nil || info.Capacity != 2 {
+		t.Errorf("the semaphore has %d permits: %v", info.Capacity, err)
+	}
+	unlock(t, old[0])
+	unlock(t, lock(t, a, "s", dblock.Permits(1, 2)))
+	unlock(t, first)
+	e.idle(t, "s")
+}
+
+func sizesInLine(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	old := []Lock{lock(t, a, "s", dblock.Permits(1, 4)), lock(t, a, "s", dblock.Permits(1, 4))}
+	less := locking(context.Background(), b, "s", dblock.Permits(1, 2))
+	e.queued(t, "s", 1)
+	more := locking(context.Background(), a, "s", dblock.Permits(1, 4)) // there is room, and a queue
+	e.queued(t, "s", 2)
+	unlock(t, old[0])
+	first := granted(t, soon, less)
+	unlock(t, old[1])
+	second := granted(t, soon, more)
+	all := locking(context.Background(), a, "s", dblock.Permits(6, 6))
+	e.queued(t, "s", 1)
+	behind := locking(context.Background(), b, "s", dblock.Permits(1, 2))
+	e.queued(t, "s", 2)
+	unlock(t, first)
+	unlock(t, second)
+	third := granted(t, soon, all)
+	if len(behind) > 0 {
+		t.Fatal("more is held than a holder states")
+	}
+	unlock(t, third)
+	unlock(t, granted(t, soon, behind))
+	e.idle(t, "s")
+}
+
+func growsAtOnce(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	old := lock(t, a, "s", dblock.Permits(1, 1))
+	var line []<-chan outcome
+	for i := range 3 {
+		line = append(line, locking(context.Background(), b, "s", dblock.Permits(1, 3)))
+		e.queued(t, "s", i+1)
+	}
+	unlock(t, old)
+	for _, next := range line {
+		defer unlock(t, granted(t, soon, next))
+	}
+	refused(t, a, "s", dblock.Permits(1, 3))
+}
+
+func growsInTx(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	b, c := e.clientOf(t, a), e.client(t)
+	unlockTx := func(l Lock) {
+		t.Helper()
+		tx := beginTx(t, a, e.levels()[0])
+		is(t, l.UnlockTx(t.Context(), tx), nil)
+		commit(t, tx)
+	}
+	less, more := lock(t, b, "s", dblock.Permits(1, 2)), lock(t, c, "s", dblock.Permits(1, 4))
+	unlockTx(less)
+	rest := lock(t, c, "s", dblock.Permits(2, 4)) // nobody waits
+	unlock(t, rest)
+	less = lock(t, b, "s", dblock.Permits(1, 2))
+	next := locking(context.Background(), c, "s", dblock.Permits(3, 4))
+	e.queued(t, "s", 1)
+	unlockTx(less)
+	rest = granted(t, patience, next)
+	unlock(t, rest)
+	unlock(t, more)
+	e.idle(t, "s")
+}
+
+func readersOrPermits(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	p := lock(t, a, "s", dblock.Permits(1, 3))
-	for _, other := range [][]dblock.LockOption{{dblock.Permits(1, 4)}, {dblock.Shared()}} {
-		_, err := b.Lock(t.Context(), "s", other...)
-		is(t, err, dblock.ErrCapacity)
-		_, err = b.TryLock(t.Context(), "s", other...)
-		is(t, err, dblock.ErrCapacity)
-	}
+	_, err := b.Lock(t.Context(), "s", dblock.Shared())
+	is(t, err, dblock.ErrCapacity)
+	_, err = b.TryLock(t.Context(), "s", dblock.Shared())
+	is(t, err, dblock.ErrCapacity)
 	unlock(t, p)
 	e.idle(t, "s")
-	p = lock(t, b, "s", dblock.Permits(4, 4))
-	unlock(t, p)
 	r := lock(t, b, "s", dblock.Shared())
-	_, err := a.Lock(t.Context(), "s", dblock.Permits(1, 3))
+	_, err = a.Lock(t.Context(), "s", dblock.Permits(1, 3))
 	is(t, err, dblock.ErrCapacity)
 	unlock(t, r)
 
-	w := lock(t, a, "s") // a waiter sets the capacity, too
+	w := lock(t, a, "s") // those who wait count, too
 	next := locking(context.Background(), b, "s", dblock.Permits(1, 2))
 	e.queued(t, "s", 1)
-	_, err = a.Lock(t.Context(), "s", dblock.Permits(1, 3))
+	_, err = a.Lock(t.Context(), "s", dblock.Shared())
 	is(t, err, dblock.ErrCapacity)
 	unlock(t, w)
 	unlock(t, granted(t, soon, next))

@@ -3,8 +3,10 @@
 //
 // A name has one queue: first come, first served. A request for the whole name (Units 0) needs all
 // of it: it fits where nobody holds anything, and nothing fits beside it. Any other request needs
-// units of the name: a reader one of driver.Readers, a permit some of a fixed number. It fits where
-// so many are left. All requests that share a name, or wait for it, count the same number of units.
+// units of the name: a reader one of driver.Readers, a permit some of the number that it states. It
+// fits where so many are left, of the smallest number that it and the holders state. So a semaphore
+// grows and shrinks while it is in use. The first in the queue fits at the latest when nobody holds
+// anything: what waits behind it states nothing to it. Readers and permits do not share a name.
 //
 // A request that finds the queue empty and fits is granted at once. Any other waits. Whatever makes
 // room starts a Walk through the queue, in the order of the tickets. The walk grants each waiter
@@ -22,7 +24,8 @@ type State struct {
 	Held     bool // one holder has the whole name
 	Resting  bool // nobody gets the name yet, for the sake of MinHold
 	Used     int  // units that holders share
-	Capacity int  // how many units there are; it counts while some are used or there are waiters
+	Capacity int  // the smallest number of units that a holder states; it counts while some are used or there are waiters
+	Mixed    bool // the holders state several numbers: the smallest may rise when one of them leaves
 	Waiters  int  // places in the queue, those of the dead too
 }
 
@@ -34,19 +37,37 @@ func Of(s driver.State) State {
 	}
 }
 
-// Fits reports whether there is room for so many units; 0 is the whole name.
-func (s State) Fits(units int) bool {
+// Fits reports whether there is room for so many units, of the number that is stated; 0 is the
+// whole name.
+func (s State) Fits(units, of int) bool {
 	switch {
 	case s.Held || s.Resting:
 		return false
 	case units == 0:
 		return s.Used == 0
 	}
-	return units <= s.Capacity-s.Used // a sum could overflow
+	return units <= s.Beside(of)-s.Used // a sum could overflow
 }
 
-// Join is the capacity of the name once a request has joined those who share it or wait for it. A
-// request that counts another number of units than they do collides with them.
+// Beside is the capacity of the name once units of the stated number are taken.
+func (s State) Beside(of int) int {
+	if s.Used == 0 {
+		return of
+	}
+	return min(s.Capacity, of)
+}
+
+// With is the name once units of the stated number are taken.
+func (s State) With(units, of int) State {
+	s.Mixed = s.Used > 0 && (s.Mixed || s.Capacity != of)
+	s.Capacity = s.Beside(of)
+	s.Used += units
+	return s
+}
+
+// Join is the capacity of the name once a request has joined the queue: where nobody holds
+// anything, it only tells what the queue is for. A reader collides with permits, and a permit with
+// readers.
 func (s State) Join(r driver.Request) (capacity int, collides bool) {
 	capacity = s.Capacity
 	if s.Used == 0 && s.Waiters == 0 { // it is a remnant of earlier requests, and counts no more
@@ -58,19 +79,19 @@ func (s State) Join(r driver.Request) (capacity int, collides bool) {
 	case capacity == 0:
 		return r.Of, false
 	}
-	return capacity, capacity != r.Of
+	return capacity, (capacity == driver.Readers) != (r.Of == driver.Readers)
 }
 
 // Free reports whether a request is granted at once: it fits, and there are no waiters.
 func (s State) Free(r driver.Request) bool {
-	capacity, collides := s.Join(r)
-	s.Capacity = capacity
-	return !collides && s.Waiters == 0 && s.Fits(r.Units)
+	_, collides := s.Join(r)
+	return !collides && s.Waiters == 0 && s.Fits(r.Units, r.Of)
 }
 
 // Waiter is one place in the queue.
 type Waiter struct {
 	Units int  // 0: the whole name
+	Of    int  // with Units: the number that it states
 	Dead  bool // its session is
 }
 
@@ -96,14 +117,15 @@ func (w *Walk) Goes() bool { return !w.ended && !w.Held && !w.Resting && w.Waite
 // Meet decides about the next waiter in the order of the tickets. The dead behind a grant of the
 // whole name wait for the next walk.
 func (w *Walk) Meet(next Waiter) Verdict {
-	if w.ended = w.ended || w.Held || w.Resting || !next.Dead && !w.Fits(next.Units); w.ended {
+	if w.ended = w.ended || w.Held || w.Resting || !next.Dead && !w.Fits(next.Units, next.Of); w.ended {
 		return Waits
 	}
 	w.Waiters = max(w.Waiters-1, 0) // where rows were deleted by hand it was wrong
 	if next.Dead {
 		return Dismissed
 	}
-	w.Held = next.Units == 0
-	w.Used += next.Units
+	if w.Held = next.Units == 0; !w.Held {
+		w.State = w.With(next.Units, next.Of)
+	}
 	return Granted
 }

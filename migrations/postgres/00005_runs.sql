@@ -15,6 +15,14 @@ ALTER TABLE dblock_waiters
     ADD COLUMN passable boolean NOT NULL DEFAULT false,
     ADD COLUMN token    bigint  NOT NULL DEFAULT 0;
 
+-- capacity: of a share, and of a place in the queue, the number of units that it states. The name's row has the smallest
+-- that its holders state. mixed: they state several, so that it may rise when one of them leaves.
+ALTER TABLE dblock_locks ADD COLUMN mixed boolean NOT NULL DEFAULT false;
+ALTER TABLE dblock_shares ADD COLUMN capacity integer NOT NULL DEFAULT 0;
+ALTER TABLE dblock_waiters ADD COLUMN capacity integer NOT NULL DEFAULT 0;
+UPDATE dblock_shares s SET capacity = l.capacity FROM dblock_locks l WHERE l.name = s.name;
+UPDATE dblock_waiters w SET capacity = l.capacity FROM dblock_locks l WHERE l.name = w.name AND w.units > 0;
+
 CREATE OR REPLACE VIEW dblock_holders AS
 SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked
   FROM dblock_shares
@@ -34,6 +42,7 @@ UNION ALL
 SELECT name, token, session_id, host, thread, holds, attempt, 0, acquired_at, expires_at, metadata, asked
   FROM dblock_locks WHERE session_id IS NOT NULL;
 -- dblock_locks first, as Look and Claims read: otherwise a client that runs on deadlocks with this.
-ALTER TABLE dblock_locks DROP COLUMN first_token, DROP COLUMN last_token;
-ALTER TABLE dblock_waiters DROP COLUMN passable, DROP COLUMN token;
+ALTER TABLE dblock_locks DROP COLUMN first_token, DROP COLUMN last_token, DROP COLUMN mixed;
+ALTER TABLE dblock_shares DROP COLUMN capacity;
+ALTER TABLE dblock_waiters DROP COLUMN passable, DROP COLUMN token, DROP COLUMN capacity;
 UPDATE dblock_schema SET version = 4, usable_from = 4;

@@ -66,7 +66,8 @@ COMMENT ON COLUMN dblock_locks.waiters IS 'number of places in the queue, member
 COMMENT ON COLUMN dblock_locks.next_ticket IS 'ticket of the next place in the queue';
 COMMENT ON COLUMN dblock_locks.metadata IS 'of the holder (Metadata), a JSON object or empty';
 COMMENT ON COLUMN dblock_locks.shared_units IS 'units that the holders of shares have';
-COMMENT ON COLUMN dblock_locks.capacity IS 'units that there are, while there are shares or waiters: 2147483647 of readers, else of a semaphore';
+COMMENT ON COLUMN dblock_locks.capacity IS 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore';
+COMMENT ON COLUMN dblock_locks.mixed IS 'the holders of shares state several numbers of units';
 COMMENT ON COLUMN dblock_locks.rests_until IS 'before this time nobody gets the name (MinHold), in microseconds since 1970';
 COMMENT ON COLUMN dblock_locks.asked IS 'why another client asked the holder to release the lock (Ask)';
 COMMENT ON COLUMN dblock_locks.first_token IS 'token of the first member of the run that has the lock, or of the only holder';
@@ -80,6 +81,7 @@ COMMENT ON COLUMN dblock_shares.thread IS 'owner of the share: its thread';
 COMMENT ON COLUMN dblock_shares.holds IS 'how often the owner has entered the share';
 COMMENT ON COLUMN dblock_shares.attempt IS 'random, of the request that got the share';
 COMMENT ON COLUMN dblock_shares.units IS 'how many units it has: 1 of a reader, else permits';
+COMMENT ON COLUMN dblock_shares.capacity IS 'of how many units: what its holder states';
 COMMENT ON COLUMN dblock_shares.acquired_at IS 'when it was granted, in microseconds since 1970';
 COMMENT ON COLUMN dblock_shares.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session';
 COMMENT ON COLUMN dblock_shares.metadata IS 'of the holder (Metadata), a JSON object or empty';
@@ -95,6 +97,7 @@ COMMENT ON COLUMN dblock_waiters.lease IS 'fixed lease that it wants, in microse
 COMMENT ON COLUMN dblock_waiters.metadata IS 'of the waiter (Metadata), a JSON object or empty';
 COMMENT ON COLUMN dblock_waiters.enqueued_at IS 'since when it waits, in microseconds since 1970';
 COMMENT ON COLUMN dblock_waiters.units IS 'units that it wants, 0: the whole name';
+COMMENT ON COLUMN dblock_waiters.capacity IS 'of how many units: what the waiter states';
 COMMENT ON COLUMN dblock_waiters.min_hold IS 'how long the name is to rest from the grant on (MinHold), in microseconds';
 COMMENT ON COLUMN dblock_waiters.passable IS 'the grant may be part of a run';
 COMMENT ON COLUMN dblock_waiters.token IS 'of a member of a run, which keeps its place until the run ends, 0: it waits';

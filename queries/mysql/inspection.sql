@@ -3,7 +3,8 @@
 -- of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
 -- place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
 -- name: Describe :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt, l.capacity AS units, CAST(0 AS SIGNED) AS holds,
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
+       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units, CAST(0 AS SIGNED) AS holds,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
        CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.last_token - l.first_token AS SIGNED) AS followers, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l

@@ -13,12 +13,12 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 -- application's, and locked for long, and a wait for a row has no limit that could be set with the
 -- statement.
 -- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
 -- LockRow of many, in the order of their keys, with the time: it waits for none of them.
 -- name: LockRows :many
-SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until,
+SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
@@ -62,7 +62,7 @@ UPDATE dblock_locks SET
        acquired_at = IF(CAST(sqlc.arg(used) AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
        session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
        expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(sqlc.arg(used) AS SIGNED), capacity = sqlc.arg(capacity), waiters = sqlc.arg(waiters), handed = 0
+       shared_units = CAST(sqlc.arg(used) AS SIGNED), capacity = sqlc.arg(capacity), mixed = sqlc.arg(mixed), waiters = sqlc.arg(waiters), handed = 0
  WHERE name = sqlc.arg(name);
 
 -- The release when nobody waits.

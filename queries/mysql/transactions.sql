@@ -10,7 +10,8 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token)
    AND first_token = last_token;
 
--- The same of a share, after DropShare.
+-- The same of a share, after DropShare. Where the holders state several numbers of units, the smallest of those that are left
+-- is looked up by whoever next decides about the name: here that would lock their rows.
 -- name: ReturnUnits :exec
 UPDATE dblock_locks SET
        acquired_at = IF(shared_units <= CAST(sqlc.arg(units) AS SIGNED), (SELECT c.now_us FROM dblock_clock c), acquired_at),
@@ -46,12 +47,12 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
 -- LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
 -- keep the gap after the row, and a row that is missing leaves the gap where it was.
 -- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;
 
 -- LockRowNow, waiting for as long as the row is locked.
 -- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.

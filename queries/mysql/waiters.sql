@@ -8,16 +8,16 @@ UPDATE dblock_locks SET
 
 -- After TakeTickets.
 -- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
 SELECT sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(lease), sqlc.arg(metadata), c.now_us,
-       sqlc.arg(units), sqlc.arg(min_hold), sqlc.arg(passable)
+       sqlc.arg(units), sqlc.arg(capacity), sqlc.arg(min_hold), sqlc.arg(passable)
   FROM dblock_clock c;
 
 -- After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
 -- reads a new snapshot: at READ COMMITTED every statement has its own. gone rises whenever a place is
 -- given up, and never else: while it stays, all of these places do.
 -- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold, w.passable, w.token,
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.capacity, w.min_hold, w.passable, w.token,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive,
        CAST(l.next_ticket - l.waiters AS SIGNED) AS gone
   FROM dblock_locks l FORCE INDEX (PRIMARY)

@@ -5,7 +5,7 @@
 -- order of the joins is fixed, from what is found on: MySQL would read the queue from end to end
 -- for each step (200 ms against 12 with 10,000 places). The collation of owners takes no notice of
 -- spaces at the end: hence the lengths. need: a place waits for as much room as the largest request
--- before its own needs, and the dead need none. Which member of a run has the name is known to its
+-- before its own needs, and the dead need none. room: what may be in use for all of them to fit, by what they state. Which member of a run has the name is known to its
 -- session alone: a run is no holder, and its members do not wait.
 -- name: WaitGraph :many
 WITH RECURSIVE found (part, name, number) AS (
@@ -43,7 +43,7 @@ WITH RECURSIVE found (part, name, number) AS (
 SELECT l.name, f.part <> 0 AS holds,
        COALESCE(w.session_id, r.session_id, l.session_id) AS session_id, COALESCE(w.host, r.host, l.host) AS host,
        COALESCE(w.thread, r.thread, l.thread) AS thread, COALESCE(w.attempt, r.attempt, l.attempt) AS attempt,
-       CAST(COALESCE(w.units, r.units, 0) AS SIGNED) AS units, CAST(IF(l.shared_units > 0 OR l.waiters > 0, l.capacity, 0) AS SIGNED) AS capacity,
+       CAST(COALESCE(w.units, r.units, 0) AS SIGNED) AS units, CAST(COALESCE(r.capacity, 0) AS SIGNED) AS capacity,
        CAST(COALESCE(w.enqueued_at, r.acquired_at, l.acquired_at) AS SIGNED) AS since,
        CAST(IF(COALESCE(w.units, 0) = 0 OR EXISTS (
                SELECT b.ticket FROM dblock_waiters b FORCE INDEX (PRIMARY)
@@ -54,7 +54,12 @@ SELECT l.name, f.part <> 0 AS holds,
                SELECT MAX(b.units) FROM dblock_waiters b FORCE INDEX (PRIMARY)
                  STRAIGHT_JOIN dblock_sessions s ON s.id = b.session_id AND s.dead = 0
                  STRAIGHT_JOIN dblock_heartbeats h ON h.session_id = b.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
-                WHERE b.name = w.name AND b.ticket < w.ticket AND b.units > w.units), 0))) AS SIGNED) AS need
+                WHERE b.name = w.name AND b.ticket < w.ticket AND b.units > w.units), 0))) AS SIGNED) AS need,
+       CAST(COALESCE(IF(w.units > 0, (
+               SELECT MIN(b.capacity - b.units) FROM dblock_waiters b FORCE INDEX (PRIMARY)
+                 STRAIGHT_JOIN dblock_sessions s ON s.id = b.session_id AND s.dead = 0
+                 STRAIGHT_JOIN dblock_heartbeats h ON h.session_id = b.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
+                WHERE b.name = w.name AND b.ticket <= w.ticket AND b.units > 0), 0), 0) AS SIGNED) AS room
   FROM found f
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = f.name
   LEFT JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON f.part = 0 AND w.name = f.name AND w.ticket = f.number

@@ -22,8 +22,8 @@ WITH want AS MATERIALIZED (
 ), judged AS MATERIALIZED (
     SELECT want.*, bool_and(coalesce(
                l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-               AND (l.shared_units = 0 OR want.units > 0 AND l.capacity = want.capacity
-                    AND l.shared_units::bigint + want.units <= want.capacity), false)) OVER (ORDER BY want.nth) AS takes,
+               AND (l.shared_units = 0 OR want.units > 0 AND (l.capacity = 2147483647) = (want.capacity = 2147483647)
+                    AND l.shared_units::bigint + want.units <= least(l.capacity, want.capacity)), false)) OVER (ORDER BY want.nth) AS takes,
            greatest(l.token + 1, dblock_now()) AS token
       FROM want LEFT JOIN (
            SELECT c.name, c.token, c.session_id, c.waiters, c.rests_until, c.shared_units, c.capacity FROM dblock_locks c
@@ -37,20 +37,23 @@ WITH want AS MATERIALIZED (
            rests_until = CASE WHEN j.units = 0 AND j.min_hold > 0 THEN dblock_now() + j.min_hold ELSE 0 END,
            token = j.token, first_token = CASE WHEN j.units = 0 THEN j.token ELSE l.first_token END,
            last_token = CASE WHEN j.units = 0 THEN j.token ELSE l.last_token END, acquired_at = dblock_now(), asked = '',
-           shared_units = l.shared_units + j.units, capacity = CASE WHEN j.units = 0 THEN l.capacity ELSE j.capacity END
+           shared_units = l.shared_units + j.units,
+           capacity = CASE WHEN j.units = 0 THEN l.capacity WHEN l.shared_units = 0 THEN j.capacity ELSE least(l.capacity, j.capacity) END,
+           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> j.capacity)
       FROM judged j WHERE j.name = l.name AND j.takes
     RETURNING l.name, l.token
 ), shares AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-    SELECT j.name, t.token, j.session_id, j.host, j.thread, j.attempt, j.units, dblock_now(),
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
+    SELECT j.name, t.token, j.session_id, j.host, j.thread, j.attempt, j.units, j.capacity, dblock_now(),
            CASE WHEN j.lease > 0 THEN dblock_now() + j.lease END, j.metadata
       FROM judged j JOIN taken t ON t.name = j.name WHERE j.units > 0
 )
 SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name = t.name ORDER BY j.nth;
 
 -- Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
--- judged as it is once it is locked, which may be later than the statement's snapshot. Without a take
--- the commit need not reach the disk, as that of ReleaseIdle.
+-- judged as it is once it is locked, which may be later than the statement's snapshot: a share whose release may raise the
+-- smallest number that the holders state is left out, since that snapshot may lack one of them. Without a take the commit
+-- need not reach the disk, as that of ReleaseIdle.
 -- name: BatchRows :many
 WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS token,
@@ -59,7 +62,7 @@ WITH want AS MATERIALIZED (
            (j.r ->> 'Metadata')::text AS metadata, dblock_now() AS now_us
       FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
 ), locked AS MATERIALIZED (
-    SELECT c.name, c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.rests_until FROM dblock_locks c
+    SELECT c.name, c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.mixed, c.rests_until FROM dblock_locks c
      WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) FOR UPDATE SKIP LOCKED
 ), taken AS (
     UPDATE dblock_locks l SET
@@ -73,7 +76,7 @@ WITH want AS MATERIALIZED (
     RETURNING l.name, l.token
 ), shares AS (
     DELETE FROM dblock_shares s USING want w, locked k
-     WHERE w.token > 0 AND k.name = w.name AND k.waiters = 0 AND s.name = w.name AND s.session_id = w.session_id AND s.token = w.token
+     WHERE w.token > 0 AND k.name = w.name AND k.waiters = 0 AND NOT k.mixed AND s.name = w.name AND s.session_id = w.session_id AND s.token = w.token
     RETURNING s.name, s.token, s.units
 ), whole AS (
     SELECT k.name, k.last_token AS token FROM want w JOIN locked k ON k.name = w.name

@@ -4,7 +4,8 @@
 
 -- Gives up a share, which its holder has by session and token, or by session and attempt; with
 -- reclaim it must also be dead, or over its fixed lease. The row that is deleted says how much
--- there is to subtract, so that nobody subtracts it twice. lazily: where nobody waits the commit
+-- there is to subtract, so that nobody subtracts it twice. Where the holders state several numbers
+-- of units, the smallest of those that are left is looked up. lazily: where nobody waits the commit
 -- need not reach the disk, as in ReleaseIdle.
 -- name: GiveUpShare :one
 WITH share AS (
@@ -14,9 +15,11 @@ WITH share AS (
                           ELSE (SELECT a.token FROM dblock_shares a WHERE a.attempt = @attempt AND a.name = @name) END
        AND (NOT sqlc.arg(reclaim)::boolean OR s.expires_at <= dblock_now()
             OR EXISTS (SELECT 1 FROM dblock_sessions d WHERE d.id = s.session_id AND d.dead))
-    RETURNING s.name, s.units
+    RETURNING s.name, s.token, s.units
 )
-UPDATE dblock_locks l SET shared_units = l.shared_units - share.units, acquired_at = dblock_now()
+UPDATE dblock_locks l SET shared_units = l.shared_units - share.units, acquired_at = dblock_now(),
+       (capacity, mixed) = (SELECT coalesce(min(o.capacity), l.capacity), coalesce(min(o.capacity) < max(o.capacity), false)
+                              FROM dblock_shares o WHERE l.mixed AND o.name = share.name AND o.token <> share.token)
   FROM share WHERE l.name = share.name
 RETURNING l.name, coalesce(CASE WHEN sqlc.arg(lazily)::boolean AND l.waiters = 0 THEN set_config('synchronous_commit', 'off', true) END, '')::text AS commits;
 
@@ -108,7 +111,7 @@ SELECT given.session_id::text AS session, g.attempt, g.token::bigint AS token, g
 -- on: the transaction that changed it did that.
 -- name: HandOver :many
 WITH RECURSIVE l AS MATERIALIZED (
-    SELECT c.name, c.shared_units, c.capacity, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
+    SELECT c.name, c.shared_units, c.capacity, c.mixed, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
            greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted,
            CASE WHEN c.session_id IS NOT NULL AND c.first_token < c.last_token THEN coalesce((
                 SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name ORDER BY w.ticket LIMIT (SELECT 64)) f
@@ -121,12 +124,13 @@ WITH RECURSIVE l AS MATERIALIZED (
                     OR EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = c.session_id AND s.dead)))
        FOR UPDATE OF c
 ), walk AS ( -- from one of the living to the next; nth counts them, used is what is taken with them, fits ends it
-    SELECT l.served::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, false AS whole, true AS fits FROM l WHERE l.wanted
+    SELECT l.served::bigint AS ticket, 0::bigint AS nth, l.shared_units::bigint AS used, l.capacity, l.mixed, false AS whole, true AS fits FROM l WHERE l.wanted
      UNION ALL
-    SELECT w.ticket, walk.nth + 1, walk.used + w.units, w.units = 0,
-           NOT walk.whole AND CASE WHEN w.units = 0 THEN walk.used = 0 ELSE walk.used + w.units <= l.capacity END
+    SELECT w.ticket, walk.nth + 1, walk.used + w.units, CASE WHEN walk.used = 0 THEN w.capacity ELSE least(walk.capacity, w.capacity) END,
+           walk.used > 0 AND (walk.mixed OR walk.capacity <> w.capacity), w.units = 0,
+           NOT walk.whole AND (walk.used = 0 OR w.units > 0 AND walk.used + w.units <= least(walk.capacity, w.capacity))
       FROM walk CROSS JOIN l CROSS JOIN LATERAL (
-           SELECT q.ticket, q.units FROM dblock_waiters q
+           SELECT q.ticket, q.units, q.capacity FROM dblock_waiters q
             WHERE q.name = l.name AND q.ticket > walk.ticket
               AND EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = q.session_id
                              AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable')))
@@ -137,9 +141,9 @@ WITH RECURSIVE l AS MATERIALIZED (
 ), gone AS (
     DELETE FROM dblock_waiters q
      WHERE q.name = (SELECT l.name FROM l) AND q.ticket < (SELECT CASE WHEN l.wanted THEN stop.ticket ELSE l.served + 1 END FROM l CROSS JOIN stop)
-    RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.lease, q.metadata, q.units, q.min_hold, q.passable
+    RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.lease, q.metadata, q.units, q.capacity, q.min_hold, q.passable
 ), granted AS (
-    SELECT gone.name, gone.ticket, gone.session_id, gone.host, gone.thread, gone.attempt, gone.lease, gone.metadata, gone.units,
+    SELECT gone.name, gone.ticket, gone.session_id, gone.host, gone.thread, gone.attempt, gone.lease, gone.metadata, gone.units, gone.capacity,
            gone.min_hold, gone.passable, l.token + walk.nth - 1 AS token, l.now, CASE WHEN gone.lease > 0 THEN l.now + gone.lease END AS expires_at
       FROM gone JOIN walk ON walk.ticket = gone.ticket CROSS JOIN l
      WHERE walk.fits AND walk.nth > 0
@@ -156,11 +160,13 @@ WITH RECURSIVE l AS MATERIALIZED (
      WHERE m.name = (SELECT head.name FROM head) AND m.ticket = ANY ((SELECT next.tickets FROM next)::bigint[])
     RETURNING m.session_id, m.attempt, m.token
 ), shares AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-    SELECT g.name, g.token, g.session_id, g.host, g.thread, g.attempt, g.units, g.now, g.expires_at, g.metadata
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
+    SELECT g.name, g.token, g.session_id, g.host, g.thread, g.attempt, g.units, g.capacity, g.now, g.expires_at, g.metadata
       FROM granted g WHERE g.units > 0
 ), sums AS MATERIALIZED (
     SELECT max(g.token) + (SELECT count(*) FROM members) AS token, coalesce(sum(g.units), 0)::integer AS units FROM granted g
+), shared AS MATERIALIZED ( -- the name with the last share that is granted
+    SELECT walk.capacity, walk.mixed FROM walk WHERE walk.fits AND walk.nth > 0 AND NOT walk.whole ORDER BY walk.nth DESC LIMIT 1
 ), after AS (
     UPDATE dblock_locks c SET
            session_id = whole.session_id, host = coalesce(whole.host, ''), thread = coalesce(whole.thread, ''),
@@ -170,9 +176,10 @@ WITH RECURSIVE l AS MATERIALIZED (
            token = coalesce(sums.token, c.token), first_token = coalesce(whole.token, c.first_token),
            last_token = CASE WHEN whole.token IS NULL THEN c.last_token ELSE sums.token END,
            acquired_at = l.now, shared_units = c.shared_units + sums.units,
+           capacity = coalesce(shared.capacity, c.capacity), mixed = coalesce(shared.mixed, c.mixed),
            waiters = CASE WHEN l.wanted AND stop.ticket = 9223372036854775807 THEN 0
                           ELSE c.waiters - (SELECT count(*) FROM gone)::integer END
-      FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN granted whole ON whole.units = 0
+      FROM l CROSS JOIN stop CROSS JOIN sums LEFT JOIN shared ON true LEFT JOIN granted whole ON whole.units = 0
      WHERE c.name = l.name AND (l.given OR l.wanted AND (stop.ticket = 9223372036854775807 OR EXISTS (SELECT 1 FROM gone)))
     RETURNING c.waiters, l.given
 ), behind AS MATERIALIZED ( -- the first waiter that is left, where something can be had at a time that it does not know of

@@ -14,7 +14,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
        coalesce(q.attempt, '')::text AS head_attempt, coalesce(q.units, 0)::integer AS head_units,
        coalesce(q.enqueued_at, 0)::bigint AS head_since, coalesce(q.ends_at, 0)::bigint AS head_ends_at,
        coalesce(q.attempt IS NOT NULL AND l.rests_until <= dblock_now()
-                AND CASE WHEN q.units = 0 THEN l.shared_units = 0 ELSE l.shared_units::bigint + q.units <= l.capacity END, false)::boolean AS ready,
+                AND (l.shared_units = 0 OR q.units > 0 AND l.shared_units::bigint + q.units <= least(l.capacity, q.capacity)), false)::boolean AS ready,
        coalesce(own.attempt, '')::text AS own_attempt, coalesce(own.token, 0)::bigint AS own_token, coalesce(own.expires_at, 0)::bigint AS own_expires_at
   FROM dblock_locks l
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id

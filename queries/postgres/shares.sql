@@ -7,15 +7,17 @@ WITH timeout AS MATERIALIZED (
     INSERT INTO dblock_locks AS l (name, token, acquired_at)
     SELECT sqlc.arg(name)::text, dblock_now(), dblock_now() FROM timeout
     ON CONFLICT (name) DO UPDATE SET
-           shared_units = l.shared_units + sqlc.arg(units)::integer, capacity = sqlc.arg(capacity)::integer,
+           shared_units = l.shared_units + sqlc.arg(units)::integer,
+           capacity = CASE WHEN l.shared_units = 0 THEN sqlc.arg(capacity)::integer ELSE least(l.capacity, sqlc.arg(capacity)::integer) END,
+           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> sqlc.arg(capacity)::integer),
            token = greatest(l.token + 1, dblock_now()), acquired_at = dblock_now()
      WHERE l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-       AND (l.shared_units = 0 OR l.capacity = sqlc.arg(capacity)::integer
-            AND l.shared_units::bigint + sqlc.arg(units)::integer <= sqlc.arg(capacity)::integer)
+       AND (l.shared_units = 0 OR (l.capacity = 2147483647) = (sqlc.arg(capacity)::integer = 2147483647)
+            AND l.shared_units::bigint + sqlc.arg(units)::integer <= least(l.capacity, sqlc.arg(capacity)::integer))
     RETURNING l.name, l.token, l.shared_units = 0 AS made
 ), share AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
-    SELECT l.name, l.token, @session, @host, @thread, @attempt, sqlc.arg(units)::integer, dblock_now(),
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
+    SELECT l.name, l.token, @session, @host, @thread, @attempt, sqlc.arg(units)::integer, sqlc.arg(capacity)::integer, dblock_now(),
            CASE WHEN sqlc.arg(lease)::bigint > 0 THEN dblock_now() + sqlc.arg(lease)::bigint END, @metadata
       FROM l WHERE NOT l.made
     RETURNING token
@@ -35,12 +37,11 @@ UPDATE dblock_shares s SET expires_at = greatest(s.expires_at, dblock_now() + sq
  WHERE s.name = @name AND s.session_id = sqlc.arg(session)::text AND s.token = @token AND s.expires_at > dblock_now()
 RETURNING (s.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable;
 
--- After LockRow: the exclusive holder becomes a reader, unless waiters want units of another
--- capacity.
+-- After LockRow: the exclusive holder becomes a reader, unless waiters want permits.
 -- name: Downgrade :exec
 WITH share AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+    INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+    SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, sqlc.arg(readers)::integer, l.acquired_at, l.expires_at, l.metadata, l.asked
       FROM dblock_locks l
      WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.first_token = l.last_token
        AND (l.waiters = 0 OR l.capacity IN (0, sqlc.arg(readers)::integer))

@@ -1,25 +1,26 @@
 -- Joins the queue of a name that cannot be had at once, in one statement: it decides by the lock
 -- row alone, and the ticket comes from that row, locked. What is free is not queued for, since
 -- nobody would hand it on. Its commit need not reach the disk: a place that a crash takes away is
--- put back by its owner. A waiter alone behind an exclusive holder says how many units there are,
--- or that nobody has said.
+-- put back by its owner. Where nobody shares the name, the first waiter for units says what the
+-- queue is for.
 -- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)
 ), l AS (
     UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
-           capacity = CASE WHEN sqlc.arg(units)::integer > 0 THEN sqlc.arg(capacity)::integer
-                           WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
+           capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE sqlc.arg(capacity)::integer END
       FROM timeout
      WHERE q.name = @name
        AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now()
             OR CASE WHEN sqlc.arg(units)::integer = 0 THEN q.shared_units > 0
-                    ELSE q.shared_units::bigint + sqlc.arg(units)::integer > sqlc.arg(capacity)::integer END)
-       AND (sqlc.arg(units)::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity IN (0, sqlc.arg(capacity)::integer))
+                    ELSE q.shared_units > 0 AND q.shared_units::bigint + sqlc.arg(units)::integer > least(q.capacity, sqlc.arg(capacity)::integer) END)
+       AND (sqlc.arg(units)::integer = 0 OR q.shared_units = 0 AND q.waiters = 0 OR q.capacity = 0
+            OR (q.capacity = 2147483647) = (sqlc.arg(capacity)::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
-SELECT l.name, l.ticket, @session, @host, @thread, @attempt, @lease, @metadata, dblock_now(), sqlc.arg(units)::integer, @min_hold, @passable FROM l
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
+SELECT l.name, l.ticket, @session, @host, @thread, @attempt, @lease, @metadata, dblock_now(), sqlc.arg(units)::integer, sqlc.arg(capacity)::integer,
+       @min_hold, @passable FROM l
 RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits;
 
 -- The same for several requests of a session, all for the whole name: a ticket for each, in the
@@ -48,7 +49,8 @@ SELECT min(places.ticket)::bigint AS ticket, set_config('synchronous_commit', 'o
 -- After JoinQueue: why it did nothing, if it was not that the name is free.
 -- name: OtherCapacity :one
 SELECT l.capacity FROM dblock_locks l
- WHERE l.name = @name AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity NOT IN (0, sqlc.arg(capacity)::integer);
+ WHERE l.name = @name AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity > 0
+   AND (l.capacity = 2147483647) <> (sqlc.arg(capacity)::integer = 2147483647);
 
 -- After LockRow. Members of a run leave it like waiters.
 -- name: LeaveQueue :one

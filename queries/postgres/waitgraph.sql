@@ -21,10 +21,11 @@ WITH RECURSIVE clock AS MATERIALIZED (
              FROM dblock_waiters w
             WHERE walk.holds AND w.session_id = walk.session_id AND w.thread = walk.thread AND w.host = walk.host AND w.token = 0) n
      WHERE EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = n.session_id AND b.expires_at > (SELECT clock.now FROM clock))
-), need AS ( -- along the queues of places that do not want the whole name themselves
-    SELECT n.name, q.ticket, q.whole, q.units
+), need AS ( -- along the queues of places that do not want the whole name themselves; room: what may be in use for all of them to fit
+    SELECT n.name, q.ticket, q.whole, q.units, q.room
       FROM (SELECT DISTINCT walk.name FROM walk WHERE NOT walk.holds AND walk.units > 0) n CROSS JOIN LATERAL (
-           SELECT w.ticket, bool_or(w.units = 0) OVER before AS whole, max(w.units) OVER before AS units
+           SELECT w.ticket, bool_or(w.units = 0) OVER before AS whole, max(w.units) OVER before AS units,
+                  min(w.capacity - w.units) OVER before AS room
              FROM dblock_waiters w
             WHERE w.name = n.name AND w.token = 0
               AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > (SELECT clock.now FROM clock))
@@ -32,7 +33,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
      WHERE EXISTS (SELECT 1 FROM walk WHERE NOT walk.holds AND walk.name = n.name AND walk.ticket = q.ticket)
 )
 SELECT walk.name, walk.session_id::text AS session, walk.host, walk.thread, walk.attempt, walk.holds, walk.units,
-       CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
+       coalesce(r.capacity, CASE WHEN NOT need.whole THEN need.units + need.room END, 0)::integer AS capacity,
        CASE WHEN walk.holds OR need.whole THEN 0 ELSE coalesce(need.units, 0) END::integer AS need, walk.since
-  FROM walk JOIN dblock_locks l ON l.name = walk.name
+  FROM walk LEFT JOIN dblock_shares r ON walk.holds AND walk.units > 0 AND r.name = walk.name AND r.attempt = walk.attempt
   LEFT JOIN need ON NOT walk.holds AND need.name = walk.name AND need.ticket = walk.ticket;

@@ -19,7 +19,7 @@ SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.first_token, l.last_
 SELECT l.name, 0 AS kind, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
        l.last_token AS token, l.first_token, l.last_token,
        l.acquired_at AS since, l.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
-       l.waiters, l.capacity, l.shared_units, l.rests_until
+       l.waiters, l.capacity, l.shared_units, l.rests_until, false AS fits
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -29,7 +29,7 @@ UNION ALL
 SELECT p.name, 1 AS kind, p.session_id AS session, p.host, p.thread, p.attempt, p.units,
        p.token, 0 AS first_token, 0 AS last_token,
        p.acquired_at AS since, p.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, false AS fits
   FROM dblock_shares p
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
@@ -40,7 +40,7 @@ SELECT w.name, 2 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, 
        CASE WHEN l.session_id = w.session_id AND w.token > l.first_token AND w.token <= l.last_token
             THEN w.token ELSE 0 END AS token, l.first_token, l.last_token,
        w.enqueued_at AS since, NULL AS expires_at, 0 AS now_us, NULL AS dead, NULL AS session_expires_at,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, false AS fits
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
  WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
@@ -49,7 +49,8 @@ UNION ALL
 SELECT w.name, 3 AS kind, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
        0 AS token, 0 AS first_token, 0 AS last_token,
        w.enqueued_at AS since, NULL AS expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until
+       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until,
+       l.shared_units = 0 OR w.units > 0 AND l.shared_units + w.units <= min(l.capacity, w.capacity) AS fits
   FROM dblock_locks l
  CROSS JOIN dblock_waiters w
  CROSS JOIN dblock_clock c

@@ -6,10 +6,12 @@ SELECT CAST(@name AS TEXT), c.now_us, c.now_us, CAST(@units AS INTEGER), CAST(sq
   FROM dblock_clock c WHERE true
 ON CONFLICT (name) DO UPDATE SET
        token = max(dblock_locks.token + 1, excluded.acquired_at), acquired_at = excluded.acquired_at,
-       shared_units = dblock_locks.shared_units + excluded.shared_units, capacity = excluded.capacity
+       shared_units = dblock_locks.shared_units + excluded.shared_units,
+       capacity = CASE WHEN dblock_locks.shared_units = 0 THEN excluded.capacity ELSE min(dblock_locks.capacity, excluded.capacity) END,
+       mixed = dblock_locks.shared_units > 0 AND (dblock_locks.mixed OR dblock_locks.capacity <> excluded.capacity)
  WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.rests_until <= excluded.acquired_at
-   AND (dblock_locks.shared_units = 0 OR dblock_locks.capacity = excluded.capacity
-        AND dblock_locks.shared_units + excluded.shared_units <= dblock_locks.capacity)
+   AND (dblock_locks.shared_units = 0 OR (dblock_locks.capacity = 2147483647) = (excluded.capacity = 2147483647)
+        AND dblock_locks.shared_units + excluded.shared_units <= min(dblock_locks.capacity, excluded.capacity))
 RETURNING token, acquired_at;
 
 -- After FirstWaiter and DropWaiters, of a name that has room for the units; now is the clock since
@@ -17,14 +19,16 @@ RETURNING token, acquired_at;
 -- name: GiveUnits :one
 UPDATE dblock_locks SET
        token = max(token + 1, CAST(@now AS INTEGER)), acquired_at = CAST(@now AS INTEGER),
-       shared_units = shared_units + CAST(@units AS INTEGER), waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER)
+       shared_units = shared_units + CAST(@units AS INTEGER), waiters = waiters - CAST(sqlc.arg(gone) AS INTEGER),
+       capacity = CASE WHEN shared_units = 0 THEN CAST(sqlc.arg(capacity) AS INTEGER) ELSE min(capacity, CAST(sqlc.arg(capacity) AS INTEGER)) END,
+       mixed = shared_units > 0 AND (mixed OR capacity <> CAST(sqlc.arg(capacity) AS INTEGER))
  WHERE name = @name
 RETURNING token, waiters;
 
 -- name: AddShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata)
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
 SELECT CAST(@name AS TEXT), CAST(@token AS INTEGER), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT),
-       CAST(@attempt AS TEXT), CAST(@units AS INTEGER), c.now_us,
+       CAST(@attempt AS TEXT), CAST(@units AS INTEGER), CAST(sqlc.arg(capacity) AS INTEGER), c.now_us,
        CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END, CAST(@metadata AS TEXT)
   FROM dblock_clock c;
 
@@ -42,11 +46,14 @@ DELETE FROM dblock_shares
    AND EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = dblock_shares.name AND l.waiters = 0)
 RETURNING units;
 
+-- Where the holders state several numbers of units, the smallest of those that are left is looked up.
 -- name: ReturnUnits :one
 UPDATE dblock_locks SET
        shared_units = shared_units - CAST(@units AS INTEGER),
+       capacity = COALESCE((SELECT min(o.capacity) FROM dblock_shares o WHERE dblock_locks.mixed AND o.name = dblock_locks.name), capacity),
+       mixed = COALESCE((SELECT min(o.capacity) < max(o.capacity) FROM dblock_shares o WHERE dblock_locks.mixed AND o.name = dblock_locks.name), false),
        acquired_at = CASE WHEN shared_units = CAST(@units AS INTEGER) THEN (SELECT c.now_us FROM dblock_clock c) ELSE acquired_at END
- WHERE name = @name
+ WHERE dblock_locks.name = @name
 RETURNING session_id, shared_units, capacity, waiters, rests_until, first_token, last_token;
 
 -- name: SetShareHolds :execrows
@@ -60,8 +67,8 @@ RETURNING CAST(expires_at - (SELECT c.now_us FROM dblock_clock c) AS INTEGER) AS
 
 -- Copies the whole name, held so, into a share of one unit. ToUnits is the other half.
 -- name: ToShare :execrows
-INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, l.acquired_at, l.expires_at, l.metadata, l.asked
+INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+SELECT l.name, l.last_token, l.session_id, l.host, l.thread, l.holds, l.attempt, 1, CAST(@readers AS INTEGER), l.acquired_at, l.expires_at, l.metadata, l.asked
   FROM dblock_locks l
  WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.last_token = CAST(@token AS INTEGER);
 

@@ -1,9 +1,9 @@
 -- After TakeTickets.
 -- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
 SELECT CAST(@name AS TEXT), CAST(@ticket AS INTEGER), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT),
        CAST(@attempt AS TEXT), CAST(@lease AS INTEGER), CAST(@metadata AS TEXT), c.now_us, CAST(@units AS INTEGER),
-       CAST(@min_hold AS INTEGER), CAST(@passable AS BOOLEAN)
+       CAST(sqlc.arg(capacity) AS INTEGER), CAST(@min_hold AS INTEGER), CAST(@passable AS BOOLEAN)
   FROM dblock_clock c;
 
 -- Several, in the order of a JSON array of objects, with tickets that follow each other.
@@ -20,7 +20,7 @@ DELETE FROM dblock_waiters
 
 -- The first waiter whose session lives. leads: the place behind it can be granted with it (Followers).
 -- name: FirstWaiter :one
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.min_hold,
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.capacity, w.min_hold,
        CAST(w.passable AND w.units = 0 AND COALESCE(
             (SELECT n.session_id = w.session_id AND n.passable AND n.units = 0 FROM dblock_waiters n
               WHERE n.name = w.name AND n.ticket > w.ticket ORDER BY n.ticket LIMIT 1), false) AS BOOLEAN) AS leads
