@@ -90,7 +90,7 @@ func TestARunIsOfTheQueueAsItIsOnceTheRowIsLocked(t *testing.T) {
 		held := a.take(t, "n")
 		attempts := b.joins(t, "n", 2)
 		changing := s.transaction(t, "UPDATE dblock_locks SET waiters = 2, next_ticket = 4 WHERE name = 'n'")
-		_, err := changing.Exec("INSERT INTO dblock_waiters VALUES ('n', 3, ?, 'h', 't', 'third', 0, '', 0, 0, 0, 1, 0)", b.session)
+		_, err := changing.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 3, ?, 'h', 't', 'third', 0, '', 0, 0, 0, 1, 0)", b.session)
 		must(t, err)
 		_, err = changing.Exec("DELETE FROM dblock_waiters WHERE attempt = ?", attempts[0])
 		must(t, err)
@@ -151,7 +151,7 @@ func TestAHandOverToARunThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 		// Another one joins, at the end: it is behind the run, and counted.
 		name, attempts, got = hand(func(tx *sql.Tx, name string, attempts []string) {
 			exec(tx, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = ?", name)
-			exec(tx, "INSERT INTO dblock_waiters VALUES (?, 4, 'x', 'h', 't', ?, 0, '', 0, 0, 0, 1, 0)", name, id())
+			exec(tx, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES (?, 4, 'x', 'h', 't', ?, 0, '', 0, 0, 0, 1, 0)", name, id())
 		})
 		must(t, got.err)
 		granted(t, got.value, name, attempts...)
@@ -166,7 +166,7 @@ func TestAHandOverToARunThatWaitedDecidesByTheRowAsItIsThen(t *testing.T) {
 func TestThePlacesOfARunAreUsedAgain(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.attending(t), s.attending(t)
-		s.exec(t, "INSERT INTO dblock_waiters VALUES ('m', 1, 'x', 'h', 't', 'neighbour', 0, '', 0, 0, 0, 1, 0)")
+		s.exec(t, "INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('m', 1, 'x', 'h', 't', 'neighbour', 0, '', 0, 0, 0, 1, 0)")
 		held, attempts := a.run(t, "n", b, 12)
 		s.sound(t, "n")
 		if n := s.spares(t); n != 1 {
@@ -189,7 +189,7 @@ func TestThePlacesOfARunAreUsedAgain(t *testing.T) {
 		}
 
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1, capacity = 5 WHERE name = 'n'")
-		_, err = first.Exec("INSERT INTO dblock_waiters VALUES ('n', 101, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", a.session)
+		_, err = first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 101, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", a.session)
 		must(t, err)
 		var rs []driver.Request
 		for range 3 {

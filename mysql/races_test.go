@@ -98,7 +98,7 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			held := a.take(t, name)
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 0, 0)", name, b.session, attempt)
+			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 0, 0)", name, b.session, attempt)
 			must(t, err)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
@@ -142,7 +142,7 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 			return outcome, err
 		})
 		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
 		must(t, err)
 		must(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != driver.Queued {

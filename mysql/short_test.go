@@ -203,7 +203,7 @@ func TestAPlaceThatIsUsedAgainGetsItsTicketFromTheLockedRow(t *testing.T) {
 		held := a.pass(t, s, "n", b)
 		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
-		_, err := first.Exec("INSERT INTO dblock_waiters VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
 		must(t, err)
 		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
 			_, outcome, err := a.Enqueue(ctx, a.request("n"))
