@@ -57,6 +57,20 @@ func TestAFixedLeaseEndsBeforeAnotherHasTheName(t *testing.T) {
 	})
 }
 
+func TestAFixedLeaseEndsWithoutAConnectionBeforeAnotherHasTheName(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t, dblock.WithTTL(time.Hour))
+		second := f.Another(t)
+		held := take(t, f.Client, "n", dblock.Lease(time.Minute))
+		waits := taking(t, second.Client, "n", func(lock) { hasLost(t, held) })
+		f.AwaitQueue(t, "n", 1)
+		f.Down()
+		second.Advance(time.Minute)
+		hasLost(t, held)
+		has(t, got(t, waits))
+	})
+}
+
 func TestAFixedLeaseThatWasUnlockedDoesNotEndAgain(t *testing.T) {
 	inBothWorlds(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)

@@ -141,8 +141,11 @@ func TestSettingsThatCannotKeepLocksAreRefused(t *testing.T) {
 
 // Journals differ in what they cost and in who waits for whom, and not in what a lock is.
 func TestEveryOtherJournalKeepsLocks(t *testing.T) {
-	for _, query := range []string{"journal_mode(TRUNCATE)", "journal_mode(PERSIST)", "journal_mode(MEMORY)", "journal_mode(WAL)"} {
-		for _, synchronous := range []string{"OFF", "NORMAL", "FULL", "EXTRA"} {
+	for i, query := range []string{"journal_mode(TRUNCATE)", "journal_mode(PERSIST)", "journal_mode(MEMORY)", "journal_mode(WAL)"} {
+		for j, synchronous := range []string{"OFF", "NORMAL", "FULL", "EXTRA"} {
+			if (i+j)%2 == 0 {
+				continue // each is tried with two of the others
+			}
 			pool := openPool(t, filepath.Join(t.TempDir(), "locks.db"), "_pragma="+query+"&_pragma=synchronous("+synchronous+")")
 			must(t, migrate.Up(t.Context(), pool, migrate.SQLite))
 			use(t, pool)
