@@ -432,19 +432,30 @@ func mixedLoad(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
 	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 	defer cancel()
-	var used atomic.Int64 // of both names: a writer is whole
-	const whole, size = 1000, 5
-	run := func(c Client, name string, mine, limit int64, options ...dblock.LockOption) {
+	const whole, size, less = 1000, 5, 3
+	type share struct{ units, limit int } // a writer is whole
+	var mu sync.Mutex                     // protects held
+	held := map[Lock]share{}              // of both names
+	run := func(c Client, name string, units, limit int, options ...dblock.LockOption) {
 		l, err := c.Lock(ctx, name, options...)
 		if err != nil {
 			t.Error(err)
 			return
 		}
-		if now := used.Add(mine); now > limit {
-			t.Errorf("%d units of %q are held: at most %d", now, name, limit)
+		mu.Lock()
+		held[l] = share{units, limit}
+		used, most := 0, whole
+		for _, s := range held {
+			used, most = used+s.units, min(most, s.limit)
+		}
+		mu.Unlock()
+		if used > most {
+			t.Errorf("%d units of %q are held: at most %d", used, name, most)
 		}
 		runtime.Gosched()
-		used.Add(-mine)
+		mu.Lock()
+		delete(held, l)
+		mu.Unlock()
 		if err := l.Unlock(ctx); err != nil {
 			t.Error(err)
 		}
@@ -458,6 +469,7 @@ func mixedLoad(t *testing.T, e *env) {
 			func(c Client, name string) { run(c, name, 1, size, dblock.Permits(1, size)) },
 			func(c Client, name string) { run(c, name, 4, size, dblock.Permits(4, size)) },
 			func(c Client, name string) { run(c, name, 2, size, dblock.Permits(2, size)) },
+			func(c Client, name string) { run(c, name, 2, less, dblock.Permits(2, less)) },
 			func(c Client, name string) { run(c, name, size, size) },
 		},
 	} {
