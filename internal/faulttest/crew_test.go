@@ -188,9 +188,6 @@ func (w *crew) turn(random *rand.Rand, i int) {
 
 func (w *crew) hold(ctx context.Context, random *rand.Rand, c *client, op int, name string, try bool) {
 	g := gradeOf(random, name)
-	if w.mode == modeChaos && isPermits(name) && random.IntN(30) == 0 {
-		g = otherPermits
-	}
 	h := w.actor.acquire(ctx, c, op, name, g, try)
 	if h == nil {
 		return

@@ -251,10 +251,8 @@ func (e event) surprising() bool {
 	switch {
 	case e.Err == "":
 		return false
-	case e.is(kindDeadlock):
+	case e.is(kindDeadlock), e.is(kindCapacity):
 		return true
-	case e.is(kindCapacity):
-		return !isPermits(e.Name)
 	}
 	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld) && !e.is(kindEnded)
 }

@@ -42,7 +42,9 @@ func TestTheCheckersOnPaper(t *testing.T) {
 		{"a reader beside a writer", false, [][]event{hold(portion{}, 1, 0, 1, 5, 6), hold(reader, 2, 2, 3, 8, 9)}},
 		{"all units", true, [][]event{hold(two, 1, 0, 1, 5, 6), hold(three, 2, 0, 1, 5, 6), hold(two, 3, 0, 7, 8, 9)}},
 		{"a unit too many", false, [][]event{hold(two, 1, 0, 1, 5, 6), hold(three, 2, 0, 1, 5, 6), hold(portion{1, permits}, 3, 0, 4, 8, 9)}},
-		{"units of two sizes", false, [][]event{hold(two, 1, 0, 1, 5, 6), hold(otherPermits, 2, 0, 2, 5, 6)}},
+		{"units of two sizes", true, [][]event{hold(two, 1, 0, 1, 5, 6), hold(portion{1, fewPermits}, 2, 0, 2, 5, 6)}},
+		{"more than the one states", false, [][]event{hold(three, 1, 0, 1, 5, 6), hold(portion{1, fewPermits}, 2, 0, 2, 5, 6)}},
+		{"more than the other states", false, [][]event{hold(portion{1, fewPermits}, 1, 0, 1, 5, 6), hold(three, 2, 0, 2, 5, 6)}},
 		{"a writer reads on with others", true, [][]event{
 			hold(portion{}, 1, 0, 1, 8, 9, regrade(reader, 1, 3, 5)...), hold(reader, 2, 0, 4, 6, 7), hold(portion{}, 3, 0, 10, 11, 12)}},
 		{"a reader beside a writer that reads on later", false, [][]event{hold(portion{}, 1, 0, 1, 8, 9, regrade(reader, 1, 5, 6)...), hold(reader, 2, 0, 3, 6, 7)}},

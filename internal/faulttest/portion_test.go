@@ -38,14 +38,14 @@ func (g portion) options() []dblock.LockOption {
 
 // beside reports whether one holder can have this portion while others have that.
 func (g portion) beside(others []portion) bool {
-	used := g.Units
+	used, least := g.Units, g.Of
 	for _, o := range others {
-		if g.Units == 0 || o.Units == 0 || g.Of != o.Of {
+		if g.Units == 0 || o.Units == 0 || (g == reader) != (o == reader) {
 			return false
 		}
-		used += o.Units
+		used, least = used+o.Units, min(least, o.Of)
 	}
-	return used <= g.Of || len(others) == 0
+	return used <= least || len(others) == 0
 }
 
 // What crews share: names that begin so are read and written, or are semaphores. Others are taken
@@ -53,11 +53,9 @@ func (g portion) beside(others []portion) bool {
 const (
 	readName    = "read"
 	permitsName = "permits"
-	permits     = 5
+	permits     = 5 // most requests state so many,
+	fewPermits  = 3 // and some no more
 )
-
-// otherPermits is the request of a client that takes a semaphore for a smaller one.
-var otherPermits = portion{1, permits - 2}
 
 func isRead(name string) bool { return strings.HasPrefix(name, readName) }
 
@@ -69,7 +67,11 @@ func gradeOf(random *rand.Rand, name string) portion {
 	case isRead(name) && random.IntN(3) > 0:
 		return reader
 	case isPermits(name) && random.IntN(12) > 0:
-		return portion{1 + random.IntN(permits), permits}
+		of := permits
+		if random.IntN(6) == 0 {
+			of = fewPermits
+		}
+		return portion{1 + random.IntN(of), of}
 	}
 	return portion{}
 }

@@ -25,7 +25,7 @@ const vacancyQuery = `SELECT COALESCE(min(l.name), '') FROM dblock_locks l
 	JOIN dblock_waiters q ON q.name = l.name JOIN dblock_sessions s ON s.id = q.session_id JOIN dblock_heartbeats h ON h.session_id = q.session_id
 	WHERE l.session_id IS NULL AND l.rests_until <= %s AND NOT s.dead AND h.expires_at > %[1]s
 	AND q.ticket = (SELECT min(f.ticket) FROM dblock_waiters f WHERE f.name = q.name)
-	AND (q.units = 0 AND l.shared_units = 0 OR q.units > 0 AND l.shared_units + q.units <= l.capacity)`
+	AND (l.shared_units = 0 OR q.units > 0 AND l.shared_units + q.units <= l.capacity AND l.shared_units + q.units <= q.capacity)`
 
 // vacancies looks for them until the test ends.
 func (w *world) vacancies() *vacancies {
