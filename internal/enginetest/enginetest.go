@@ -76,18 +76,21 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]test{sessions, waiting, handingOver, passing}
+		groups := [][]test{sessions, waiting, passing}
 		if w.Through == nil {
-			groups = append(groups, faults, guards, takingOver, transactions)
+			groups = append(groups, faults, guards, transactions)
 		}
 		if !dbtest.Brief(w.Kind) {
-			groups = append(groups, contexts, endings, input, mistakes, revoking, w.tests())
+			groups = append(groups, contexts, endings, input, mistakes, w.tests())
 		}
 		if !w.Again {
-			groups = append(groups, reaping, sharing, permits, together, batches, w.inBothWays(runs), deadlocks)
+			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(runs), deadlocks)
+			if w.Through == nil {
+				groups = append(groups, takingOver)
+			}
 		}
 		if !w.Again && !dbtest.Brief(w.Kind) {
-			groups = append(groups, owners, names, once, moments, extending, inspecting, listing, events, looking)
+			groups = append(groups, revoking, owners, names, once, moments, extending, inspecting, listing, events, looking)
 			if w.Through == nil {
 				groups = append(groups, people, roles, upgrading)
 			}
