@@ -95,7 +95,7 @@ func New(client dblock.Locker, prefix string, limit func(job *rivertype.JobRow) 
 // the error is that of dblock.Client.TryLock.
 //
 // Where the number of permits of a key has changed, the smaller one counts for as long as a job
-// with it runs. A key that others read (dblock.Shared) is an error, dblock.ErrCapacity.
+// with it runs. While others read the key (dblock.Shared, dblock.ErrCapacity) its jobs are snoozed.
 func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(ctx context.Context) error) (err error) {
 	limit := m.limit(job)
 	if limit.Key == "" {
@@ -103,7 +103,7 @@ func (m *Middleware) Work(ctx context.Context, job *rivertype.JobRow, work func(
 	}
 	permit, err := m.client.TryLock(ownerless{ctx}, dblock.Name(m.prefix, limit.Key), dblock.Permits(1, limit.Permits))
 	switch {
-	case errors.Is(err, dblock.ErrNotAcquired):
+	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(err, dblock.ErrCapacity):
 		return river.JobSnooze(m.snooze/2 + rand.N(m.snooze))
 	case err != nil:
 		return err

@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
@@ -24,7 +26,12 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 			dsn = ""
 		}
 		for _, pause := range []bool{false, true} {
-			if err := run(t.Context(), dsn, pause, time.Second); err != nil {
+			err := run(t.Context(), dsn, pause, time.Second)
+			if pause && db.Kind == dbtest.KindSQLite && errors.Is(err, dblock.ErrUnavailable) {
+				t.Logf("stopped in the middle of a heartbeat, which keeps SQLite's file locked: %v", err)
+				err = run(t.Context(), dsn, pause, time.Second)
+			}
+			if err != nil {
 				t.Errorf("pause %v: %v", pause, err)
 			}
 		}

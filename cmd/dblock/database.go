@@ -1,0 +1,146 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5/stdlib"
+	_ "modernc.org/sqlite"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+	dblockmysql "github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// app is how the command is known to others.
+const app = "dblock-cli"
+
+// connections is what each engine needs at least for a client that takes locks.
+const connections = 6
+
+const defaultTimeout = 30 * time.Second
+
+// options are those of all commands.
+type options struct {
+	dsn     string
+	local   bool
+	json    bool
+	timeout time.Duration
+	create  bool // a file of SQLite that is missing is made
+}
+
+// context limits a command that neither waits nor watches.
+func (o *options) context(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.timeout <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %v (--timeout)", o.timeout))
+}
+
+// database is one with its pool.
+type database struct {
+	source
+	*sql.DB
+}
+
+// open makes the pool. It connects nowhere yet.
+func (o *options) open(ctx context.Context) (database, error) {
+	s, err := sourceOf(o, os.Getenv)
+	if err != nil {
+		return database{}, err
+	}
+	d := database{source: s}
+	switch {
+	case s.postgres != nil:
+		if s.postgres.RuntimeParams["application_name"] == "" {
+			s.postgres.RuntimeParams["application_name"] = app
+		}
+		d.DB = stdlib.OpenDB(*s.postgres)
+	case s.mysql != nil:
+		connector, err := mysql.NewConnector(s.mysql)
+		if err != nil {
+			return database{}, err
+		}
+		d.DB = sql.OpenDB(connector)
+	default:
+		if d.DB, err = s.openFile(o.create); err != nil {
+			return database{}, err
+		}
+	}
+	d.SetMaxOpenConns(connections)
+	d.SetMaxIdleConns(connections)
+	if s.local {
+		if err := migrate.Up(ctx, d.DB, s.engine); err != nil {
+			_ = d.Close()
+			return database{}, fmt.Errorf("%v: %w", s, err)
+		}
+	}
+	return d, nil
+}
+
+// openFile opens SQLite's file, which must be there unless it is this user's own, or is to be
+// made: another would come into being, without locks, where a path is mistyped.
+func (s source) openFile(create bool) (*sql.DB, error) {
+	if s.local {
+		if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+			return nil, err
+		}
+	} else if _, err := os.Stat(s.file); err != nil && !create {
+		return nil, err
+	}
+	parameters := url.Values{"mode": {"rw"}, "_pragma": {"busy_timeout(5000)"}}
+	if s.local || create {
+		parameters.Set("mode", "rwc")
+	}
+	if s.local {
+		parameters.Add("_pragma", "journal_mode(WAL)")
+	}
+	file := url.URL{Scheme: "file", Opaque: (&url.URL{Path: s.file}).EscapedPath(), RawQuery: parameters.Encode()}
+	return sql.Open("sqlite", file.String())
+}
+
+func (d database) locks() driver.Engine[*sql.Tx] {
+	switch d.engine {
+	case migrate.Postgres:
+		return postgres.NewSQL(d.DB)
+	case migrate.MySQL:
+		return dblockmysql.New(d.DB)
+	}
+	return sqlite.New(d.DB)
+}
+
+// client is one that looks and intervenes.
+func (d database) client(o ...dblock.Option) (*dblock.Client[*sql.Tx], error) {
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
+}
+
+// inspect calls f with an inspector of the database.
+func (o *options) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
+	d, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	c, err := d.client()
+	if err != nil {
+		return err
+	}
+	err = f(ctx, c)
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if failed := c.Close(closing); err == nil {
+		err = failed
+	}
+	return err
+}

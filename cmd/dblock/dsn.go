@@ -1,0 +1,164 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// source is a database that was asked for.
+type source struct {
+	engine   string // as package migrate names it
+	postgres *pgx.ConnConfig
+	mysql    *mysql.Config
+	file     string // of SQLite
+	local    bool   // the file is this user's own, and made where it is missing
+}
+
+var errNoDatabase = errors.New("no database: give --dsn or DBLOCK_DSN, or --local for locks on this machine")
+
+// sourceOf finds the database that flags and environment name. Of several the first counts: --local,
+// --dsn, DBLOCK_DSN, PG environment variables.
+func sourceOf(o *options, getenv func(string) string) (source, error) {
+	switch {
+	case o.local && o.dsn != "":
+		return source{}, usageError{errors.New("--local and --dsn: give one of them")}
+	case o.local:
+		file, err := localFile(getenv)
+		return source{engine: migrate.SQLite, file: file, local: true}, err
+	case o.dsn != "":
+		if tellsPassword(o.dsn) {
+			return source{}, usageError{errors.New("--dsn has a password, which lists of processes show: give it in DBLOCK_DSN, PGPASSWORD, ~/.pgpass or ~/.my.cnf")}
+		}
+		return parse(o.dsn, getenv)
+	case getenv("DBLOCK_DSN") != "":
+		return parse(getenv("DBLOCK_DSN"), getenv)
+	case getenv("PGHOST") != "" || getenv("PGSERVICE") != "" || getenv("PGDATABASE") != "":
+		return parse("postgres://", getenv)
+	}
+	return source{}, usageError{errNoDatabase}
+}
+
+// tellsPassword reports whether a data source has a password in it.
+func tellsPassword(dsn string) bool {
+	if strings.Contains(dsn, "://") {
+		u, err := url.Parse(dsn)
+		if err != nil {
+			return strings.Contains(dsn, "@") // parse says what is wrong with it; until then it may have one
+		}
+		_, has := u.User.Password()
+		return has || u.Query().Has("password")
+	}
+	config, err := mysql.ParseDSN(dsn)
+	return err == nil && config.Passwd != ""
+}
+
+// parse reads a data source. Its errors do not repeat it, since there may be a password in it.
+func parse(dsn string, getenv func(string) string) (source, error) {
+	scheme, rest, isURL := strings.Cut(dsn, "://")
+	switch {
+	case isURL && (scheme == "postgres" || scheme == "postgresql"):
+		config, err := pgx.ParseConfig(dsn)
+		if err != nil {
+			return source{}, usageError{fmt.Errorf("the data source is no postgres:// URL: %w", withoutURL(err))}
+		}
+		return source{engine: migrate.Postgres, postgres: config}, nil
+	case isURL && scheme == "mysql":
+		config, err := mysqlURL(dsn)
+		if err != nil {
+			return source{}, usageError{fmt.Errorf("the data source is no mysql:// URL: %w", withoutURL(err))}
+		}
+		return source{engine: migrate.MySQL, mysql: config}, completeMySQL(config, getenv)
+	case isURL && scheme == "sqlite":
+		if rest == "" {
+			return source{}, usageError{errors.New("sqlite:// without a path")}
+		}
+		return source{engine: migrate.SQLite, file: rest}, nil
+	case isURL && !strings.Contains(scheme, "("):
+		return source{}, usageError{fmt.Errorf("the data source begins with %q: want postgres://, mysql:// or sqlite://", scheme+"://")}
+	}
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return source{}, usageError{errors.New("the data source is none that is known: want postgres://, mysql://, sqlite://, or user@tcp(host:3306)/database")}
+	}
+	return source{engine: migrate.MySQL, mysql: config}, completeMySQL(config, getenv)
+}
+
+// withoutURL is what was wrong with a URL, without it.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// mysqlURL reads mysql://user:password@host:port/database?parameters, whose parameters are the
+// driver's; socket=PATH goes to a Unix socket.
+func mysqlURL(text string) (*mysql.Config, error) {
+	u, err := url.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	database := strings.TrimPrefix(u.Path, "/")
+	address := ""
+	parameters := u.Query()
+	if socket := parameters.Get("socket"); socket != "" {
+		parameters.Del("socket")
+		address = "unix(" + socket + ")"
+	} else if u.Host != "" {
+		port := u.Port()
+		if port == "" {
+			port = "3306"
+		}
+		address = "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")"
+	}
+	config, err := mysql.ParseDSN(address + "/" + url.PathEscape(database) + "?" + parameters.Encode())
+	if err != nil {
+		return nil, errors.New("parameters that the driver does not know")
+	}
+	config.User = u.User.Username()
+	config.Passwd, _ = u.User.Password()
+	return config, nil
+}
+
+// localFile is the file of --local: in the folder for the state of programs that each system has.
+func localFile(getenv func(string) string) (string, error) {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "", fmt.Errorf("--local: %w", err)
+	}
+	folder := filepath.Join(home, ".local", "state")
+	switch state := getenv("XDG_STATE_HOME"); {
+	case filepath.IsAbs(state):
+		folder = state
+	case runtime.GOOS == "darwin":
+		folder = filepath.Join(home, "Library", "Application Support")
+	case runtime.GOOS == "windows":
+		if folder, err = os.UserCacheDir(); err != nil {
+			return "", fmt.Errorf("--local: %w", err)
+		}
+	}
+	return filepath.Join(folder, "dblock", "locks.db"), nil
+}
+
+// String is the source without its secrets.
+func (s source) String() string {
+	switch {
+	case s.postgres != nil:
+		return fmt.Sprintf("PostgreSQL database %q of %s:%d", s.postgres.Database, s.postgres.Host, s.postgres.Port)
+	case s.mysql != nil:
+		return fmt.Sprintf("MySQL database %q of %s", s.mysql.DBName, s.mysql.Addr)
+	}
+	return "SQLite file " + s.file
+}

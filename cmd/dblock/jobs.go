@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+var latest = listing[dblock.Run]{
+	header: table.Row{"job", "last run", "took", "result", "host", "tries"},
+	row: func(r dblock.Run) table.Row {
+		return table.Row{r.Name, clock(r.Began), took(r), result(r), r.Host, r.Tries}
+	},
+	none: "No job has run (OncePer, OnceAt).",
+}
+
+var history = listing[dblock.Run]{
+	header: table.Row{"slot ends", "began", "took", "result", "host", "thread", "tries", "token"},
+	row: func(r dblock.Run) table.Row {
+		return table.Row{clock(r.SlotEnds), clock(r.Began), took(r), result(r), r.Host, r.Thread, r.Tries, r.Token}
+	},
+	none: "The job has not run, or so long ago that the reaper has deleted it.",
+}
+
+// took is how long a run took, or has taken so far.
+func took(r dblock.Run) string {
+	if r.Ended.IsZero() {
+		return span(time.Since(r.Began))
+	}
+	return span(r.Ended.Sub(r.Began))
+}
+
+func result(r dblock.Run) string {
+	switch {
+	case r.Err != "":
+		return "failed: " + r.Err
+	case r.Ended.IsZero():
+		return "runs, or its process died"
+	}
+	return "ok"
+}
+
+// jobs lists the jobs that run once per slot.
+func jobs(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "jobs",
+		Short: "List the jobs that run once for all hosts, with the latest run of each",
+		Args:  arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
+				_, _, err := latest.print(c.OutOrStdout(), o.json, i.Jobs(ctx), 0)
+				return err
+			})
+		},
+	}
+}
+
+// runs lists the runs of a job.
+func runs(o *options) *cobra.Command {
+	var limit int
+	c := &cobra.Command{
+		Use:   "runs JOB",
+		Short: "List the runs of a job, the latest first",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if limit < 0 {
+				return usageError{errors.New("--limit: want 0 or more")}
+			}
+			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
+				_, _, err := history.print(c.OutOrStdout(), o.json, i.Runs(ctx, args[0]), limit)
+				return err
+			})
+		},
+	}
+	c.Flags().IntVar(&limit, "limit", 20, "at most so many runs; 0: all")
+	return c
+}

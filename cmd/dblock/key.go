@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+// keys are what a name is called where a database has locks of its own.
+type keys struct {
+	Name     string
+	Advisory int64  // pg_advisory_lock
+	ClassID  uint32 // of pg_locks
+	ObjID    uint32
+	Named    string // GET_LOCK
+}
+
+var called = listing[keys]{
+	header: table.Row{"name", "pg_advisory_lock", "pg_locks classid", "objid", "GET_LOCK"},
+	row: func(k keys) table.Row {
+		return table.Row{k.Name, fmt.Sprint(k.Advisory), k.ClassID, k.ObjID, k.Named}
+	},
+}
+
+// key needs no database.
+func key(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "key NAME...",
+		Short: "Say what names are called as advisory locks (PostgreSQL) and named locks (MySQL)",
+		Long: `key says under which key a name stands in pg_locks (postgres.Advisory), and under which in metadata_lock_info or
+performance_schema.metadata_locks (mysql.Named). It asks no database.`,
+		Args: arguments(cobra.MinimumNArgs(1)),
+		RunE: func(c *cobra.Command, names []string) error {
+			_, _, err := called.print(c.OutOrStdout(), o.json, func(yield func(keys, error) bool) {
+				for _, name := range names {
+					n := postgres.AdvisoryKey(name)
+					if !yield(keys{name, n, uint32(uint64(n) >> 32), uint32(uint64(n)), mysql.NamedKey(name)}, nil) {
+						return
+					}
+				}
+			}, 0)
+			return err
+		},
+	}
+}

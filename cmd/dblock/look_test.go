@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+func TestLsShowsWhoHasWhat(t *testing.T) {
+	eachKind(t, func(w *world) {
+		contains(w, w.must("ls"), "No lock is held")
+		held := w.lock("orders/1", dblock.Owner("there", "worker-7"), dblock.Metadata(map[string]string{"order": "1"}))
+		w.waits("orders/1", 1)
+		w.lock("orders/2", dblock.Permits(2, 5))
+		w.lock("other")
+		out := w.must("ls")
+		contains(w, out, "orders/1", "orders/2", "other", "NAME", "HOLDER", fmt.Sprintf("there:%d worker-7", os.Getpid()), "orders", "2 of 5", "exclusive", fmt.Sprint(held.Token()))
+		if out := w.must("ls", "orders/"); strings.Contains(out, "other") || !strings.Contains(out, "orders/2") {
+			w.Errorf("ls orders/:\n%s", out)
+		}
+		if out := w.must("ls", "--contended"); strings.Contains(out, "orders/2") || !strings.Contains(out, "orders/1") {
+			w.Errorf("ls --contended:\n%s", out)
+		}
+		if out := w.must("ls", "--host", "elsewhere"); !strings.Contains(out, "No lock is held") {
+			w.Errorf("ls --host elsewhere:\n%s", out)
+		}
+		var info dblock.Info
+		line, _, _ := strings.Cut(w.must("ls", "--json"), "\n")
+		if err := json.Unmarshal([]byte(line), &info); err != nil || info.Name != "orders/1" || info.Holders[0].Token != held.Token() || info.Queued != 1 {
+			w.Errorf("ls --json: %+v, %v", info, err)
+		}
+		contains(w, w.must("show", "orders/1"), "worker-7", "order=1", "1 wait, in this order", "PLACE")
+		contains(w, w.must("show", "nobody's"), "Nobody has it")
+		contains(w, w.must("sessions"), "there", "orders", "HOLDS")
+	})
+}
+
+func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	for i := range 25 {
+		w.lock(fmt.Sprintf("n/%02d", i))
+	}
+	s := w.run("ls", "--limit", "10")
+	if s.status != 0 || strings.Count(s.out, "n/") != 10 || !strings.Contains(s.err, `--after "n/09"`) {
+		t.Fatalf("%+v", s)
+	}
+	s = w.run("ls", "--limit", "10", "--after", "n/19")
+	if strings.Count(s.out, "n/") != 5 || s.err != "" {
+		t.Fatalf("%+v", s)
+	}
+	if n := strings.Count(w.must("ls", "--limit", "0"), "n/"); n != 25 {
+		t.Fatalf("%d of 25", n)
+	}
+}
+
+func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	c := w.command("ls", "--watch=20ms")
+	out, err := os.Create(t.TempDir() + "/out")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	c.Stdout = out
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	shows := func(what string) {
+		t.Helper()
+		w.until(func() bool {
+			text, err := os.ReadFile(out.Name())
+			return err == nil && strings.Contains(string(text), what)
+		})
+	}
+	shows("No lock is held")
+	w.lock("came later")
+	shows("came later")
+	if err := c.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Wait(); err != nil {
+		t.Errorf("after an interrupt: %v", err)
+	}
+}
+
+func TestJobsAndTheirRuns(t *testing.T) {
+	eachKind(t, func(w *world) {
+		contains(w, w.must("jobs"), "No job has run")
+		run := func(name string, result error) {
+			_, _ = w.client.OncePer(w.Context(), name, time.Hour, func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return result })
+		}
+		run("report", nil)
+		run("backup", fmt.Errorf("the disk is full"))
+		contains(w, w.must("jobs"), "report", "ok", "backup", "failed: the disk is full", "there")
+		contains(w, w.must("runs", "backup"), "failed: the disk is full", "TRIES")
+		contains(w, w.must("runs", "nothing"), "has not run")
+	})
+}
+
+func TestEventsComeLatestFirst(t *testing.T) {
+	eachKind(t, func(w *world) {
+		contains(w, w.must("events"), "Nothing is recorded")
+		held := w.lock("n")
+		if err := held.Record(w.Context(), "checked", "half of it"); err != nil {
+			w.Fatal(err)
+		}
+		if out := w.must("ask", "n", "--reason", "a deployment"); out != "" {
+			w.Error(out)
+		}
+		out := w.must("events", "n", "--kind", "checked,asked")
+		contains(w, out, "half of it", "a deployment")
+		if strings.Index(out, "asked") > strings.Index(out, "checked") {
+			w.Errorf("the latest is not the first:\n%s", out)
+		}
+		contains(w, w.must("show", "n"), "was asked to release it: a deployment")
+		contains(w, w.must("events", "--since", "1h", "--kind", "asked", "--limit", "1"), "asked")
+	})
+}
+
+func TestAKeyIsThatOfTheLibrary(t *testing.T) {
+	s := outcome(t, command(t, nil, "key", "orders/42", "--json"))
+	var k keys
+	if err := json.Unmarshal([]byte(s.out), &k); err != nil || k.Advisory != postgres.AdvisoryKey("orders/42") || k.Named != "dblock/orders/42" {
+		t.Fatalf("%+v, %v, %+v", k, err, s)
+	}
+	if k.Advisory != int64(uint64(k.ClassID)<<32|uint64(k.ObjID)) {
+		t.Errorf("classid %d and objid %d are not %d", k.ClassID, k.ObjID, k.Advisory)
+	}
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/dblock-go/dblock"
+)
+
+var locks = listing[dblock.Info]{
+	header: table.Row{"name", "holder", "app", "kind", "held for", "ends in", "waiters", "token"},
+	row: func(i dblock.Info) table.Row {
+		if len(i.Holders) == 0 {
+			return table.Row{i.Name, "", "", "free", "", "", i.Queued, i.Token}
+		}
+		p := i.Holders[0]
+		who := process(p)
+		if n := len(i.Holders) - 1; n > 0 {
+			who += fmt.Sprintf(" and %d more", n)
+		}
+		return table.Row{i.Name, who, p.App, claim(p, i.Capacity), age(p.Since), ends(p), i.Queued, p.Token}
+	},
+	none: "No lock is held, and nobody waits for one.",
+}
+
+// ls lists names.
+func ls(o *options) *cobra.Command {
+	var f dblock.Filter
+	var limit int
+	var every time.Duration
+	c := &cobra.Command{
+		Use:     "ls [PREFIX]",
+		Aliases: []string{"list"},
+		Short:   "List the names that are held or waited for",
+		Example: "  dblock ls orders/ --contended\n  dblock ls --older 10m --json\n  dblock ls --watch",
+		Args:    arguments(cobra.MaximumNArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				f.Prefix = args[0]
+			}
+			if limit < 0 {
+				return usageError{errors.New("--limit: want 0 or more")}
+			}
+			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
+					last := ""
+					rows := func(yield func(dblock.Info, error) bool) {
+						for info, err := range i.List(ctx, f) {
+							if !yield(info, err) {
+								return
+							}
+							last = info.Name
+						}
+					}
+					n, more, err := locks.print(w, o.json, rows, limit)
+					if err == nil && more {
+						c.PrintErrf("The first %d. To go on: --after %q, or --limit 0 for all.\n", n, last)
+					}
+					return err
+				})
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Host, "host", "", "only names with a holder on this host")
+	flags.DurationVar(&f.Older, "older", 0, "only names that are held for at least this long")
+	flags.BoolVar(&f.Contended, "contended", false, "only names that somebody waits for")
+	flags.BoolVar(&f.Idle, "idle", false, "also names that nobody has or waits for")
+	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
+	flags.IntVar(&limit, "limit", 100, "at most so many names; 0: all")
+	watches(c, &every)
+	return c
+}
+
+// watches adds --watch.
+func watches(c *cobra.Command, every *time.Duration) {
+	c.Flags().DurationVarP(every, "watch", "w", 0, "show it again at this interval, until ^C")
+	c.Flags().Lookup("watch").NoOptDefVal = "2s"
+}
+
+// repeat calls f once, or again and again: on a terminal each time from the top of the screen.
+func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, f func(ctx context.Context, w io.Writer) error) error {
+	once := func(w io.Writer) error {
+		limited, cancel := o.context(ctx)
+		defer cancel()
+		return f(limited, w)
+	}
+	if every <= 0 {
+		return once(w)
+	}
+	for tick := time.NewTicker(every); ; {
+		screen := frame{to: w}
+		if err := once(&screen); err != nil && ctx.Err() == nil {
+			return err
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := screen.show(); err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// frame is what a screen shows at once: written whole, it does not flicker.
+type frame struct {
+	to   io.Writer
+	text []byte
+}
+
+func (f *frame) Write(text []byte) (int, error) {
+	f.text = append(f.text, text...)
+	return len(text), nil
+}
+
+// show writes the frame over the one before.
+func (f *frame) show() error {
+	if file, is := f.to.(interface{ Fd() uintptr }); is && term.IsTerminal(int(file.Fd())) {
+		const home, toEndOfScreen = "\x1b[H", "\x1b[J"
+		f.text = append(append([]byte(home), clearing(f.text)...), toEndOfScreen...)
+	}
+	_, err := f.to.Write(f.text)
+	return err
+}
+
+// clearing clears what an earlier frame has left of each line.
+func clearing(text []byte) (cleared []byte) {
+	for _, b := range text {
+		if b == '\n' {
+			cleared = append(cleared, "\x1b[K"...)
+		}
+		cleared = append(cleared, b)
+	}
+	return cleared
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// sets are the tables that there may be, by the names that the command line has for them.
+var sets = map[string]migrate.Set{"locks": migrate.Locks, "fences": migrate.Fences, "versions": migrate.Versions}
+
+// migrations has a command for each direction.
+func migrations(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "migrate",
+		Short: "Make the tables, update them, show or remove them",
+		Long: `migrate works on the tables of the client (set locks), and where they are asked for on those of package fence (fences) and of package
+optimistic (versions): --set locks,fences. Applications that run goose themselves have their own ways: see package migrate.`,
+	}
+	var names []string
+	c.PersistentFlags().StringSliceVar(&names, "set", []string{"locks"}, "which tables: locks, fences, versions")
+	with := func(f func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error) func(*cobra.Command, []string) error {
+		return func(c *cobra.Command, _ []string) error {
+			chosen, err := chosenSets(names)
+			if err != nil {
+				return err
+			}
+			ctx, cancel := o.context(c.Context())
+			defer cancel()
+			d, err := o.open(ctx)
+			if err != nil {
+				return err
+			}
+			defer d.Close()
+			return f(ctx, c, d.DB, d.engine, chosen)
+		}
+	}
+	c.AddCommand(&cobra.Command{
+		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
+		PreRun: func(*cobra.Command, []string) { o.create = true },
+		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+			return migrate.Up(ctx, db, engine, sets...)
+		}),
+	}, &cobra.Command{
+		Use: "status", Short: "Show which versions there are, and which are applied", Args: arguments(cobra.NoArgs),
+		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+			all, err := migrate.Status(ctx, db, engine, sets...)
+			if err == nil {
+				_, _, err = versions.print(c.OutOrStdout(), o.json, each(all), 0)
+			}
+			return err
+		}),
+	}, down(with), dump(o, &names))
+	return c
+}
+
+func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []migrate.Set) error) func(*cobra.Command, []string) error) *cobra.Command {
+	var sure bool
+	c := &cobra.Command{
+		Use: "down --yes", Short: "Remove the tables, and with them every lock that is held", Args: arguments(cobra.NoArgs),
+		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+			if !sure {
+				return usageError{errors.New("every lock that is held would be gone, and tokens would begin anew: --yes to do it")}
+			}
+			return migrate.Down(ctx, db, engine, sets...)
+		}),
+	}
+	c.Flags().BoolVarP(&sure, "yes", "y", false, "do it")
+	return c
+}
+
+// dump writes the files, for those who run them otherwise.
+func dump(o *options, names *[]string) *cobra.Command {
+	var engine string
+	c := &cobra.Command{
+		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose", Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			chosen, err := chosenSets(*names)
+			if err != nil {
+				return err
+			}
+			if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
+				return usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres, migrate.MySQL, migrate.SQLite)}
+			}
+			files, err := migrate.Copy(args[0], engine, time.Now(), chosen...)
+			for _, file := range files {
+				_, _ = fmt.Fprintln(c.OutOrStdout(), file)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
+	return c
+}
+
+func chosenSets(names []string) (chosen []migrate.Set, err error) {
+	for _, name := range names {
+		set, known := sets[name]
+		if !known {
+			return nil, usageError{fmt.Errorf("--set %q: want %s", name, strings.Join([]string{"locks", "fences", "versions"}, ", "))}
+		}
+		chosen = append(chosen, set)
+	}
+	return chosen, nil
+}
+
+var versions = listing[migrate.Migration]{
+	header: table.Row{"tables", "version", "applied", "file"},
+	row: func(m migrate.Migration) table.Row {
+		applied := "no"
+		if m.Applied {
+			applied = "yes"
+		}
+		return table.Row{m.Set, m.Version, applied, m.File}
+	},
+}
+
+// each makes a list what listings print.
+func each[T any](list []T) func(yield func(T, error) bool) {
+	return func(yield func(T, error) bool) {
+		for _, one := range list {
+			if !yield(one, nil) {
+				return
+			}
+		}
+	}
+}

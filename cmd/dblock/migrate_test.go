@@ -1,0 +1,45 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestTablesComeAndGo(t *testing.T) {
+	eachKind(t, func(w *world) {
+		contains(w, w.must("migrate", "status"), "00001_dblock.sql", "yes")
+		contains(w, w.must("migrate", "status", "--set", "fences"), "no")
+		w.must("migrate", "up", "--set", "fences,versions")
+		if out := w.must("migrate", "status", "--set", "fences,versions"); strings.Contains(out, "no") {
+			w.Error(out)
+		}
+		if s := w.run("migrate", "down"); s.status != exitUsage || !strings.Contains(s.err, "--yes") {
+			w.Errorf("%+v", s)
+		}
+		w.must("migrate", "down", "--yes")
+		s := w.run("ls")
+		if s.status != exitFailed || !strings.Contains(s.err, "dblock migrate up") {
+			w.Errorf("without tables: %+v", s)
+		}
+		w.must("migrate", "up")
+		w.must("ls")
+		contains(w, w.must("reap"), "0 sessions expired")
+	})
+}
+
+func TestADumpIsForGoose(t *testing.T) {
+	folder := t.TempDir()
+	s := outcome(t, command(t, nil, "migrate", "dump", folder, "--engine", "postgres"))
+	files, err := filepath.Glob(filepath.Join(folder, "*_00001_dblock.sql"))
+	if s.status != 0 || err != nil || len(files) != 1 || !strings.Contains(s.out, filepath.Base(files[0])) {
+		t.Fatalf("%+v, %v", s, files)
+	}
+	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "+goose Up") {
+		t.Error(err)
+	}
+	if s := outcome(t, command(t, nil, "migrate", "dump", folder, "--engine", "oracle")); s.status != exitUsage {
+		t.Errorf("%+v", s)
+	}
+}

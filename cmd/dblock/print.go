@@ -1,0 +1,148 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/dblock-go/dblock"
+)
+
+// pageRows is how many rows are read before a table is printed: its columns are as wide as these
+// need.
+const pageRows = 200
+
+// listing prints rows of one kind as a table, or as one JSON object a line.
+type listing[T any] struct {
+	header table.Row
+	row    func(T) table.Row
+	none   string // what is printed where there is nothing
+}
+
+// print prints rows as they come, and returns how many. It stops after most rows; 0: never. It
+// reports whether there are more.
+func (l listing[T]) print(w io.Writer, asJSON bool, rows iter.Seq2[T, error], most int) (n int, more bool, err error) {
+	var page []T
+	flush := func() {
+		if len(page) > 0 && !asJSON {
+			_, err = fmt.Fprintln(w, l.table(page))
+		}
+		page = page[:0]
+	}
+	for row, failed := range rows {
+		if failed != nil {
+			flush()
+			return n, false, failed
+		}
+		if most > 0 && n == most {
+			more = true
+			break
+		}
+		n++
+		if asJSON {
+			err = writeJSON(w, row)
+		} else if page = append(page, row); len(page) == pageRows {
+			flush()
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	flush()
+	if n == 0 && !asJSON && err == nil {
+		_, err = fmt.Fprintln(w, l.none)
+	}
+	return n, more, err
+}
+
+func (l listing[T]) table(rows []T) string {
+	t := table.NewWriter()
+	t.SetStyle(plain)
+	t.AppendHeader(l.header)
+	for _, row := range rows {
+		t.AppendRow(l.row(row))
+	}
+	return t.Render()
+}
+
+// plain has columns and nothing else, for eyes and for awk.
+var plain = table.Style{
+	Name:   "plain",
+	Box:    table.BoxStyle{PaddingRight: "  "},
+	Format: table.FormatOptions{Header: text.FormatUpper},
+}
+
+func writeJSON(w io.Writer, v any) error {
+	line, err := json.Marshal(v)
+	if err == nil {
+		_, err = fmt.Fprintf(w, "%s\n", line)
+	}
+	return err
+}
+
+// age is a time that has passed, as long as a person wants it.
+func age(since time.Time) string {
+	if since.IsZero() {
+		return ""
+	}
+	return span(time.Since(since))
+}
+
+// span is a duration of two units at most.
+func span(d time.Duration) string {
+	sign := ""
+	if d < 0 {
+		sign, d = "-", -d
+	}
+	switch {
+	case d < time.Minute:
+		return sign + d.Round(100*time.Millisecond).String()
+	case d < time.Hour:
+		return sign + strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%s%dh%02dm", sign, d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%s%dd%02dh", sign, d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
+}
+
+// ends is what is left of a party's time.
+func ends(p dblock.Party) string {
+	if !p.Alive {
+		return "over"
+	}
+	return span(time.Until(p.Until))
+}
+
+// clock is a time as a person reads it.
+func clock(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.Local().Format("2006-01-02 15:04:05")
+}
+
+// process is who a party is: its host, its process, its thread.
+func process(p dblock.Party) string {
+	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
+	if p.Thread != "" {
+		who += " " + p.Thread
+	}
+	return who
+}
+
+// claim is how a party has a name, or wants it.
+func claim(p dblock.Party, of int) string {
+	switch {
+	case p.Permits > 0:
+		return fmt.Sprintf("%d of %d", p.Permits, of)
+	case p.Shared:
+		return "shared"
+	}
+	return "exclusive"
+}

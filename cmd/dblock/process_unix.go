@@ -1,0 +1,132 @@
+//go:build unix
+
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+func joined(names []string) string { return strings.Join(names, " ") }
+
+// child is the command with all that it starts: a process group.
+type child struct {
+	*exec.Cmd
+	terminal int // of which the group is in the foreground; -1: none
+	ended    chan syscall.WaitStatus
+}
+
+// ending is how a process ended.
+type ending struct{ syscall.WaitStatus }
+
+// code is the exit status that a shell would have.
+func (e ending) code() int {
+	if e.Signaled() {
+		return 128 + int(e.Signal())
+	}
+	return e.ExitStatus()
+}
+
+// start starts the command in a process group of its own, which gets the terminal if this process
+// has it.
+func start(command []string, environment []string) (*child, error) {
+	p := &child{Cmd: exec.Command(command[0], command[1:]...), terminal: -1, ended: make(chan syscall.WaitStatus, 1)}
+	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
+	p.SysProcAttr = attributes()
+	if fd := int(os.Stdin.Fd()); inForeground(fd) {
+		p.terminal = fd
+		p.SysProcAttr.Foreground, p.SysProcAttr.Ctty = true, fd
+	}
+	failed := make(chan error)
+	go func() {
+		// Linux kills the command with the thread that started it, not with the process.
+		runtime.LockOSThread()
+		err := p.Start()
+		failed <- err
+		if err == nil {
+			p.ended <- p.reap()
+		}
+	}()
+	if err := <-failed; err != nil {
+		return nil, notStarted(err)
+	}
+	signal.Ignore(syscall.SIGTTOU) // so that it can take the terminal back; the command does not inherit it
+	return p, nil
+}
+
+// notStarted has the exit status that a shell has for it.
+func notStarted(err error) error {
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		return statusError{127, err}
+	}
+	return statusError{126, err}
+}
+
+func inForeground(fd int) bool {
+	group, err := unix.IoctlGetInt(fd, unix.TIOCGPGRP)
+	return err == nil && group == unix.Getpgrp()
+}
+
+// reap waits for the end of the command. Where it is stopped (^Z), this process stops too, so that
+// the shell gets the terminal, and goes on with it.
+func (p *child) reap() syscall.WaitStatus {
+	for {
+		var status syscall.WaitStatus
+		_, err := syscall.Wait4(p.Process.Pid, &status, syscall.WUNTRACED, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil || status.Exited() || status.Signaled():
+			p.foreground(unix.Getpgrp())
+			return status
+		case status.Stopped() && p.terminal >= 0:
+			p.foreground(unix.Getpgrp())
+			_ = syscall.Kill(0, syscall.SIGSTOP)
+			p.foreground(p.Process.Pid)
+			p.signal(syscall.SIGCONT)
+		}
+	}
+}
+
+// foreground gives the terminal to a process group.
+func (p *child) foreground(group int) {
+	if p.terminal >= 0 {
+		_ = unix.IoctlSetPointerInt(p.terminal, unix.TIOCSPGRP, group)
+	}
+}
+
+// forward sends the signals that this process gets to the group, until it is stopped.
+func (p *child) forward() (stop func()) {
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s := range signals {
+			p.signal(s.(syscall.Signal))
+		}
+	}()
+	return func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+	}
+}
+
+// signal reaches the whole group. A command that is stopped gets it when it goes on.
+func (p *child) signal(s syscall.Signal) { _ = syscall.Kill(-p.Process.Pid, s) }
+
+func (p *child) terminate() {
+	p.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGCONT) // one that is stopped could not end
+}
+
+func (p *child) kill() { p.signal(syscall.SIGKILL) }
+
+func (p *child) wait() ending { return ending{<-p.ended} }

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+func joined(names []string) string { return strings.Join(names, " ") }
+
+// child is the command alone: Windows has no process groups that could be signalled.
+type child struct{ *exec.Cmd }
+
+// ending is how a process ended.
+type ending struct{ status int }
+
+func (e ending) code() int { return e.status }
+
+func start(command []string, environment []string) (*child, error) {
+	p := &child{exec.Command(command[0], command[1:]...)}
+	p.Env, p.Stdin, p.Stdout, p.Stderr = environment, os.Stdin, os.Stdout, os.Stderr
+	if err := p.Start(); err != nil {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+			return nil, statusError{127, err}
+		}
+		return nil, statusError{126, err}
+	}
+	return p, nil
+}
+
+// forward does nothing: the console sends ^C to the command itself.
+func (p *child) forward() (stop func()) { return func() {} }
+
+func (p *child) terminate() { p.kill() }
+
+func (p *child) kill() { _ = p.Process.Kill() }
+
+func (p *child) wait() ending {
+	_ = p.Wait()
+	return ending{p.ProcessState.ExitCode()}
+}

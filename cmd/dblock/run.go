@@ -1,0 +1,312 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+// exitNotAcquired is the status of run where somebody else has the lock, unless it is told
+// otherwise: that of flock.
+const exitNotAcquired = 1
+
+const runHelp = `run takes the locks, runs the command while it holds them, and releases them. It ends with the command's exit status.
+
+The command finds DBLOCK_NAME and DBLOCK_TOKEN in its environment: a token is higher than all before it of the name, so that what the lock
+protects can refuse an older one. Of several names both are lists, separated by spaces.
+
+Signals that run gets (INT, TERM, HUP, QUIT, USR1, USR2) go to the command and all that it has started (its process group). While run waits
+for the lock, INT, TERM and HUP end the wait.
+
+When the lock is about to be lost, because no heartbeat has reached the database for nearly the TTL, the command gets TERM, and KILL after
+--grace: before the TTL is over, and so before anybody else can have the lock. After "dblock unlock" somebody else may have the lock at once:
+the command gets TERM as soon as run hears of it, and KILL after --grace. That is a moment too late: use DBLOCK_TOKEN where that matters.
+
+Not covered: a run that is itself stopped (kill -STOP) or killed together with its host's network cannot stop its command in time; of a run
+that is killed (-9) the command is killed too (Linux), but not what the command has started; a command that leaves its process group
+(setsid), or hangs in the kernel (state D), is not reached by signals.
+
+Once per slot (--once-per, --slot-of) is for cron: with the same line on every host the command runs once for all of them, on one. Where
+another host has the slot, run ends with status 0 and does nothing.`
+
+// holding is what run may be asked to hold, and how.
+type holding struct {
+	names      []string
+	noWait     bool
+	wait       time.Duration
+	shared     bool
+	permits    string
+	ttl        time.Duration
+	grace      time.Duration
+	lease      time.Duration
+	minHold    time.Duration
+	owner      string
+	metadata   map[string]string
+	oncePer    time.Duration
+	slotOf     string
+	zone       string
+	late       time.Duration
+	retry      bool
+	notGot     int
+	graceGiven bool
+}
+
+// execute runs a command under locks.
+func execute(o *options) *cobra.Command {
+	var h holding
+	c := &cobra.Command{
+		Use:   "run [flags] NAME... -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while holding a lock",
+		Long:  runHelp,
+		Example: `  dblock run backup -- pg_dump orders
+  dblock run --no-wait --local build -- make
+  dblock run --once-per 1h report -- ./report            # in every host's crontab, every minute
+  dblock run --slot-of "0 3 * * *" nightly -- ./nightly  # in every host's crontab, at 3:00`,
+		RunE: func(c *cobra.Command, args []string) error {
+			dash := c.ArgsLenAtDash()
+			if dash < 1 || dash == len(args) {
+				return usageError{errors.New("want NAME... -- COMMAND [ARGUMENT...]")}
+			}
+			h.names = args[:dash]
+			h.graceGiven = c.Flags().Changed("grace")
+			if err := h.check(); err != nil {
+				return usageError{err}
+			}
+			return o.execute(c.Context(), &h, args[dash:])
+		},
+	}
+	f := c.Flags()
+	f.BoolVarP(&h.noWait, "no-wait", "n", false, "do not wait for the lock")
+	f.DurationVarP(&h.wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
+	f.BoolVarP(&h.shared, "shared", "s", false, "hold the lock together with others who share it")
+	f.StringVar(&h.permits, "permits", "", "hold n of the name's permits: n/of")
+	f.DurationVar(&h.ttl, "ttl", 30*time.Second, "others get the lock after this time without a heartbeat")
+	f.DurationVar(&h.grace, "grace", 0, "time between TERM and KILL, at most half the TTL (default: a quarter of it, no more than 10s)")
+	f.DurationVar(&h.lease, "lease", 0, "hold the lock no longer than this, heartbeats or not")
+	f.DurationVar(&h.minHold, "min-hold", 0, "nobody else gets the lock before this time is over")
+	f.StringVar(&h.owner, "owner", "", "a name for this run on this host: started again under it, it gets the lock back from its dead self at once (and from a living one)")
+	f.StringToStringVar(&h.metadata, "metadata", nil, "k=v to show with the lock")
+	f.DurationVar(&h.oncePer, "once-per", 0, "run the command once per interval over all hosts")
+	f.StringVar(&h.slotOf, "slot-of", "", "run the command once for the latest time of this cron expression, over all hosts")
+	f.StringVar(&h.zone, "tz", "UTC", "time zone of --slot-of")
+	f.DurationVar(&h.late, "late", 10*time.Minute, "do not run a slot of --slot-of that is older")
+	f.BoolVar(&h.retry, "retry-failed", false, "run a slot again whose run failed, or whose host died")
+	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired, "exit status where the lock is not free (--no-wait), or not in time (--wait)")
+	return c
+}
+
+// check refuses what contradicts itself, before anything is asked of a database.
+func (h *holding) check() error {
+	if !h.graceGiven {
+		h.grace = min(h.ttl/4, 10*time.Second)
+	}
+	slots := h.oncePer != 0 || h.slotOf != ""
+	switch {
+	case h.noWait && h.wait != 0:
+		return errors.New("--no-wait and --wait: give one of them")
+	case h.wait < 0:
+		return errors.New("--wait: want more than 0")
+	case h.shared && h.permits != "":
+		return errors.New("--shared and --permits: give one of them")
+	case h.grace < 0 || h.grace > h.ttl/2:
+		return fmt.Errorf("--grace %v: want at most half of --ttl (%v), so that a single heartbeat that comes late does no harm", h.grace, h.ttl)
+	case h.lease != 0 && h.lease < 2*h.grace:
+		return fmt.Errorf("--lease %v: want at least twice --grace (%v)", h.lease, h.grace)
+	case h.lease != 0 && len(h.names) > 1:
+		return errors.New("--lease: for one name only")
+	case h.oncePer != 0 && h.slotOf != "":
+		return errors.New("--once-per and --slot-of: give one of them")
+	case slots && len(h.names) > 1:
+		return errors.New("--once-per and --slot-of: for one name only")
+	case slots && (h.noWait || h.wait != 0 || h.shared || h.permits != "" || h.lease != 0 || h.minHold != 0 || h.owner != "" || len(h.metadata) > 0):
+		return errors.New("--once-per and --slot-of decide by themselves how the lock is held: give no other option of the lock")
+	case h.retry && !slots:
+		return errors.New("--retry-failed: of --once-per or --slot-of")
+	}
+	_, err := h.options()
+	if err == nil && h.slotOf != "" {
+		_, _, err = h.slot(time.Now())
+	}
+	return err
+}
+
+// options are those of the lock.
+func (h *holding) options() (options []dblock.LockOption, err error) {
+	if h.shared {
+		options = append(options, dblock.Shared())
+	}
+	if h.permits != "" {
+		n, of, _ := strings.Cut(h.permits, "/")
+		units, err1 := strconv.Atoi(n)
+		all, err2 := strconv.Atoi(of)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("--permits %q: want n/of, such as 1/5", h.permits)
+		}
+		options = append(options, dblock.Permits(units, all))
+	}
+	if h.lease != 0 {
+		options = append(options, dblock.Lease(h.lease))
+	}
+	if h.minHold != 0 {
+		options = append(options, dblock.MinHold(h.minHold))
+	}
+	if h.owner != "" {
+		host, err := os.Hostname()
+		if err != nil {
+			return nil, err
+		}
+		options = append(options, dblock.Owner(host, h.owner))
+	}
+	if len(h.metadata) > 0 {
+		options = append(options, dblock.Metadata(h.metadata))
+	}
+	return options, nil
+}
+
+// slot is the latest time of the cron expression, if it is not too long ago.
+func (h *holding) slot(now time.Time) (slot time.Time, due bool, err error) {
+	zone, err := time.LoadLocation(h.zone)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("--tz: %w", err)
+	}
+	schedule, err := cron.ParseStandard(h.slotOf)
+	if err != nil {
+		return time.Time{}, false, fmt.Errorf("--slot-of: %w", err)
+	}
+	if _, every := schedule.(cron.ConstantDelaySchedule); every {
+		return time.Time{}, false, errors.New("--slot-of: @every has no times of its own: use --once-per")
+	}
+	now = now.In(zone)
+	for next := schedule.Next(now.Add(-h.late)); !next.IsZero() && !next.After(now); next = schedule.Next(next) {
+		slot, due = next, true
+	}
+	return slot, due, nil
+}
+
+// held is one lock or several.
+type held interface {
+	Context() context.Context
+	Unlock(ctx context.Context) error
+}
+
+// execute takes the locks and runs the command under them.
+func (o *options) execute(ctx context.Context, h *holding, command []string) error {
+	d, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	c, err := d.client(dblock.WithTTL(h.ttl), dblock.WithReaper())
+	if err != nil {
+		return err
+	}
+	defer func() { // what is held is given back as far as that is possible
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
+		defer cancel()
+		_ = c.Close(closing)
+	}()
+	if h.oncePer != 0 || h.slotOf != "" {
+		return h.once(ctx, c, command)
+	}
+	l, until, tokens, err := h.acquire(ctx, c)
+	if err != nil {
+		return err
+	}
+	err = h.supervise(l, until, command, tokens)
+	unlocking, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
+	defer cancel()
+	if failed := l.Unlock(unlocking); failed != nil && !errors.Is(err, errLost) {
+		complain(failed)
+	}
+	return err
+}
+
+// errWait is why a wait for the lock has ended.
+var errWait = errors.New("not within the time of --wait")
+
+// acquire takes the names. until is when they end without a heartbeat.
+func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (l held, until func() time.Time, tokens string, err error) {
+	options, err := h.options()
+	if err != nil {
+		return nil, nil, "", err
+	}
+	if h.wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, h.wait, errWait)
+		defer cancel()
+	}
+	if len(h.names) == 1 {
+		take := c.Lock
+		if h.noWait {
+			take = c.TryLock
+		}
+		one, err := take(ctx, h.names[0], options...)
+		if err != nil {
+			return nil, nil, "", h.notAcquired(ctx, err)
+		}
+		return one, one.Until, fmt.Sprint(one.Token()), nil
+	}
+	take := c.LockAll
+	if h.noWait {
+		take = c.TryLockAll
+	}
+	all, err := take(ctx, h.names, options...)
+	if err != nil {
+		return nil, nil, "", h.notAcquired(ctx, err)
+	}
+	var list []string
+	for _, name := range h.names {
+		list = append(list, fmt.Sprint(all.Token(name)))
+	}
+	return all, func() time.Time { return c.Stats().AliveUntil }, strings.Join(list, " "), nil
+}
+
+// notAcquired gives an error the exit status that was asked for.
+func (h *holding) notAcquired(ctx context.Context, err error) error {
+	switch cause := context.Cause(ctx); {
+	case errors.As(cause, new(interrupted)):
+		return cause
+	case errors.Is(err, dblock.ErrNotAcquired), errors.Is(cause, errWait):
+		return statusError{h.notGot, err}
+	}
+	return err
+}
+
+// once runs the command for a slot.
+func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
+	var options []dblock.RunOption
+	if h.retry {
+		options = append(options, dblock.RetryFailed())
+	}
+	// A signal ends the attempt, but not the run, whose outcome is to be written.
+	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	defer stop()
+	fn := func(_ context.Context, l *dblock.Lock[*sql.Tx], _ time.Time) error {
+		if !stop() {
+			return context.Cause(ctx)
+		}
+		return h.supervise(l, l.Until, command, fmt.Sprint(l.Token()))
+	}
+	var err error
+	if h.oncePer != 0 {
+		_, err = c.OncePer(attempt, h.names[0], h.oncePer, fn, options...)
+		return err
+	}
+	slot, due, err := h.slot(time.Now())
+	if err != nil || !due {
+		return err
+	}
+	_, err = c.OnceAt(attempt, h.names[0], slot, fn, options...)
+	return err
+}

@@ -1,0 +1,344 @@
+//go:build unix
+
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+func TestRunEndsAsItsCommandDoes(t *testing.T) {
+	eachKind(t, func(w *world) {
+		s := w.run("run", "n", "--", "sh", "-c", `echo "$DBLOCK_NAME $DBLOCK_TOKEN"; exit 3`)
+		name, token, _ := strings.Cut(strings.TrimSpace(s.out), " ")
+		if n, err := strconv.ParseInt(token, 10, 64); s.status != 3 || s.err != "" || name != "n" || err != nil || n < 1 {
+			w.Fatalf("%+v", s)
+		}
+		contains(w, w.must("ls"), "No lock is held")
+	})
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	for _, c := range []struct {
+		says      string
+		arguments []string
+		status    int
+	}{
+		{"success", []string{"run", "n", "--", "true"}, 0},
+		{"killed", []string{"run", "n", "--", "sh", "-c", "kill -9 $$"}, 137},
+		{"not found", []string{"run", "n", "--", "dblock-test-nothing"}, 127},
+		{"no program", []string{"run", "n", "--", "/"}, 126},
+		{"several names", []string{"run", "b", "a", "--", "sh", "-c", `test "$DBLOCK_NAME" = "b a" && test "${DBLOCK_TOKEN#* }" -gt 0`}, 0},
+		{"permits", []string{"run", "--permits", "1/2", "n", "--", "true"}, 0},
+		{"no command", []string{"run", "n"}, exitUsage},
+		{"no name", []string{"run", "--", "true"}, exitUsage},
+		{"a grace that is too long", []string{"run", "--ttl", "10s", "--grace", "6s", "n", "--", "true"}, exitUsage},
+		{"no permits", []string{"run", "--permits", "one", "n", "--", "true"}, exitUsage},
+		{"two ways to wait", []string{"run", "-n", "-w", "1s", "n", "--", "true"}, exitUsage},
+		{"a schedule of nothing", []string{"run", "--slot-of", "at dawn", "n", "--", "true"}, exitUsage},
+		{"a zone of nowhere", []string{"run", "--slot-of", "* * * * *", "--tz", "Atlantis/Capital", "n", "--", "true"}, exitUsage},
+		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"}, exitUsage},
+	} {
+		if s := w.run(c.arguments...); s.status != c.status || s.status != 0 && s.status != 137 && s.err == "" {
+			t.Errorf("%s: %+v, want status %d", c.says, s, c.status)
+		}
+	}
+}
+
+func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
+	eachKind(t, func(w *world) {
+		l := w.lock("n")
+		for _, c := range []struct {
+			arguments []string
+			status    int
+		}{
+			{[]string{"run", "--no-wait", "n", "--", "true"}, exitNotAcquired},
+			{[]string{"run", "--no-wait", "-E", "0", "n", "--", "true"}, 0},
+			{[]string{"run", "--wait", "100ms", "-E", "75", "n", "--", "true"}, 75},
+		} {
+			if s := w.run(c.arguments...); s.status != c.status || !strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {
+				w.Errorf("%q: %+v, want %d", c.arguments, s, c.status)
+			}
+		}
+		c := w.command("run", "n", "--", "true")
+		if err := c.Start(); err != nil {
+			w.Fatal(err)
+		}
+		w.queued("n", 1)
+		if err := l.Unlock(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		if err := c.Wait(); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
+// queued waits until so many wait.
+func (w *world) queued(name string, n int) {
+	w.Helper()
+	w.until(func() bool {
+		info, err := w.client.Inspect(w.Context(), name)
+		return err == nil && info.Queued == n
+	})
+}
+
+// fileWith waits for a file to have a text.
+func (w *world) fileWith(file, text string) {
+	w.Helper()
+	w.until(func() bool {
+		is, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(is), text)
+	})
+}
+
+func TestASignalEndsTheWaitAndReachesWhatRuns(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	l := w.lock("n")
+	c := w.command("run", "n", "--", "true")
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.queued("n", 1)
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+		t.Errorf("while it waited: %v", c.ProcessState)
+	}
+	w.queued("n", 0)
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+
+	// The command, and one that it has started, both say what they got.
+	file := filepath.Join(t.TempDir(), "said")
+	script := `trap "echo child >>$0; wait; exit 9" TERM; (trap "echo grandchild >>$0; exit" TERM; while :; do sleep 0.01; done) & echo ready >>$0; while :; do sleep 0.01; done`
+	c = w.command("run", "n", "--", "sh", "-c", script, file)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.fileWith(file, "ready")
+	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if _ = c.Wait(); c.ProcessState.ExitCode() != 9 {
+		t.Errorf("while it ran: %v", c.ProcessState)
+	}
+	w.fileWith(file, "child\n")
+	w.fileWith(file, "grandchild\n")
+	contains(t, w.must("ls"), "No lock is held")
+}
+
+func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a child of its parent's death")
+	}
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	file := filepath.Join(t.TempDir(), "pid")
+	c := w.command("run", "n", "--", "sh", "-c", `echo $$ >$0.new; mv $0.new $0; while :; do sleep 0.01; done`, file)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.fileWith(file, "\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	w.until(func() bool {
+		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return err != nil || bytes.Contains(stat, []byte(") Z "))
+	})
+}
+
+// The database takes no heartbeat for longer than the TTL. The command takes no notice of TERM: it is
+// dead before the next one starts.
+func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	folder := t.TempDir()
+	alive := filepath.Join(folder, "alive")
+	c := w.command("run", "--ttl", "3s", "--grace", "500ms", "n", "--", "sh", "-c",
+		`trap "echo TERM >>$0.term" TERM; while :; do date +%s%N >$0.new; mv $0.new $0; sleep 0.01; done`, alive)
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.fileWith(alive, "\n")
+	next := w.command("run", "n", "--", "date", "+%s%N")
+	var began bytes.Buffer
+	next.Stdout = &began
+	if err := next.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.queued("n", 1)
+	tx, err := w.db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
+		t.Errorf("%v: %s", c.ProcessState, &complaint)
+	}
+	if _, err := os.Stat(alive + ".term"); err != nil {
+		t.Error("it got no TERM before")
+	}
+	if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	_ = tx.Close()
+	if err := next.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	last, err := os.ReadFile(alive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, is := number(t, string(last)), number(t, began.String()); is <= was {
+		t.Errorf("the next began at %d, and the one before lived at %d", is, was)
+	}
+}
+
+func number(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
+	eachKind(t, func(w *world) {
+		c := w.command("run", "n", "--", "sh", "-c", "while :; do sleep 0.01; done")
+		var complaint bytes.Buffer
+		c.Stderr = &complaint
+		if err := c.Start(); err != nil {
+			w.Fatal(err)
+		}
+		var info dblock.Info
+		w.until(func() bool {
+			var err error
+			info, err = w.client.Inspect(w.Context(), "n")
+			return err == nil && len(info.Holders) == 1
+		})
+		w.must("unlock", "n", "--token", fmt.Sprint(info.Token), "--reason", "a test", "--yes")
+		if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
+			w.Errorf("%v: %s", c.ProcessState, &complaint)
+		}
+		contains(w, complaint.String(), "the lock is lost")
+	})
+}
+
+func TestOneOfManyHostsRunsASlot(t *testing.T) {
+	eachKind(t, func(w *world) {
+		hosts := 5
+		if w.engine == "sqlite" {
+			hosts = 20
+		}
+		ran := filepath.Join(w.TempDir(), "ran")
+		all := func(arguments ...string) {
+			w.Helper()
+			var running sync.WaitGroup
+			for range hosts {
+				c := w.command(append(append([]string{"run"}, arguments...), "--", "sh", "-c", "echo x >>$0", ran)...)
+				running.Go(func() {
+					if out, err := c.CombinedOutput(); err != nil {
+						w.Errorf("%v: %s", err, out)
+					}
+				})
+			}
+			running.Wait()
+		}
+		all("--slot-of", "*/2 * * * *", "cron")
+		slots := strings.Count(w.must("runs", "cron", "--json"), "\n") // 2 where the minute has just changed
+		if n := lines(w.T, ran); n != slots || n < 1 || n > 2 {
+			w.Errorf("%d runs of %d slots", n, slots)
+		}
+		if err := os.Remove(ran); err != nil {
+			w.Fatal(err)
+		}
+		all("--once-per", "24h", "day")
+		if n := lines(w.T, ran); n != strings.Count(w.must("runs", "day", "--json"), "\n") || n < 1 || n > 2 {
+			w.Errorf("%d runs a day", n)
+		}
+	})
+}
+
+func lines(t *testing.T, file string) int {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(text, []byte("\n"))
+}
+
+func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	if s := w.run("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 4"); s.status != 4 {
+		t.Fatalf("%+v", s)
+	}
+	contains(t, w.must("jobs"), "failed: exit status 4")
+	if s := w.run("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 5"); s.status != 0 {
+		t.Errorf("run again without being asked for: %+v", s)
+	}
+	if s := w.run("run", "--once-per", "24h", "--retry-failed", "job", "--", "true"); s.status != 0 {
+		t.Errorf("%+v", s)
+	}
+	contains(t, w.must("jobs"), "ok")
+}
+
+func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
+	at := func(text string) time.Time {
+		moment, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return moment
+	}
+	for _, c := range []struct {
+		expression, zone string
+		late             time.Duration
+		now, slot        string
+	}{
+		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:00:00Z", "2026-11-23T03:00:00Z"},
+		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:09:59Z", "2026-11-23T03:00:00Z"},
+		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T03:10:01Z", ""},
+		{"0 3 * * *", "UTC", 10 * time.Minute, "2026-11-23T02:59:59Z", ""},
+		{"0 3 * * *", "Europe/Berlin", 10 * time.Minute, "2026-11-23T02:05:00Z", "2026-11-23T02:00:00Z"},
+		{"* * * * *", "UTC", time.Hour, "2026-11-23T03:05:30Z", "2026-11-23T03:05:00Z"},
+		{"30 2 29 2 *", "UTC", time.Minute, "2028-02-29T02:30:30Z", "2028-02-29T02:30:00Z"},
+	} {
+		h := holding{slotOf: c.expression, zone: c.zone, late: c.late}
+		slot, due, err := h.slot(at(c.now))
+		if err != nil || due != (c.slot != "") || due && !slot.Equal(at(c.slot)) {
+			t.Errorf("%s at %s: %v, %v, %v: want %q", c.expression, c.now, slot, due, err, c.slot)
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+var clients = listing[dblock.Session]{
+	header: table.Row{"session", "host", "pid", "app", "up for", "ends in", "holds", "waits"},
+	row: func(s dblock.Session) table.Row {
+		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(dblock.Party{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
+	},
+	none: "No client has taken a lock.",
+}
+
+// sessions lists clients.
+func sessions(o *options) *cobra.Command {
+	var f dblock.SessionFilter
+	var limit int
+	c := &cobra.Command{
+		Use:   "sessions",
+		Short: "List the clients, and how many locks each holds",
+		Long: `sessions lists the clients that have taken a lock since they started. The locks of a client end with its session: when no heartbeat of
+it has come for its TTL ("ends in").`,
+		Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			if limit < 0 {
+				return usageError{errors.New("--limit: want 0 or more")}
+			}
+			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
+				n, more, err := clients.print(c.OutOrStdout(), o.json, i.Sessions(ctx, f), limit)
+				if err == nil && more {
+					c.PrintErrf("The first %d. --limit 0 for all.\n", n)
+				}
+				return err
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.StringVar(&f.Host, "host", "", "only clients of this host")
+	flags.StringVar(&f.App, "app", "", "only clients of this application (WithApp)")
+	flags.BoolVar(&f.Dead, "dead", false, "also those that have ended, for as long as the reaper leaves them")
+	flags.IntVar(&limit, "limit", 100, "at most so many clients; 0: all")
+	return c
+}
+
+// once is inspect for a command that looks once, within the time limit.
+func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.Inspector) error) error {
+	ctx, cancel := o.context(c.Context())
+	defer cancel()
+	return o.inspect(ctx, f)
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+// show tells all about one name.
+func show(o *options) *cobra.Command {
+	var every time.Duration
+	c := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show who has a name, and its whole queue",
+		Args:  arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
+					info, err := i.Inspect(ctx, args[0])
+					if err != nil {
+						return err
+					}
+					if o.json {
+						return writeJSON(w, info)
+					}
+					return describe(w, info)
+				})
+			})
+		},
+	}
+	watches(c, &every)
+	return c
+}
+
+// describe writes about a name for a person.
+func describe(w io.Writer, i dblock.Info) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, i.Name)
+	switch {
+	case len(i.Holders) == 0 && i.Rests > 0:
+		fmt.Fprintf(&b, "Nobody has it. It rests for %s (MinHold).\n", span(i.Rests))
+	case len(i.Holders) == 0:
+		fmt.Fprintln(&b, "Nobody has it.")
+	default:
+		fmt.Fprintln(&b, holders(i.Capacity).table(i.Holders))
+		for _, p := range i.Holders {
+			if p.Asked != "" {
+				fmt.Fprintf(&b, "%d was asked to release it: %s\n", p.Token, p.Asked)
+			}
+			if len(p.Metadata) > 0 {
+				fmt.Fprintf(&b, "%d: %s\n", p.Token, pairs(p.Metadata))
+			}
+		}
+	}
+	if len(i.Waiters) > 0 {
+		fmt.Fprintf(&b, "\n%d wait, in this order:\n%s\n", i.Queued, waiters(i.Capacity).table(i.Waiters))
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// holders and waiters are the tables of a name's parties, which has so many permits.
+func holders(of int) listing[dblock.Party] {
+	return listing[dblock.Party]{
+		header: table.Row{"token", "holder", "app", "kind", "held for", "ends in", "session"},
+		row: func(p dblock.Party) table.Row {
+			return table.Row{p.Token, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
+		},
+	}
+}
+
+func waiters(of int) listing[dblock.Party] {
+	place := 0
+	return listing[dblock.Party]{
+		header: table.Row{"place", "waiter", "app", "wants", "waits for", "ends in", "session"},
+		row: func(p dblock.Party) table.Row {
+			place++
+			return table.Row{place, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
+		},
+	}
+}
+
+// pairs are in the order of their keys.
+func pairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for k, v := range m {
+		list = append(list, k+"="+v)
+	}
+	slices.Sort(list)
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// errLost: the command was ended because the lock is lost, or about to be.
+var errLost = errors.New("the lock is lost, or could not be kept: the command was ended")
+
+// statusError ends the program with an exit status.
+type statusError struct {
+	status int
+	err    error // nil: there is nothing to say
+}
+
+func (e statusError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.status)
+	}
+	return e.err.Error()
+}
+
+func (e statusError) Unwrap() error { return e.err }
+
+// margin is how long before the end of the lock the command is dead: for the kernel to end it.
+func margin(ttl time.Duration) time.Duration {
+	return min(max(ttl/20, 50*time.Millisecond), time.Second)
+}
+
+// supervise runs the command until it ends, or until the lock does: then it ends the command.
+func (h *holding) supervise(l held, until func() time.Time, command []string, tokens string) error {
+	p, err := start(command, append(os.Environ(), "DBLOCK_NAME="+joined(h.names), "DBLOCK_TOKEN="+tokens))
+	if err != nil {
+		return err
+	}
+	stop := p.forward()
+	defer stop()
+	lost := h.endWith(p, l.Context(), until)
+	status := p.wait()
+	if reason := lost(); reason != nil {
+		return statusError{status.code(), fmt.Errorf("%w: %w", errLost, reason)}
+	}
+	if status.code() != 0 {
+		return statusError{status.code(), nil}
+	}
+	return nil
+}
+
+// endWith ends the process with the lock: TERM early enough for KILL to come, after the grace,
+// before anybody else can have the lock; and at once where that is so already. The function that it
+// returns stops it, and says why it ended the process, if it did.
+func (h *holding) endWith(p *child, lock context.Context, until func() time.Time) (lost func() error) {
+	over, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			end := until().Add(-margin(h.ttl))
+			timer := time.NewTimer(time.Until(end.Add(-h.grace)))
+			select {
+			case <-over:
+				timer.Stop()
+				done <- nil
+				return
+			case <-lock.Done():
+				timer.Stop()
+				h.end(p, time.Now().Add(h.grace), over)
+				done <- context.Cause(lock)
+				return
+			case <-timer.C:
+			}
+			if later := until().Add(-margin(h.ttl)); later.After(end) {
+				continue // a heartbeat has come meanwhile
+			}
+			h.end(p, end, over)
+			done <- errors.New("no heartbeat has reached the database")
+			return
+		}
+	}()
+	return func() error {
+		close(over)
+		return <-done
+	}
+}
+
+// end has the process end by itself, until a time, and kills it then.
+func (h *holding) end(p *child, by time.Time, over <-chan struct{}) {
+	p.terminate()
+	timer := time.NewTimer(time.Until(by))
+	defer timer.Stop()
+	select {
+	case <-over:
+	case <-timer.C:
+	}
+	p.kill() // what the process has started may still run
+}

@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+// unlock takes a lock away from a holder that was seen.
+func unlock(o *options) *cobra.Command {
+	var tokens []int64
+	var reason string
+	var yes bool
+	c := &cobra.Command{
+		Use:   "unlock NAME --token TOKEN --reason TEXT",
+		Short: "Take a lock away from its holder, which is told",
+		Long: `unlock takes a name from the holders with these tokens, which ls and show tell, and from no other: whoever got it since then keeps it.
+The next waiter has it at once. The holder is told, and its context ends; but until it has noticed, it may still act on what the lock
+protects: see that it is fenced (Guard, package fence), or stop it first.`,
+		Example: "  dblock unlock orders/42 --token 1795420000000000 --reason 'host is gone, ticket 123'",
+		Args:    arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case len(tokens) == 0:
+				return usageError{errors.New("no --token: dblock show NAME says which the holder has")}
+			case strings.TrimSpace(reason) == "":
+				return usageError{errors.New("no --reason: it is written into the history, and the holder is told")}
+			}
+			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+				return o.breaks(ctx, c, i, args[0], reason, tokens, yes)
+			})
+		},
+	}
+	flags := c.Flags()
+	flags.Int64SliceVar(&tokens, "token", nil, "of the holder; of several that share the name, each that is to lose it")
+	flags.StringVar(&reason, "reason", "", "why")
+	flags.BoolVarP(&yes, "yes", "y", false, "do not ask")
+	return c
+}
+
+// breaks shows whom it would hit, asks, and does it. Only the question takes as long as it takes.
+func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspector, name, reason string, tokens []int64, yes bool) error {
+	limited, cancel := o.context(ctx)
+	defer cancel()
+	info, err := i.Inspect(limited, name)
+	if err != nil {
+		return err
+	}
+	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p dblock.Party) bool { return !slices.Contains(tokens, p.Token) })
+	if len(meant) == 0 {
+		return notHeld(info, tokens)
+	}
+	if !yes {
+		c.PrintErrf("%s\n%s\n%d wait for it. Take it away? [y/N] ", info.Name, holders(info.Capacity).table(meant), info.Queued)
+		answer, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
+		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+			return errors.New("nothing was done")
+		}
+	}
+	limited, cancel = o.context(ctx)
+	defer cancel()
+	n, err := i.Break(limited, name, reason, tokens...)
+	switch {
+	case err != nil:
+		return err
+	case n == 0: // it was released while the question stood
+		return notHeld(info, tokens)
+	}
+	_, err = fmt.Fprintf(c.OutOrStdout(), "Taken from %d of %d holders.\n", n, len(info.Holders))
+	return err
+}
+
+func notHeld(is dblock.Info, tokens []int64) error {
+	if len(is.Holders) == 0 {
+		return fmt.Errorf("nobody has %q: nothing was done", is.Name)
+	}
+	var have []int64
+	for _, p := range is.Holders {
+		have = append(have, p.Token)
+	}
+	return fmt.Errorf("nobody has %q with token %d: its holders have %d; nothing was done", is.Name, tokens, have)
+}
+
+// ask asks a holder to release a lock.
+func ask(o *options) *cobra.Command {
+	var reason string
+	c := &cobra.Command{
+		Use:   "ask NAME --reason TEXT",
+		Short: "Ask the holder of a lock to release it",
+		Long: `ask tells the holders of a name that somebody wants it. It takes nothing away: an application sees it in Lock.Asked, and releases the
+lock when that suits it.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			if strings.TrimSpace(reason) == "" {
+				return usageError{errors.New("no --reason: the holder is told")}
+			}
+			return o.once(c, func(ctx context.Context, i dblock.Inspector) error { return i.Ask(ctx, args[0], reason) })
+		},
+	}
+	c.Flags().StringVar(&reason, "reason", "", "why")
+	return c
+}
