@@ -27,8 +27,8 @@ type source struct {
 
 var errNoDatabase = errors.New("no database: give --dsn or DBLOCK_DSN, or --local for locks on this machine")
 
-// sourceOf finds the database that flags and environment name. Of several the first counts: --local,
-// --dsn, DBLOCK_DSN, PG environment variables.
+// sourceOf finds the database that flags and environment name. Of several the first counts:
+// --local, --dsn, DBLOCK_DSN, PG environment variables.
 func sourceOf(o *options, getenv func(string) string) (source, error) {
 	switch {
 	case o.local && o.dsn != "":

@@ -1,5 +1,5 @@
-// Command dblock shows who holds the locks of package dblock and who waits for them, takes them away
-// by hand, and runs other commands under them.
+// Command dblock shows who holds the locks of package dblock and who waits for them, takes them
+// away by hand, and runs other commands under them.
 //
 //	go install github.com/dblock-go/dblock/cmd/dblock@latest
 //	export DBLOCK_DSN=postgres://app@db.example.com/orders
@@ -7,8 +7,9 @@
 //	dblock run backup -- pg_dump orders
 //
 // Files of this package stand on each other in this order: dsn.go and mycnf.go (which database),
-// database.go (its pool and its client), print.go (tables and JSON), and one file for each command; of
-// run: process_*.go (a command and what it starts), supervise.go (it ends with the lock), run.go.
+// database.go (its pool and its client), print.go (tables and JSON), and one file for each command;
+// of run: process_*.go (a command and what it starts), supervise.go (it ends with the lock),
+// run.go.
 package main
 
 import (

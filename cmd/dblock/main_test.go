@@ -125,7 +125,8 @@ func (k kind) world(t *testing.T) *world {
 	return &world{T: t, kind: k, db: db, dsn: dsn, client: c}
 }
 
-// create makes a database, and returns its data source as the driver has it, and as the command has.
+// create makes a database, and returns its data source as the driver has it, and as the command
+// has.
 func (k kind) create(t *testing.T) (own, dsn string) {
 	if k.server == "" {
 		file := filepath.Join(t.TempDir(), "app.db")

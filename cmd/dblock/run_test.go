@@ -171,8 +171,8 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	})
 }
 
-// The database takes no heartbeat for longer than the TTL. The command takes no notice of TERM: it is
-// dead before the next one starts.
+// The database takes no heartbeat for longer than the TTL. The command takes no notice of TERM: it
+// is dead before the next one starts.
 func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")

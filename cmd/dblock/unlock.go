@@ -70,8 +70,8 @@ func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspect
 	switch {
 	case err != nil:
 		return err
-	case n == 0: // it was released while the question stood
-		return notHeld(info, tokens)
+	case n == 0:
+		return fmt.Errorf("%q was released meanwhile: nothing was done", name)
 	}
 	_, err = fmt.Fprintf(c.OutOrStdout(), "Taken from %d of %d holders.\n", n, len(info.Holders))
 	return err

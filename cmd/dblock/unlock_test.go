@@ -1,10 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/dblock-go/dblock"
@@ -45,4 +48,50 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 			w.Errorf("%+v", s)
 		}
 	})
+}
+
+// screen is what a person has seen so far.
+type screen struct {
+	mu   sync.Mutex // protects text
+	text bytes.Buffer
+}
+
+func (s *screen) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(text)
+}
+
+func (s *screen) shows(text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Contains(s.text.String(), text)
+}
+
+func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	seen := w.lock("n")
+	c := w.command("unlock", "n", "--token", fmt.Sprint(seen.Token()), "--reason", "it looked dead")
+	answer, question := io.Pipe()
+	var said screen
+	c.Stdin, c.Stderr = answer, &said
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() bool { return said.shows("[y/N]") })
+	if err := seen.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := w.lock("n")
+	if _, err := io.WriteString(question, "y\n"); err != nil {
+		t.Fatal(err)
+	}
+	_ = question.Close()
+	if _ = c.Wait(); c.ProcessState.ExitCode() != exitFailed || !said.shows("was released meanwhile: nothing was done") {
+		t.Errorf("%v: %s", c.ProcessState, said.text.String())
+	}
+	if err := context.Cause(next.Context()); err != nil {
+		t.Errorf("the next holder lost it: %v", err)
+	}
 }
