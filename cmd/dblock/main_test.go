@@ -52,7 +52,8 @@ func command(t *testing.T, environment []string, arguments ...string) *exec.Cmd 
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
-	c.Env = append([]string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}, environment...)
+	own := []string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
+	c.Env = append(own, environment...)
 	return c
 }
 
@@ -100,6 +101,7 @@ func eachKind(t *testing.T, test func(w *world)) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := k.world(t)
 			if err := migrate.Up(t.Context(), w.db, k.engine); err != nil {
 				t.Fatal(err)
