@@ -8,13 +8,10 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
-
-func joined(names []string) string { return strings.Join(names, " ") }
 
 // child is the command with all that it starts: a process group.
 type child struct {

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
-	"strings"
 )
-
-func joined(names []string) string { return strings.Join(names, " ") }
 
 // child is the command alone: Windows has no process groups that could be signalled.
 type child struct{ *exec.Cmd }

@@ -199,6 +199,16 @@ type held interface {
 	Unlock(ctx context.Context) error
 }
 
+// hold is what run holds.
+type hold struct {
+	held
+	until  func() time.Time // when it ends without another heartbeat
+	asked  <-chan string    // others want it; to listen for that is to hear at once that it is taken away
+	tokens string
+}
+
+func holdOf(l *dblock.Lock[*sql.Tx]) hold { return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token())} }
+
 // execute takes the locks and runs the command under them.
 func (o *options) execute(ctx context.Context, h *holding, command []string) error {
 	d, err := o.open(ctx)
@@ -218,11 +228,11 @@ func (o *options) execute(ctx context.Context, h *holding, command []string) err
 	if h.oncePer != 0 || h.slotOf != "" {
 		return h.once(ctx, c, command)
 	}
-	l, until, tokens, err := h.acquire(ctx, c)
+	l, err := h.acquire(ctx, c)
 	if err != nil {
 		return err
 	}
-	err = h.supervise(l, until, command, tokens)
+	err = h.supervise(l, command)
 	unlocking, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
 	defer cancel()
 	if failed := l.Unlock(unlocking); failed != nil && !errors.Is(err, errLost) {
@@ -234,11 +244,11 @@ func (o *options) execute(ctx context.Context, h *holding, command []string) err
 // errWait is why a wait for the lock has ended.
 var errWait = errors.New("not within the time of --wait")
 
-// acquire takes the names. until is when they end without a heartbeat.
-func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (l held, until func() time.Time, tokens string, err error) {
+// acquire takes the names.
+func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold, error) {
 	options, err := h.options()
 	if err != nil {
-		return nil, nil, "", err
+		return hold{}, err
 	}
 	if h.wait > 0 {
 		var cancel context.CancelFunc
@@ -252,9 +262,9 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (l hel
 		}
 		one, err := take(ctx, h.names[0], options...)
 		if err != nil {
-			return nil, nil, "", h.notAcquired(ctx, err)
+			return hold{}, h.notAcquired(ctx, err)
 		}
-		return one, one.Until, fmt.Sprint(one.Token()), nil
+		return holdOf(one), nil
 	}
 	take := c.LockAll
 	if h.noWait {
@@ -262,13 +272,13 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (l hel
 	}
 	all, err := take(ctx, h.names, options...)
 	if err != nil {
-		return nil, nil, "", h.notAcquired(ctx, err)
+		return hold{}, h.notAcquired(ctx, err)
 	}
 	var list []string
 	for _, name := range h.names {
 		list = append(list, fmt.Sprint(all.Token(name)))
 	}
-	return all, func() time.Time { return c.Stats().AliveUntil }, strings.Join(list, " "), nil
+	return hold{held: all, until: func() time.Time { return c.Stats().AliveUntil }, tokens: strings.Join(list, " ")}, nil
 }
 
 // notAcquired gives an error the exit status that was asked for.
@@ -296,7 +306,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		if !stop() {
 			return context.Cause(ctx)
 		}
-		return h.supervise(l, l.Until, command, fmt.Sprint(l.Token()))
+		return h.supervise(holdOf(l), command)
 	}
 	var err error
 	if h.oncePer != 0 {

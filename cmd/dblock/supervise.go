@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -32,14 +33,14 @@ func margin(ttl time.Duration) time.Duration {
 }
 
 // supervise runs the command until it ends, or until the lock does: then it ends the command.
-func (h *holding) supervise(l held, until func() time.Time, command []string, tokens string) error {
-	p, err := start(command, append(os.Environ(), "DBLOCK_NAME="+joined(h.names), "DBLOCK_TOKEN="+tokens))
+func (h *holding) supervise(l hold, command []string) error {
+	p, err := start(command, append(os.Environ(), "DBLOCK_NAME="+strings.Join(h.names, " "), "DBLOCK_TOKEN="+l.tokens))
 	if err != nil {
 		return err
 	}
 	stop := p.forward()
 	defer stop()
-	lost := h.endWith(p, l.Context(), until)
+	lost := h.endWith(p, l)
 	status := p.wait()
 	if reason := lost(); reason != nil {
 		return statusError{status.code(), fmt.Errorf("%w: %w", errLost, reason)}
@@ -53,25 +54,29 @@ func (h *holding) supervise(l held, until func() time.Time, command []string, to
 // endWith ends the process with the lock: TERM early enough for KILL to come, after the grace,
 // before anybody else can have the lock; and at once where that is so already. The function that it
 // returns stops it, and says why it ended the process, if it did.
-func (h *holding) endWith(p *child, lock context.Context, until func() time.Time) (lost func() error) {
+func (h *holding) endWith(p *child, l hold) (lost func() error) {
 	over, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
-			end := until().Add(-margin(h.ttl))
+			end := l.until().Add(-margin(h.ttl))
 			timer := time.NewTimer(time.Until(end.Add(-h.grace)))
 			select {
 			case <-over:
 				timer.Stop()
 				done <- nil
 				return
-			case <-lock.Done():
+			case <-l.Context().Done():
 				timer.Stop()
 				h.end(p, time.Now().Add(h.grace), over)
-				done <- context.Cause(lock)
+				done <- context.Cause(l.Context())
 				return
+			case reason := <-l.asked:
+				timer.Stop()
+				complain(fmt.Errorf("somebody else wants %q: %s", h.names[0], reason))
+				continue
 			case <-timer.C:
 			}
-			if later := until().Add(-margin(h.ttl)); later.After(end) {
+			if later := l.until().Add(-margin(h.ttl)); later.After(end) {
 				continue // a heartbeat has come meanwhile
 			}
 			h.end(p, end, over)
