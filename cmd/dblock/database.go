@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/spf13/cobra"
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
@@ -123,6 +124,18 @@ func (d database) locks() driver.Engine[*sql.Tx] {
 func (d database) client(o ...dblock.Option) (*dblock.Client[*sql.Tx], error) {
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
+}
+
+// with calls f with the database, within the time limit.
+func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database) error) error {
+	ctx, cancel := o.context(c.Context())
+	defer cancel()
+	d, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return f(ctx, d)
 }
 
 // inspect calls f with an inspector of the database.

@@ -22,15 +22,15 @@ var occurrences = listing[dblock.Event]{
 // events lists the history.
 func events(o *options) *cobra.Command {
 	f := dblock.EventFilter{Newest: true}
-	var limit int
+	var limit uint
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "events [NAME]",
 		Short: "List what has happened, the latest first",
 		Args:  arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 0 || since < 0 {
-				return usageError{errors.New("--limit and --since: want 0 or more")}
+			if since < 0 {
+				return usageError{errors.New("--since: want 0 or more")}
 			}
 			if len(args) > 0 {
 				f.Name = args[0]
@@ -47,6 +47,6 @@ func events(o *options) *cobra.Command {
 	flags := c.Flags()
 	flags.StringSliceVar(&f.Kinds, "kind", nil, "only these kinds: granted, released, lost, expired, asked, broken, or an application's own")
 	flags.DurationVar(&since, "since", 0, "only the last so long")
-	flags.IntVar(&limit, "limit", 50, "at most so many; 0: all")
+	flags.UintVar(&limit, "limit", 50, "at most so many; 0: all")
 	return c
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -62,21 +61,18 @@ func jobs(o *options) *cobra.Command {
 
 // runs lists the runs of a job.
 func runs(o *options) *cobra.Command {
-	var limit int
+	var limit uint
 	c := &cobra.Command{
 		Use:   "runs JOB",
 		Short: "List the runs of a job, the latest first",
 		Args:  arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			if limit < 0 {
-				return usageError{errors.New("--limit: want 0 or more")}
-			}
 			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
 				_, _, err := history.print(c.OutOrStdout(), o.json, i.Runs(ctx, args[0]), limit)
 				return err
 			})
 		},
 	}
-	c.Flags().IntVar(&limit, "limit", 20, "at most so many runs; 0: all")
+	c.Flags().UintVar(&limit, "limit", 20, "at most so many runs; 0: all")
 	return c
 }

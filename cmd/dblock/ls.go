@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -33,7 +32,7 @@ var locks = listing[dblock.Info]{
 // ls lists names.
 func ls(o *options) *cobra.Command {
 	var f dblock.Filter
-	var limit int
+	var limit uint
 	var every time.Duration
 	c := &cobra.Command{
 		Use:     "ls [PREFIX]",
@@ -44,9 +43,6 @@ func ls(o *options) *cobra.Command {
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.Prefix = args[0]
-			}
-			if limit < 0 {
-				return usageError{errors.New("--limit: want 0 or more")}
 			}
 			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
@@ -74,7 +70,7 @@ func ls(o *options) *cobra.Command {
 	flags.BoolVar(&f.Contended, "contended", false, "only names that somebody waits for")
 	flags.BoolVar(&f.Idle, "idle", false, "also names that nobody has or waits for")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
-	flags.IntVar(&limit, "limit", 100, "at most so many names; 0: all")
+	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
 	watches(c, &every)
 	return c
 }

@@ -30,7 +30,13 @@ import (
 // itself makes the test binary the command, so that it is tested as a process.
 const itself = "DBLOCK_TEST_COMMAND"
 
+// stubborn makes it a process that takes no notice of TERM, and says in a file that it lives.
+const stubborn = "DBLOCK_TEST_STUBBORN"
+
 func TestMain(m *testing.M) {
+	if file := os.Getenv(stubborn); file != "" {
+		lives(file)
+	}
 	if os.Getenv(itself) != "" {
 		main()
 	}

@@ -34,14 +34,7 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 			if err != nil {
 				return err
 			}
-			ctx, cancel := o.context(c.Context())
-			defer cancel()
-			d, err := o.open(ctx)
-			if err != nil {
-				return err
-			}
-			defer d.Close()
-			return f(ctx, c, d.DB, d.engine, chosen)
+			return o.with(c, func(ctx context.Context, d database) error { return f(ctx, c, d.DB, d.engine, chosen) })
 		}
 	}
 	c.AddCommand(&cobra.Command{

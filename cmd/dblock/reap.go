@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -17,22 +18,17 @@ func reap(o *options) *cobra.Command {
 older than the history is kept for. It is for databases whose clients all run WithoutReaper.`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			ctx, cancel := o.context(c.Context())
-			defer cancel()
-			d, err := o.open(ctx)
-			if err != nil {
+			return o.with(c, func(ctx context.Context, d database) error {
+				report, err := reaper.Sweep(ctx, d.locks())
+				if err != nil {
+					return err
+				}
+				if o.json {
+					return writeJSON(c.OutOrStdout(), report)
+				}
+				_, err = fmt.Fprintln(c.OutOrStdout(), report)
 				return err
-			}
-			defer d.Close()
-			report, err := reaper.Sweep(ctx, d.locks())
-			if err != nil {
-				return err
-			}
-			if o.json {
-				return writeJSON(c.OutOrStdout(), report)
-			}
-			_, err = fmt.Fprintln(c.OutOrStdout(), report)
-			return err
+			})
 		},
 	}
 }

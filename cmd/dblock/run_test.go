@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -123,23 +124,38 @@ func TestASignalEndsTheWaitAndReachesWhatRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// The command, and one that it has started, both say what they got.
-	file := filepath.Join(t.TempDir(), "said")
-	script := `trap "echo child >>$0; wait; exit 9" TERM; (trap "echo grandchild >>$0; exit" TERM; while :; do sleep 0.01; done) & echo ready >>$0; while :; do sleep 0.01; done`
-	c = w.command("run", "n", "--", "sh", "-c", script, file)
+	// The command, and one that it has started, end with it.
+	file := filepath.Join(t.TempDir(), "pid")
+	c = w.command("run", "n", "--", "sh", "-c", `sleep 60 & echo $! >$0.new; mv $0.new $0; wait`, file)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.fileWith(file, "ready")
+	pid := w.pidIn(file)
 	if err := c.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	if _ = c.Wait(); c.ProcessState.ExitCode() != 9 {
+	if _ = c.Wait(); c.ProcessState.ExitCode() != 128+int(syscall.SIGTERM) {
 		t.Errorf("while it ran: %v", c.ProcessState)
 	}
-	w.fileWith(file, "child\n")
-	w.fileWith(file, "grandchild\n")
+	w.until(func() bool { return dead(pid) })
 	contains(t, w.must("ls"), "No lock is held")
+}
+
+// pidIn waits for the number of a process.
+func (w *world) pidIn(file string) int {
+	w.Helper()
+	w.fileWith(file, "\n")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return int(number(w.T, string(text)))
+}
+
+// dead reports whether a process has ended, whoever is to take note of that.
+func dead(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return err != nil && syscall.Kill(pid, 0) != nil || bytes.Contains(stat, []byte(") Z "))
 }
 
 func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
@@ -153,23 +169,12 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
-	w.fileWith(file, "\n")
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	pid := w.pidIn(file)
 	if err := c.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Wait()
-	w.until(func() bool {
-		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-		return err != nil || bytes.Contains(stat, []byte(") Z "))
-	})
+	w.until(func() bool { return dead(pid) })
 }
 
 // The database takes no heartbeat for longer than the TTL. The command takes no notice of TERM: it
@@ -180,8 +185,7 @@ func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	folder := t.TempDir()
 	alive := filepath.Join(folder, "alive")
 	const ttl = 4 * time.Second
-	c := w.command("run", "--ttl", ttl.String(), "--grace", (ttl / 2).String(), "n", "--", "sh", "-c",
-		`trap "echo TERM >>$0.term" TERM; while :; do date +%s%N >$0.new; mv $0.new $0; sleep 0.01; done`, alive)
+	c := w.command("run", "--ttl", ttl.String(), "--grace", (ttl / 2).String(), "n", "--", "env", stubborn+"="+alive, os.Args[0])
 	var complaint bytes.Buffer
 	c.Stderr = &complaint
 	if err := c.Start(); err != nil {
@@ -226,6 +230,22 @@ func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	}
 }
 
+// lives writes into a file that it is alive, and takes no notice of TERM but to write that it came.
+// A shell would not do: dash may lose a signal that comes while it starts a program.
+func lives(file string) {
+	terms := make(chan os.Signal, 1)
+	signal.Notify(terms, syscall.SIGTERM)
+	for {
+		select {
+		case <-terms:
+			_ = os.WriteFile(file+".term", nil, 0o600)
+		case <-time.After(10 * time.Millisecond):
+		}
+		_ = os.WriteFile(file+".new", fmt.Appendln(nil, time.Now().UnixNano()), 0o600)
+		_ = os.Rename(file+".new", file)
+	}
+}
+
 func number(t *testing.T, text string) int64 {
 	t.Helper()
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
@@ -257,6 +277,25 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 		}
 		contains(w, complaint.text.String(), "the lock is lost")
 	})
+}
+
+func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	c := w.command("run", "n", "--", "sh", "-c", `trap "exit 0" TERM; while :; do sleep 0.01; done`)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	w.until(func() bool {
+		info, err := w.client.Inspect(t.Context(), "n")
+		return err == nil && len(info.Holders) == 1
+	})
+	if _, err := w.client.Break(t.Context(), "n", "a test"); err != nil {
+		t.Fatal(err)
+	}
+	if _ = c.Wait(); c.ProcessState.ExitCode() == 0 {
+		t.Error("it has")
+	}
 }
 
 func TestOneOfManyHostsRunsASlot(t *testing.T) {

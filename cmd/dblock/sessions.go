@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -21,7 +20,7 @@ var clients = listing[dblock.Session]{
 // sessions lists clients.
 func sessions(o *options) *cobra.Command {
 	var f dblock.SessionFilter
-	var limit int
+	var limit uint
 	c := &cobra.Command{
 		Use:   "sessions",
 		Short: "List the clients, and how many locks each holds",
@@ -29,9 +28,6 @@ func sessions(o *options) *cobra.Command {
 it has come for its TTL ("ends in").`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			if limit < 0 {
-				return usageError{errors.New("--limit: want 0 or more")}
-			}
 			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
 				n, more, err := clients.print(c.OutOrStdout(), o.json, i.Sessions(ctx, f), limit)
 				if err == nil && more {
@@ -45,7 +41,7 @@ it has come for its TTL ("ends in").`,
 	flags.StringVar(&f.Host, "host", "", "only clients of this host")
 	flags.StringVar(&f.App, "app", "", "only clients of this application (WithApp)")
 	flags.BoolVar(&f.Dead, "dead", false, "also those that have ended, for as long as the reaper leaves them")
-	flags.IntVar(&limit, "limit", 100, "at most so many clients; 0: all")
+	flags.UintVar(&limit, "limit", 100, "at most so many clients; 0: all")
 	return c
 }
 

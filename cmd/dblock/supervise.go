@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,7 @@ func (h *holding) supervise(l hold, command []string) error {
 	lost := h.endWith(p, l)
 	status := p.wait()
 	if reason := lost(); reason != nil {
-		return statusError{status.code(), fmt.Errorf("%w: %w", errLost, reason)}
+		return statusError{cmp.Or(status.code(), exitFailed), fmt.Errorf("%w: %w", errLost, reason)}
 	}
 	if status.code() != 0 {
 		return statusError{status.code(), nil}

@@ -164,7 +164,7 @@ func succession(t *testing.T, e *env) {
 	// that.
 	start := time.Now()
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+shortTTL.Microseconds())
-	first := granted(t, soon, line[0])
+	first := granted(t, patience, line[0])
 	if took := time.Since(start); took < shortTTL*9/10 {
 		t.Errorf("succeeded after %v: want %v", took, shortTTL)
 	}
@@ -202,7 +202,7 @@ func longHolder(t *testing.T, e *env) {
 
 func withoutReaper(t *testing.T, e *env) {
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
-	c := e.client(t, dblock.WithTTL(time.Second), dblock.WithReaper(reaper.Interval(20*time.Millisecond)), dblock.WithoutReaper())
+	c := e.client(t, dblock.WithTTL(shortTTL), dblock.WithReaper(reaper.Interval(20*time.Millisecond)), dblock.WithoutReaper())
 	l := lock(t, c, "own")
 	e.beats(t, e.session(t, "own"), 3, l)
 	if e.session(t, "orphaned") != "deadsession" {

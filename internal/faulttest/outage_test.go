@@ -156,8 +156,9 @@ func (w *world) underLoad(times int, happens func(actors []*process)) {
 		w.goesOn(actors, 3)
 		took := session.Boottime() - at
 		w.Logf("everybody goes on %v later", took)
-		if took > promised+scheduling {
-			w.Errorf("it took %v until everybody went on, promised are %v", took, promised)
+		// One that has lost its lock may wait for another that has, too.
+		if took > 2*promised+scheduling {
+			w.Errorf("it took %v until everybody went on: a lock that was lost is had again within %v", took, promised)
 		}
 	}
 	w.goesOn(actors, 20)
