@@ -10,9 +10,11 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +43,22 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	os.Exit(m.Run())
+}
+
+// lives writes into a file that it is alive, and takes no notice of TERM but to write that it came.
+// A shell would not do: dash may lose a signal that comes while it starts a program.
+func lives(file string) {
+	terms := make(chan os.Signal, 1)
+	signal.Notify(terms, syscall.SIGTERM)
+	for {
+		select {
+		case <-terms:
+			_ = os.WriteFile(file+".term", nil, 0o600)
+		case <-time.After(10 * time.Millisecond):
+		}
+		_ = os.WriteFile(file+".new", fmt.Appendln(nil, time.Now().UnixNano()), 0o600)
+		_ = os.Rename(file+".new", file)
+	}
 }
 
 // patience is for anything that a process does.

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -227,22 +226,6 @@ func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	}
 	if was, is := number(t, string(last)), number(t, began.String()); is <= was {
 		t.Errorf("the next began at %d, and the one before lived at %d", is, was)
-	}
-}
-
-// lives writes into a file that it is alive, and takes no notice of TERM but to write that it came.
-// A shell would not do: dash may lose a signal that comes while it starts a program.
-func lives(file string) {
-	terms := make(chan os.Signal, 1)
-	signal.Notify(terms, syscall.SIGTERM)
-	for {
-		select {
-		case <-terms:
-			_ = os.WriteFile(file+".term", nil, 0o600)
-		case <-time.After(10 * time.Millisecond):
-		}
-		_ = os.WriteFile(file+".new", fmt.Appendln(nil, time.Now().UnixNano()), 0o600)
-		_ = os.Rename(file+".new", file)
 	}
 }
 
