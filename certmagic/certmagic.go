@@ -32,7 +32,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// Storage is a certmagic.Storage whose locks are those of dblock. All else is the storage that was
+// Storage is a certmagic.Storage with the locks of dblock. Everything else is done by the storage
 // given to WithLocks. It is safe for concurrent use.
 type Storage struct {
 	certmagic.Storage

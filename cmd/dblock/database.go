@@ -126,25 +126,34 @@ func (d database) client(o ...dblock.Option) (*dblock.Client[*sql.Tx], error) {
 	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
 }
 
-// with calls f with the database, within the time limit.
-func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database) error) error {
-	ctx, cancel := o.context(c.Context())
-	defer cancel()
+// using calls f with the database.
+func (o *options) using(ctx context.Context, f func(d database) error) error {
 	d, err := o.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return f(ctx, d)
+	return f(d)
+}
+
+// with is using for a command that neither waits nor watches.
+func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database) error) error {
+	ctx, cancel := o.context(c.Context())
+	defer cancel()
+	return o.using(ctx, func(d database) error { return f(ctx, d) })
 }
 
 // inspect calls f with an inspector of the database.
 func (o *options) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
-	d, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+	return o.using(ctx, func(d database) error { return d.inspect(ctx, f) })
+}
+
+// once is inspect for a command that looks once.
+func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.Inspector) error) error {
+	return o.with(c, func(ctx context.Context, d database) error { return d.inspect(ctx, f) })
+}
+
+func (d database) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
 	c, err := d.client()
 	if err != nil {
 		return err

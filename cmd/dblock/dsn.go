@@ -103,8 +103,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// mysqlURL reads mysql://user:password@host:port/database?parameters, whose parameters are the
-// driver's; socket=PATH goes to a Unix socket.
+// mysqlURL reads mysql://user:password@host:port/database?parameters. The parameters are those of
+// the driver. socket=PATH names a Unix socket.
 func mysqlURL(text string) (*mysql.Config, error) {
 	u, err := url.Parse(text)
 	if err != nil {

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -92,14 +94,14 @@ func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, 
 		return once(w)
 	}
 	for tick := time.NewTicker(every); ; {
-		screen := frame{to: w}
+		var screen bytes.Buffer
 		if err := once(&screen); err != nil && ctx.Err() == nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if err := screen.show(); err != nil {
+		if err := redraw(w, screen.Bytes()); err != nil {
 			return err
 		}
 		select {
@@ -110,34 +112,13 @@ func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, 
 	}
 }
 
-// frame is what a screen shows at once: written whole, it does not flicker.
-type frame struct {
-	to   io.Writer
-	text []byte
-}
-
-func (f *frame) Write(text []byte) (int, error) {
-	f.text = append(f.text, text...)
-	return len(text), nil
-}
-
-// show writes the frame over the one before.
-func (f *frame) show() error {
-	if file, is := f.to.(interface{ Fd() uintptr }); is && term.IsTerminal(int(file.Fd())) {
-		const home, toEndOfScreen = "\x1b[H", "\x1b[J"
-		f.text = append(append([]byte(home), clearing(f.text)...), toEndOfScreen...)
+// redraw writes what a screen shows at once, over what it showed before: written whole, it does not
+// flicker.
+func redraw(w io.Writer, text []byte) error {
+	if file, is := w.(interface{ Fd() uintptr }); is && term.IsTerminal(int(file.Fd())) {
+		const home, toEndOfLine, toEndOfScreen = "\x1b[H", "\x1b[K", "\x1b[J"
+		text = slices.Concat([]byte(home), bytes.ReplaceAll(text, []byte("\n"), []byte(toEndOfLine+"\n")), []byte(toEndOfScreen))
 	}
-	_, err := f.to.Write(f.text)
+	_, err := w.Write(text)
 	return err
-}
-
-// clearing clears what an earlier frame has left of each line.
-func clearing(text []byte) (cleared []byte) {
-	for _, b := range text {
-		if b == '\n' {
-			cleared = append(cleared, "\x1b[K"...)
-		}
-		cleared = append(cleared, b)
-	}
-	return cleared
 }

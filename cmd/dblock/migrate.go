@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -15,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// sets are the tables that there may be, by the names that the command line has for them.
-var sets = map[string]migrate.Set{"locks": migrate.Locks, "fences": migrate.Fences, "versions": migrate.Versions}
+// sets are the tables that there may be.
+var sets = []migrate.Set{migrate.Locks, migrate.Fences, migrate.Versions}
 
 // migrations has a command for each direction.
 func migrations(o *options) *cobra.Command {
@@ -71,7 +70,7 @@ func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []mig
 	return c
 }
 
-// dump writes the files, for those who run them otherwise.
+// dump writes the migrations as files.
 func dump(o *options, names *[]string) *cobra.Command {
 	var engine string
 	c := &cobra.Command{
@@ -97,9 +96,9 @@ func dump(o *options, names *[]string) *cobra.Command {
 
 func chosenSets(names []string) (chosen []migrate.Set, err error) {
 	for _, name := range names {
-		set, known := sets[name]
-		if !known {
-			return nil, usageError{fmt.Errorf("--set %q: want %s", name, strings.Join([]string{"locks", "fences", "versions"}, ", "))}
+		set := migrate.Set(name)
+		if !slices.Contains(sets, set) {
+			return nil, usageError{fmt.Errorf("--set %q: want one of %v", name, sets)}
 		}
 		chosen = append(chosen, set)
 	}

@@ -127,7 +127,7 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// process is who a party is: its host, its process, its thread.
+// process identifies a party: host, process ID, thread.
 func process(p dblock.Party) string {
 	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
 	if p.Thread != "" {

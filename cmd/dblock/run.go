@@ -41,24 +41,23 @@ another host has the slot, run ends with status 0 and does nothing.`
 
 // holding is what run may be asked to hold, and how.
 type holding struct {
-	names      []string
-	noWait     bool
-	wait       time.Duration
-	shared     bool
-	permits    string
-	ttl        time.Duration
-	grace      time.Duration
-	lease      time.Duration
-	minHold    time.Duration
-	owner      string
-	metadata   map[string]string
-	oncePer    time.Duration
-	slotOf     string
-	zone       string
-	late       time.Duration
-	retry      bool
-	notGot     int
-	graceGiven bool
+	names    []string
+	noWait   bool
+	wait     time.Duration
+	shared   bool
+	permits  string
+	ttl      time.Duration
+	grace    time.Duration
+	lease    time.Duration
+	minHold  time.Duration
+	owner    string
+	metadata map[string]string
+	oncePer  time.Duration
+	slotOf   string
+	zone     string
+	late     time.Duration
+	retry    bool
+	notGot   int
 }
 
 // execute runs a command under locks.
@@ -78,11 +77,13 @@ func execute(o *options) *cobra.Command {
 				return usageError{errors.New("want NAME... -- COMMAND [ARGUMENT...]")}
 			}
 			h.names = args[:dash]
-			h.graceGiven = c.Flags().Changed("grace")
+			if !c.Flags().Changed("grace") {
+				h.grace = min(h.ttl/4, 10*time.Second)
+			}
 			if err := h.check(); err != nil {
 				return usageError{err}
 			}
-			return o.execute(c.Context(), &h, args[dash:])
+			return o.using(c.Context(), func(d database) error { return h.execute(c.Context(), d, args[dash:]) })
 		},
 	}
 	f := c.Flags()
@@ -107,9 +108,6 @@ func execute(o *options) *cobra.Command {
 
 // check refuses what contradicts itself, before anything is asked of a database.
 func (h *holding) check() error {
-	if !h.graceGiven {
-		h.grace = min(h.ttl/4, 10*time.Second)
-	}
 	slots := h.oncePer != 0 || h.slotOf != ""
 	switch {
 	case h.noWait && h.wait != 0:
@@ -210,12 +208,7 @@ type hold struct {
 func holdOf(l *dblock.Lock[*sql.Tx]) hold { return hold{l, l.Until, l.Asked(), fmt.Sprint(l.Token())} }
 
 // execute takes the locks and runs the command under them.
-func (o *options) execute(ctx context.Context, h *holding, command []string) error {
-	d, err := o.open(ctx)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+func (h *holding) execute(ctx context.Context, d database, command []string) error {
 	c, err := d.client(dblock.WithTTL(h.ttl), dblock.WithReaper())
 	if err != nil {
 		return err
@@ -298,7 +291,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 	if h.retry {
 		options = append(options, dblock.RetryFailed())
 	}
-	// A signal ends the attempt, but not the run, whose outcome is to be written.
+	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	defer stop()

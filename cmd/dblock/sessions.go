@@ -44,10 +44,3 @@ it has come for its TTL ("ends in").`,
 	flags.UintVar(&limit, "limit", 100, "at most so many clients; 0: all")
 	return c
 }
-
-// once is inspect for a command that looks once, within the time limit.
-func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.Inspector) error) error {
-	ctx, cancel := o.context(c.Context())
-	defer cancel()
-	return o.inspect(ctx, f)
-}

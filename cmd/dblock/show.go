@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -90,10 +91,9 @@ func waiters(of int) listing[dblock.Party] {
 
 // pairs are in the order of their keys.
 func pairs(m map[string]string) string {
-	list := make([]string, 0, len(m))
-	for k, v := range m {
-		list = append(list, k+"="+v)
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, k+"="+m[k])
 	}
-	slices.Sort(list)
 	return strings.Join(list, " ")
 }

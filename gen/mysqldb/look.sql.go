@@ -49,8 +49,9 @@ type LookRow struct {
 	Member           int64
 }
 
-// One row for each name and each place that the session has in its queue: member is its token in a run, 0 if it waits. It tells all of a name that somebody has as a
-// whole, and of one that nobody has or waits for; of the others LookShared does.
+// One row for each name and each place that the session has in its queue: member is its token in a
+// run, 0 if it waits. It tells all of a name that somebody has as a whole, and of one that nobody
+// has or waits for; of the others LookShared does.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	query := look
 	var queryParams []interface{}
@@ -163,11 +164,11 @@ type LookSharedRow struct {
 	Sharing          int64
 }
 
-// The same of names that are shared, or free with a queue: a row for each name (part 0), the share whose time is over first
-// and those of the session (1), the session's places in the queue (2), and the first place (3). One statement: between two, a
-// grant would be missed by both. units is of the name what all have, sharing how many they are, token of a
-// place its ticket, and first_token its token in a run.
-// capacity is of the first place what it states.
+// The same of names that are shared, or free with a queue: a row for each name (part 0), the share
+// whose time is over first and those of the session (1), the session's places in the queue (2), and
+// the first place (3). One statement: between two, a grant would be missed by both. units is of the
+// name what all have, sharing how many they are, token of a place its ticket, and first_token its
+// token in a run. capacity is of the first place what it states.
 func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
 	query := lookShared
 	var queryParams []interface{}

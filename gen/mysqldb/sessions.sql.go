@@ -44,8 +44,8 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0, or, of a member of a run, its own), some at a time. One statement: between two, a grant
-// would be missed by both.
+// All that a session holds, and its places in queues (token 0, or, of a member of a run, its own),
+// some at a time. One statement: between two, a grant would be missed by both.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims,
 		arg.Session,

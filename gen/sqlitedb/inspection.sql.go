@@ -176,8 +176,8 @@ type NamesParams struct {
 	Most      int64
 }
 
-// Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is below a blob. What is asked of a holder must be
-// true of one and the same.
+// Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is
+// below a blob. What is asked of a holder must be true of one and the same.
 func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, names,
 		arg.Lowest,

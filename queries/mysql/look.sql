@@ -1,5 +1,6 @@
--- One row for each name and each place that the session has in its queue: member is its token in a run, 0 if it waits. It tells all of a name that somebody has as a
--- whole, and of one that nobody has or waits for; of the others LookShared does.
+-- One row for each name and each place that the session has in its queue: member is its token in a
+-- run, 0 if it waits. It tells all of a name that somebody has as a whole, and of one that nobody
+-- has or waits for; of the others LookShared does.
 -- name: Look :many
 SELECT l.name, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.acquired_at, l.waiters, l.expires_at,
        l.shared_units, l.capacity, l.rests_until,
@@ -12,11 +13,11 @@ SELECT l.name, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.att
   LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = sqlc.arg(session)
  WHERE l.name IN (sqlc.slice(names));
 
--- The same of names that are shared, or free with a queue: a row for each name (part 0), the share whose time is over first
--- and those of the session (1), the session's places in the queue (2), and the first place (3). One statement: between two, a
--- grant would be missed by both. units is of the name what all have, sharing how many they are, token of a
--- place its ticket, and first_token its token in a run.
--- capacity is of the first place what it states.
+-- The same of names that are shared, or free with a queue: a row for each name (part 0), the share
+-- whose time is over first and those of the session (1), the session's places in the queue (2), and
+-- the first place (3). One statement: between two, a grant would be missed by both. units is of the
+-- name what all have, sharing how many they are, token of a place its ticket, and first_token its
+-- token in a run. capacity is of the first place what it states.
 -- name: LookShared :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token, l.shared_units AS units,
        l.acquired_at AS since, l.expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,

@@ -52,8 +52,8 @@ SELECT s.id FROM dblock_sessions s
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?;
 
--- All that a session holds, and its places in queues (token 0, or, of a member of a run, its own), some at a time. One statement: between two, a grant
--- would be missed by both.
+-- All that a session holds, and its places in queues (token 0, or, of a member of a run, its own),
+-- some at a time. One statement: between two, a grant would be missed by both.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL

@@ -5,8 +5,9 @@
 -- order of the joins is fixed, from what is found on: MySQL would read the queue from end to end
 -- for each step (200 ms against 12 with 10,000 places). The collation of owners takes no notice of
 -- spaces at the end: hence the lengths. need: a place waits for as much room as the largest request
--- before its own needs, and the dead need none. room: what may be in use for all of them to fit, by what they state. Which member of a run has the name is known to its
--- session alone: a run is no holder, and its members do not wait.
+-- before its own needs, and the dead need none. room: what may be in use for all of them to fit, by
+-- what they state. Which member of a run has the name is known to its session alone: a run is no
+-- holder, and its members do not wait.
 -- name: WaitGraph :many
 WITH RECURSIVE found (part, name, number) AS (
     SELECT CAST(0 AS SIGNED), w.name, w.ticket FROM dblock_waiters w

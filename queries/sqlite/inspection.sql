@@ -39,8 +39,8 @@ SELECT w.name, 2 AS kind, w.ticket AS place, w.session_id AS session, w.host, w.
        SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name AND q.token = 0 ORDER BY q.ticket LIMIT CAST(sqlc.arg(most) AS INTEGER))
  ORDER BY 1, 2, 3;
 
--- Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is below a blob. What is asked of a holder must be
--- true of one and the same.
+-- Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is
+-- below a blob. What is asked of a holder must be true of one and the same.
 -- name: Names :many
 SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
  WHERE l.name >= @lowest AND l.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END

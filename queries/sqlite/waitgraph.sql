@@ -1,7 +1,9 @@
--- Who waits for whom, from the places of some attempts on: who holds the names of the places, where these owners wait
--- themselves, and so on. The attempts come as a JSON array. The need of a place is that of all before it, and its capacity such that where that fits all of them do: both are found once for
--- each queue: asked for each place, it would go through the queue again and again. The members of a run do not wait, and
--- a run is no holder: the row does not tell which of its members has the lock.
+-- Who waits for whom, from the places of some attempts on: who holds the names of the places, where
+-- these owners wait themselves, and so on. The attempts come as a JSON array. The need of a place
+-- is that of all before it, and its capacity such that where that fits all of them do: both are
+-- found once for each queue: asked for each place, it would go through the queue again and again.
+-- The members of a run do not wait, and a run is no holder: the row does not tell which of its
+-- members has the lock.
 -- name: WaitGraph :many
 WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, 0 AS capacity, w.enqueued_at AS since
