@@ -9,6 +9,7 @@ import (
 // exporters, web pages and operators' tools. *Client is one, for every TX.
 type Inspector interface {
 	Inspect(ctx context.Context, name string) (Info, error)
+	Why(ctx context.Context, name string) ([]Info, error)
 	List(ctx context.Context, f Filter) iter.Seq2[Info, error]
 	Watch(ctx context.Context, name string) iter.Seq2[Info, error]
 	Events(ctx context.Context, f EventFilter) iter.Seq2[Event, error]

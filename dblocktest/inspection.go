@@ -65,6 +65,31 @@ func (l *line) Names(ctx context.Context, f driver.Filter, limit int) ([]string,
 	})
 }
 
+func (l *line) Why(ctx context.Context, is string, limit int) ([]string, error) {
+	return ask(ctx, l, func() (names []string, err error) {
+		if l.locks[is] != nil {
+			names = append(names, is)
+		}
+		for i := 0; i < len(names) && len(names) < limit; i++ {
+			for _, awaited := range l.sorted() {
+				if !slices.Contains(names, awaited) && l.delays(l.locks[awaited], l.locks[names[i]]) {
+					names = append(names, awaited)
+				}
+			}
+		}
+		return names[:min(len(names), limit)], nil
+	})
+}
+
+// delays reports whether a holder of a name waits for another.
+func (d *database) delays(awaited, n *name) bool {
+	return slices.ContainsFunc(n.holders(), func(h *hold) bool {
+		return slices.ContainsFunc(awaited.queue, func(p *place) bool {
+			return p.token == 0 && p.Session == h.session && p.Host == h.host && p.Thread == h.thread
+		})
+	})
+}
+
 // selects reports whether a filter means a name. What it asks of a holder must be true of one and
 // the same.
 func (d *database) selects(f driver.Filter, n *name) bool {

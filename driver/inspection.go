@@ -20,6 +20,11 @@ type Inspection interface {
 	// along the primary key, from f.After on.
 	Names(ctx context.Context, f Filter, limit int) ([]string, error)
 
+	// Why lists a name and the names that its holders wait for, directly or through others: up to
+	// limit, those next to it first. A name without a row has none. It is one statement, and so one
+	// snapshot.
+	Why(ctx context.Context, name string, limit int) ([]string, error)
+
 	// Sessions lists up to limit sessions that match the filter and have a higher id than after, in
 	// the order of their ids, with what each holds and waits for.
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)

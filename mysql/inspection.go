@@ -116,6 +116,14 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names [
 	return names, mysqlserver.Interpret(err)
 }
 
+func (e *engine) Why(ctx context.Context, name string, limit int) (names []string, err error) {
+	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
+		names, err = q.Why(ctx, mysqldb.WhyParams{Name: name, Limit: count(limit)})
+		return err
+	})
+	return names, mysqlserver.Interpret(err)
+}
+
 // above is the first name, in the order of bytes, that comes after all that begin with a prefix.
 // None where every name that comes after it begins with it.
 func above(prefix string) (name string, there bool) {

@@ -67,6 +67,10 @@ func behind(prefix string) string {
 	return prefix[:last] + string(rune(prefix[last]+1))
 }
 
+func (e *engine) Why(ctx context.Context, name string, limit int) ([]string, error) {
+	return e.list(ctx, query(postgresdb.Why, postgresdb.WhyParams{Most: int32(limit), Name: name}))
+}
+
 func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
 	var row postgresdb.SessionsRow
 	var sessions []driver.SessionDetail

@@ -77,6 +77,14 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]strin
 	return names, err
 }
 
+func (e *engine) Why(ctx context.Context, name string, limit int) (names []string, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		names, err = q.Why(ctx, sqlitedb.WhyParams{Most: int64(limit), Name: name})
+		return err
+	})
+	return names, err
+}
+
 // above is the lowest of all that come after whatever begins with the prefix; "" where nothing
 // does.
 func above(prefix string) string {

@@ -513,3 +513,50 @@ func (q *Queries) Watchers(ctx context.Context, name string) ([]string, error) {
 	}
 	return items, nil
 }
+
+const why = `-- name: Why :many
+WITH RECURSIVE awaited (name) AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = ?
+    UNION
+    SELECT w.name FROM awaited a
+      STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+      STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host) AND w.token = 0
+    UNION
+    SELECT w.name FROM awaited a
+      STRAIGHT_JOIN dblock_shares r FORCE INDEX (PRIMARY) ON r.name = a.name
+      STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host) AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT ?
+`
+
+type WhyParams struct {
+	Name  string
+	Limit int32
+}
+
+// A name, and the names that its holders wait for, directly or through others. The lengths are
+// compared for the reason that WaitGraph tells.
+func (q *Queries) Why(ctx context.Context, arg WhyParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, why, arg.Name, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

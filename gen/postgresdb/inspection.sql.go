@@ -292,3 +292,39 @@ func (q *Queries) Watch(ctx context.Context, arg WatchParams) error {
 	_, err := q.db.Exec(ctx, Watch, arg.Name, arg.Watch, arg.Session)
 	return err
 }
+
+const Why = `-- name: Why :many
+WITH RECURSIVE awaited AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = $2
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name
+      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT $1
+`
+
+type WhyParams struct {
+	Most int32
+	Name string
+}
+
+// A name, and the names that its holders wait for, directly or through others.
+func (q *Queries) Why(ctx context.Context, arg WhyParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, Why, arg.Most, arg.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -349,3 +349,45 @@ func (q *Queries) Watchers(ctx context.Context, name string) ([]WatchersRow, err
 	}
 	return items, nil
 }
+
+const why = `-- name: Why :many
+WITH RECURSIVE awaited AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = ?2
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_locks l ON l.name = a.name
+      JOIN dblock_waiters w ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host AND w.token = 0
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_shares r ON r.name = a.name
+      JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT ?1
+`
+
+type WhyParams struct {
+	Most int64
+	Name string
+}
+
+// A name, and the names that its holders wait for, directly or through others.
+func (q *Queries) Why(ctx context.Context, arg WhyParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, why, arg.Most, arg.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}

@@ -66,6 +66,7 @@ type Client interface {
 	Ask(ctx context.Context, name, reason string) error
 	Break(ctx context.Context, name, reason string, tokens ...int64) (int, error)
 	Inspect(ctx context.Context, name string) (dblock.Info, error)
+	Why(ctx context.Context, name string) ([]dblock.Info, error)
 	List(ctx context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error]
 	Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error]
 	Events(ctx context.Context, f dblock.EventFilter) iter.Seq2[dblock.Event, error]

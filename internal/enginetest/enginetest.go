@@ -90,7 +90,7 @@ func Run(t *testing.T, w Wiring) {
 			}
 		}
 		if !w.Again && !dbtest.Brief(w.Kind) {
-			groups = append(groups, revoking, owners, names, once, moments, extending, inspecting, listing, events, looking)
+			groups = append(groups, revoking, owners, names, once, moments, extending, inspecting, chains, listing, events, looking)
 			if w.Through == nil {
 				groups = append(groups, people, roles, upgrading)
 			}

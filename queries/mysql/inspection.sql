@@ -67,6 +67,24 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
         SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
 
+-- A name, and the names that its holders wait for, directly or through others. The lengths are
+-- compared for the reason that WaitGraph tells.
+-- name: Why :many
+WITH RECURSIVE awaited (name) AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name)
+    UNION
+    SELECT w.name FROM awaited a
+      STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
+      STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host) AND w.token = 0
+    UNION
+    SELECT w.name FROM awaited a
+      STRAIGHT_JOIN dblock_shares r FORCE INDEX (PRIMARY) ON r.name = a.name
+      STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host) AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT ?;
+
 -- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not.
 -- The counts are taken of the page only.
 -- name: Sessions :many

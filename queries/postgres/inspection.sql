@@ -38,6 +38,16 @@ SELECT l.name FROM dblock_locks l
    AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
 
+-- A name, and the names that its holders wait for, directly or through others.
+-- name: Why :many
+WITH RECURSIVE awaited AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = @name
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name
+      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT @most;
+
 -- One time for all of them. The counts are taken of the page only.
 -- name: Sessions :many
 WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (

@@ -55,6 +55,19 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
 
+-- A name, and the names that its holders wait for, directly or through others.
+-- name: Why :many
+WITH RECURSIVE awaited AS (
+    SELECT l.name FROM dblock_locks l WHERE l.name = @name
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_locks l ON l.name = a.name
+      JOIN dblock_waiters w ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host AND w.token = 0
+    UNION
+    SELECT w.name FROM awaited a JOIN dblock_shares r ON r.name = a.name
+      JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host AND w.token = 0
+)
+SELECT a.name FROM awaited a LIMIT @most;
+
 -- Sessions on a host ('': any), of an application ('': any), that live, or also those that do not. The counts are taken of
 -- the page only.
 -- name: Sessions :many

@@ -1,0 +1,28 @@
+package dblock
+
+import (
+	"fmt"
+	"testing"
+)
+
+// Between the statement that finds the names and the one that describes them a holder may have got
+// what it waited for, and its thread may wait in another session.
+func TestAChainHasNoNameThatNoHolderWaitsForAnyMore(t *testing.T) {
+	party := func(session string) Party { return Party{Session: session, Host: "host", Thread: "1"} }
+	infos := []Info{
+		{Name: "another session's", Waiters: []Party{party("s2")}},
+		{Name: "asked for", Holders: []Party{party("s1")}},
+		{Name: "nobody's any more"},
+		{Name: "waited for", Holders: []Party{party("s3")}, Waiters: []Party{party("s1")}},
+	}
+	var names []string
+	for _, info := range chain(infos, "asked for") {
+		names = append(names, info.Name)
+	}
+	if got := fmt.Sprintf("%q", names); got != `["asked for" "waited for"]` {
+		t.Error(got)
+	}
+	if gone := chain(nil, "asked for"); len(gone) != 1 || gone[0].Name != "asked for" {
+		t.Errorf("%+v", gone)
+	}
+}
