@@ -222,7 +222,7 @@ func (w *world) lock(name string, options ...dblock.LockOption) *dblock.Lock[*sq
 }
 
 // waits has somebody wait for a name until the test ends.
-func (w *world) waits(name string, n int) {
+func (w *world) waits(name string, n int, options ...dblock.LockOption) {
 	w.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -232,7 +232,7 @@ func (w *world) waits(name string, n int) {
 	})
 	go func() {
 		defer close(done)
-		if l, err := w.client.Lock(ctx, name); err == nil {
+		if l, err := w.client.Lock(ctx, name, options...); err == nil {
 			_ = l.Unlock(context.Background())
 		}
 	}()

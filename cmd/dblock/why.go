@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+// link is a name in a chain of waiting, and what keeps its rows locked.
+type link struct {
+	dblock.Info
+	Transactions []obstacle `json:",omitempty"`
+	Untold       string     `json:",omitempty"` // why the transactions cannot be told
+}
+
+// why follows who waits for whom.
+func why(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "why NAME",
+		Short: "Follow who waits for whom, from a name to what keeps it",
+		Long: `why tells who has a name, what that one waits for itself, who has that, and so on to the end: a holder that waits for no lock, one whose
+session is over, holders that wait for each other, or a transaction of the application that keeps a row of dblock's tables locked, with
+the connection and the query that the server lists.
+
+To find such a transaction, why waits for the rows of each name for up to a second, as a release does, and gives them back at once. That
+needs the right to lock them, and to see what others do: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, there also
+SELECT on performance_schema. On SQLite, Linux tells the process.`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.with(c, func(ctx context.Context, d database) error {
+				chain, err := d.why(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if o.json {
+					for _, l := range chain {
+						if err := writeJSON(c.OutOrStdout(), l); err != nil {
+							return err
+						}
+					}
+					return nil
+				}
+				_, err = io.WriteString(c.OutOrStdout(), explain(chain))
+				return err
+			})
+		},
+	}
+}
+
+// why is the chain of a name. What keeps rows locked cannot be asked for on all of them: where it
+// cannot be told, the link says so.
+func (d database) why(ctx context.Context, name string) (chain []link, err error) {
+	err = d.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
+		infos, err := i.Why(ctx, name)
+		if err != nil {
+			return err
+		}
+		p, err := d.probe(ctx)
+		if err != nil {
+			return err
+		}
+		for _, info := range infos {
+			l := link{Info: info}
+			if l.Transactions, err = d.obstacles(ctx, p, info.Name); err != nil {
+				l.Untold = err.Error()
+			}
+			chain = append(chain, l)
+		}
+		return nil
+	})
+	return chain, err
+}
+
+// explain draws a chain as a tree: below a holder stands what it waits for.
+func explain(chain []link) string {
+	var b strings.Builder
+	e := explanation{&b, chain, map[string]bool{}}
+	e.name(chain[0], nil)
+	return b.String()
+}
+
+type explanation struct {
+	io.Writer
+	chain []link
+	told  map[string]bool // the names that are
+}
+
+const step = "  "
+
+// name tells of a name, which the last holder on the way waits for.
+func (e explanation) name(l link, way []string) {
+	margin := strings.Repeat(step, 2*len(way))
+	line := func(format string, a ...any) { fmt.Fprintf(e, margin+format+"\n", a...) }
+	switch {
+	case slices.Contains(way, l.Name):
+		line("%s: its holder waits for the one above: they wait for each other (deadlock)", l.Name)
+		return
+	case e.told[l.Name]:
+		line("%s: as told above", l.Name)
+		return
+	}
+	e.told[l.Name] = true
+	line("%s%s", l.Name, queued(l.Queued))
+	way = append(slices.Clip(way), l.Name)
+	for _, t := range l.Transactions {
+		line(step+"LOCKED by the transaction of %s", t)
+	}
+	switch {
+	case l.Untold != "":
+		line(step+"Whether a transaction has it locked is not known: %s", l.Untold)
+	case len(l.Holders) > 0 || len(l.Transactions) > 0:
+	case l.Rests > 0:
+		line(step+"Nobody has it. It rests for %s (MinHold).", span(l.Rests))
+	case l.Queued > 0:
+		line(step + "Nobody has it: the first waiter takes it within a second.")
+	default:
+		line(step + "Nobody has it: it can be had.")
+	}
+	for _, h := range l.Holders {
+		awaited := e.awaited(h)
+		line(step+"held by %s, %s for %s: %s", holder(h), claim(h, l.Capacity), age(h.Since), condition(h, len(awaited)))
+		for _, next := range awaited {
+			e.name(next, way)
+		}
+	}
+}
+
+// awaited are the names that a holder waits for.
+func (e explanation) awaited(h dblock.Party) (names []link) {
+	for _, l := range e.chain {
+		if slices.ContainsFunc(l.Waiters, func(w dblock.Party) bool {
+			return w.Session == h.Session && w.Host == h.Host && w.Thread == h.Thread
+		}) {
+			names = append(names, l)
+		}
+	}
+	return names
+}
+
+func queued(n int) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return ", for which 1 waits"
+	}
+	return fmt.Sprintf(", for which %d wait", n)
+}
+
+func holder(p dblock.Party) string {
+	if p.App == "" {
+		return process(p)
+	}
+	return process(p) + " (" + p.App + ")"
+}
+
+// condition is what a holder does.
+func condition(p dblock.Party, awaits int) string {
+	switch {
+	case !p.Alive:
+		return fmt.Sprintf("its time is over; the next waiter or the reaper takes token %d away", p.Token)
+	case awaits > 0:
+		return "it waits for"
+	}
+	return fmt.Sprintf("it waits for no lock, and has %s left unless it gives a sign of life (token %d)", ends(p), p.Token)
+}
+
+func (o obstacle) String() string {
+	text := fmt.Sprintf("PID %d", o.PID)
+	for _, part := range []string{o.User, o.From, o.State} {
+		if part != "" {
+			text += ", " + part
+		}
+	}
+	if o.Age > 0 {
+		text += " for " + span(o.Age)
+	}
+	if o.Query != "" {
+		text += ": " + strings.Join(strings.Fields(o.Query), " ")
+	}
+	return text
+}

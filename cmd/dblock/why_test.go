@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// owned is the lock of an owner, who is told by his thread.
+func (w *world) owned(name, thread string, options ...dblock.LockOption) *dblock.Lock[*sql.Tx] {
+	w.Helper()
+	return w.lock(name, append(options, dblock.Owner("there", thread))...)
+}
+
+// begin begins a transaction, and returns what the server calls its connection.
+func (w *world) begin() (tx *sql.Tx, pid int64) {
+	w.Helper()
+	tx, err := w.db.Begin()
+	if err != nil {
+		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = tx.Rollback() })
+	ask := probes[w.engine].id
+	if w.server == "" {
+		ask = fmt.Sprint("SELECT ", os.Getpid())
+	}
+	if err := tx.QueryRow(ask).Scan(&pid); err != nil {
+		w.Fatal(err)
+	}
+	return tx, pid
+}
+
+func (w *world) exec(tx *sql.Tx, statement string) {
+	w.Helper()
+	if _, err := tx.Exec(statement); err != nil {
+		w.Fatal(err)
+	}
+}
+
+func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
+	eachKind(t, func(w *world) {
+		contains(w, w.must("why", "nobody's"), "nobody's", "Nobody has it: it can be had.")
+		w.owned("orders/1", "worker-1")
+		w.owned("stock/9", "worker-2")
+		w.waits("stock/9", 1, dblock.Owner("there", "worker-1"))
+		w.waits("orders/1", 1)
+		out := w.must("why", "orders/1")
+		contains(w, out, "orders/1, for which 1 waits", "worker-1 (orders)", "stock/9, for which 1 waits", "worker-2 (orders)", "it waits for no lock")
+		if strings.Contains(out, "LOCKED") {
+			w.Errorf("nothing is locked:\n%s", out)
+		}
+		tx, pid := w.begin()
+		w.exec(tx, "UPDATE dblock_locks SET name = name WHERE name = 'stock/9'")
+		out = w.must("why", "orders/1")
+		contains(w, out, fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
+		if w.server != "" && strings.Contains(out[:strings.Index(out, "stock/9")], "LOCKED") {
+			w.Errorf("another name is locked:\n%s", out)
+		}
+		if w.driver == "pgx" {
+			contains(w, out, "idle in transaction", "UPDATE dblock_locks SET name = name")
+		}
+		var links []link
+		for line := range strings.Lines(w.must("why", "orders/1", "--json")) {
+			var l link
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				w.Fatal(err)
+			}
+			links = append(links, l)
+		}
+		if len(links) != 2 || len(links[1].Transactions) != 1 || links[1].Transactions[0].PID != pid || links[1].Untold != "" {
+			w.Errorf("%+v", links)
+		}
+		if err := tx.Rollback(); err != nil {
+			w.Fatal(err)
+		}
+		if out := w.must("why", "stock/9"); strings.Contains(out, "LOCKED") || strings.Contains(out, "not known") {
+			w.Errorf("nothing is locked any more:\n%s", out)
+		}
+	})
+}
+
+func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
+	eachKind(t, func(w *world) {
+		held := []*dblock.Lock[*sql.Tx]{w.owned("alone", "1"), w.owned("together", "2", dblock.Permits(1, 2))}
+		for _, l := range held {
+			tx, pid := w.begin()
+			if err := l.Guard(w.Context(), tx); err != nil {
+				w.Fatal(err)
+			}
+			if w.server == "" { // a guard only reads
+				w.exec(tx, "UPDATE dblock_locks SET name = name WHERE false")
+			}
+			contains(w, w.must("why", l.Name()), fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
+			if err := tx.Rollback(); err != nil {
+				w.Fatal(err)
+			}
+		}
+	})
+}
+
+func TestWhySeesThoseWhoWaitForEachOther(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	c, err := dblock.New(w.new(w.db), dblock.WithHost("there"), dblock.WithDeadlockCheck(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	w.client = c
+	for i := range 3 {
+		w.owned(fmt.Sprint("n", i), fmt.Sprint("worker-", i))
+	}
+	for i := range 3 {
+		w.waits(fmt.Sprint("n", (i+1)%3), 1, dblock.Owner("there", fmt.Sprint("worker-", i)))
+	}
+	contains(t, w.must("why", "n1"), "n1: its holder waits for the one above: they wait for each other")
+}
+
+func TestWhySaysThatAHolderIsNoMore(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	c, err := dblock.New(w.new(w.db), dblock.WithHost("there"), dblock.WithoutReaper())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	w.client = c
+	w.lock("n", dblock.Lease(time.Second))
+	w.until(func() bool {
+		return strings.Contains(w.must("why", "n"), "its time is over; the next waiter or the reaper takes")
+	})
+}
