@@ -11,9 +11,6 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 )
 
-// pageSize is how many events, runs or names are read at a time.
-const pageSize = 500
-
 // Event is something that happened to a name.
 type Event struct {
 	ID       int64     // rises; of two events of one name that Record, Ask or Break wrote, the later has the higher
@@ -36,6 +33,7 @@ type EventFilter struct {
 	Before int64     // only events with a lower ID; 0: any
 	Since  time.Time // only events of this time or later, by the database's clock; the zero time: any
 	Newest bool      // the highest ID first
+	Limit  uint      // at most so many; 0: all
 }
 
 // Events reads the history in the order of IDs, a page at a time: what WithEvents has written, and
@@ -53,33 +51,25 @@ func (c *Client[TX]) Events(ctx context.Context, f EventFilter) iter.Seq2[Event,
 			yield(Event{}, err)
 			return
 		}
-		for want := (driver.EventFilter{Name: f.Name, Kinds: f.Kinds, After: after, Before: f.Before, Newest: f.Newest}); ; {
+		want := driver.EventFilter{Name: f.Name, Kinds: f.Kinds, After: after, Before: f.Before, Newest: f.Newest}
+		pages(f.Limit, yield, func(size int) (events []Event, more bool, err error) {
 			var page []driver.Event
-			err := c.inquire(ctx, "events", f.Name, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Events(ctx, want, pageSize)
+			err = c.inquire(ctx, "events", f.Name, func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.Events(ctx, want, size)
 				return err
 			})
-			if err != nil {
-				yield(Event{}, err)
-				return
-			}
 			for _, e := range page {
-				if e.At.Before(f.Since) { // ids are not quite in the order of times
-					continue
+				if want.Newest {
+					want.Before = e.ID
+				} else {
+					want.After = e.ID
 				}
-				if !yield(eventOf(e), nil) {
-					return
+				if !e.At.Before(f.Since) { // ids are not quite in the order of times
+					events = append(events, eventOf(e))
 				}
 			}
-			if len(page) < pageSize {
-				return
-			}
-			if last := page[len(page)-1].ID; want.Newest {
-				want.Before = last
-			} else {
-				want.After = last
-			}
-		}
+			return events, len(page) == size, err
+		})
 	}
 }
 

@@ -46,6 +46,7 @@ type Filter struct {
 
 	Contended bool   // only names with waiters
 	After     string // only names above this one, byte for byte: the last of a page, to go on behind it
+	Limit     uint   // at most so many names; 0: all
 }
 
 // firstWaiters is how many waiters of a name List shows.
@@ -72,30 +73,20 @@ func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
 // the first error. To go on later where it was left, give Filter.After the last name that was seen.
 func (c *Client[TX]) List(ctx context.Context, f Filter) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		for want := driver.Filter(f); ; {
-			var page []string
-			err := c.inquire(ctx, "list", f.Prefix, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Names(ctx, want, pageSize)
+		want := driver.Filter{Prefix: f.Prefix, Host: f.Host, Older: f.Older, Idle: f.Idle, Contended: f.Contended, After: f.After}
+		pages(f.Limit, yield, func(size int) (infos []Info, more bool, err error) {
+			var names []string
+			err = c.inquire(ctx, "list", f.Prefix, func(ctx context.Context, engine driver.Backend) (err error) {
+				names, err = engine.Names(ctx, want, size)
 				return err
 			})
-			var infos []Info
-			if err == nil && len(page) > 0 {
-				infos, err = c.describe(ctx, "list", page, firstWaiters)
+			if err != nil || len(names) == 0 {
+				return nil, false, err
 			}
-			if err != nil {
-				yield(Info{}, err)
-				return
-			}
-			for _, info := range infos {
-				if !yield(info, nil) {
-					return
-				}
-			}
-			if len(page) < pageSize {
-				return
-			}
-			want.After = page[len(page)-1]
-		}
+			want.After = names[len(names)-1]
+			infos, err = c.describe(ctx, "list", names, firstWaiters)
+			return infos, len(names) == size, err
+		})
 	}
 }
 

@@ -141,57 +141,40 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 // first error.
 func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
-		for before := (time.Time{}); ; {
+		var before time.Time
+		pages(0, yield, func(size int) (runs []Run, more bool, err error) {
 			var page []driver.Run
-			err := c.inquire(ctx, "runs", name, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Runs(ctx, name, before, pageSize)
+			err = c.inquire(ctx, "runs", name, func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.Runs(ctx, name, before, size)
 				return err
 			})
-			if err != nil {
-				yield(Run{}, err)
-				return
-			}
 			for _, r := range page {
 				before = r.Began
-				if !yield(runOf(r), nil) {
-					return
-				}
+				runs = append(runs, runOf(r))
 			}
-			if len(page) < pageSize {
-				return
-			}
-		}
+			return runs, len(page) == size, err
+		})
 	}
 }
-
-// jobsPage is how many names Jobs reads at a time. Each costs a look at all of its runs.
-const jobsPage = 50
 
 // Jobs lists the latest run of each job of OncePer or OnceAt, in the order of the bytes of names, a
 // page at a time. A job is listed for as long as the reaper leaves one of its runs (History). The
 // iteration ends after the first error. ErrUnsupported without tables.
 func (c *Client[TX]) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
-		for after := ""; ; {
+		after := ""
+		pages(0, yield, func(size int) (jobs []Run, more bool, err error) {
 			var page []driver.Run
-			err := c.inquire(ctx, "jobs", after, func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.LatestRuns(ctx, after, jobsPage)
+			err = c.inquire(ctx, "jobs", after, func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.LatestRuns(ctx, after, size)
 				return err
 			})
-			if err != nil {
-				yield(Run{}, err)
-				return
-			}
 			for _, r := range page {
 				after = r.Name
-				if !yield(runOf(r), nil) {
-					return
-				}
+				jobs = append(jobs, runOf(r))
 			}
-			if len(page) < jobsPage {
-				return
-			}
-		}
+			return jobs, len(page) == size, err
+		})
 	}
 }
 

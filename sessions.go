@@ -22,9 +22,10 @@ type Session struct {
 
 // SessionFilter chooses sessions. The zero value: all that live.
 type SessionFilter struct {
-	Host string // "": any
-	App  string // "": any
-	Dead bool   // also those that have ended, or whose time is over, for as long as the reaper leaves them
+	Host  string // "": any
+	App   string // "": any
+	Limit uint   // at most so many; 0: all
+	Dead  bool   // also those that have ended, or whose time is over, for as long as the reaper leaves them
 }
 
 // Sessions lists the clients that use the database, in the order of their IDs, a page at a time:
@@ -32,27 +33,21 @@ type SessionFilter struct {
 // iteration ends after the first error. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
-		for after := ""; ; {
+		want := driver.SessionFilter{Host: f.Host, App: f.App, Dead: f.Dead}
+		after := ""
+		pages(f.Limit, yield, func(size int) (sessions []Session, more bool, err error) {
 			var page []driver.SessionDetail
-			err := c.inquire(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {
-				page, err = engine.Sessions(ctx, driver.SessionFilter(f), after, pageSize)
+			err = c.inquire(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {
+				page, err = engine.Sessions(ctx, want, after, size)
 				return err
 			})
-			if err != nil {
-				yield(Session{}, err)
-				return
-			}
 			now := time.Now()
 			for _, s := range page {
 				after = s.ID
-				if !yield(sessionOf(s, now), nil) {
-					return
-				}
+				sessions = append(sessions, sessionOf(s, now))
 			}
-			if len(page) < pageSize {
-				return
-			}
-		}
+			return sessions, len(page) == size, err
+		})
 	}
 }
 

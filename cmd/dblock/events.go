@@ -22,7 +22,6 @@ var occurrences = listing[dblock.Event]{
 // events lists the history.
 func events(o *options) *cobra.Command {
 	f := dblock.EventFilter{Newest: true}
-	var limit uint
 	var since time.Duration
 	c := &cobra.Command{
 		Use:   "events [NAME]",
@@ -39,7 +38,7 @@ func events(o *options) *cobra.Command {
 				f.Since = time.Now().Add(-since)
 			}
 			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
-				_, _, err := occurrences.print(c.OutOrStdout(), o.json, i.Events(ctx, f), limit)
+				_, _, err := occurrences.print(c.OutOrStdout(), o.json, i.Events(ctx, f), 0)
 				return err
 			})
 		},
@@ -47,6 +46,6 @@ func events(o *options) *cobra.Command {
 	flags := c.Flags()
 	flags.StringSliceVar(&f.Kinds, "kind", nil, "only these kinds: granted, released, lost, expired, asked, broken, or an application's own")
 	flags.DurationVar(&since, "since", 0, "only the last so long")
-	flags.UintVar(&limit, "limit", 50, "at most so many; 0: all")
+	flags.UintVar(&f.Limit, "limit", 50, "at most so many; 0: all")
 	return c
 }

@@ -46,6 +46,7 @@ func ls(o *options) *cobra.Command {
 			if len(args) > 0 {
 				f.Prefix = args[0]
 			}
+			f.Limit = andOneMore(limit)
 			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
 				return o.repeat(ctx, c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
 					last := ""
@@ -75,6 +76,15 @@ func ls(o *options) *cobra.Command {
 	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
 	watches(c, &every)
 	return c
+}
+
+// andOneMore is how many rows are read to print a number of them, and to tell whether there are
+// more.
+func andOneMore(rows uint) uint {
+	if rows == 0 {
+		return 0
+	}
+	return rows + 1
 }
 
 // watches adds --watch.

@@ -28,6 +28,7 @@ func sessions(o *options) *cobra.Command {
 it has come for its TTL ("ends in").`,
 		Args: arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
+			f.Limit = andOneMore(limit)
 			return o.once(c, func(ctx context.Context, i dblock.Inspector) error {
 				n, more, err := clients.print(c.OutOrStdout(), o.json, i.Sessions(ctx, f), limit)
 				if err == nil && more {

@@ -56,6 +56,8 @@ func someEvents(t *testing.T, e *env) {
 		{dblock.EventFilter{Since: at(3), After: ids[3]}, []int64{4, 5}},
 		{dblock.EventFilter{Since: at(3), Before: ids[5], Newest: true}, []int64{4, 3, 2}},
 		{dblock.EventFilter{Since: at(1)}, []int64{1, 2, 3, 4, 5, 6}},
+		{dblock.EventFilter{Since: at(3.000001), Limit: 2}, []int64{2, 4}},
+		{dblock.EventFilter{Newest: true, Limit: 3}, []int64{6, 5, 4}},
 		{dblock.EventFilter{Since: at(51)}, nil},
 		{dblock.EventFilter{Since: at(51), Newest: true}, nil},
 	} {

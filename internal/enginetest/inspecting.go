@@ -109,6 +109,9 @@ func list(t *testing.T, e *env) {
 		{dblock.Filter{Older: time.Hour}, 0},
 		{dblock.Filter{Older: time.Microsecond, Prefix: "read"}, 1},
 		{dblock.Filter{Idle: true}, 623},
+		{dblock.Filter{Limit: 1}, 1},
+		{dblock.Filter{Limit: 510}, 510},
+		{dblock.Filter{Prefix: "list/000", Limit: 11}, 10},
 	} {
 		if n := count(c.filter); n != c.want {
 			t.Errorf("%+v: %d, want %d", c.filter, n, c.want)

@@ -129,6 +129,9 @@ func listDeadSessions(t *testing.T, e *env) {
 	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{})); len(got) != 1 || got[0].ID != mine {
 		t.Errorf("%d live, first %+v: want %q alone", len(got), got[0], mine)
 	}
+	if got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true, Limit: 510})); len(got) != 510 || got[509].ID != "0509" {
+		t.Errorf("%d sessions, want the first 510", len(got))
+	}
 	got := all(t, c.Sessions(t.Context(), dblock.SessionFilter{Dead: true}))
 	if len(got) != 621 {
 		t.Fatalf("%d sessions, want 621", len(got))
