@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -118,7 +119,16 @@ type world struct {
 }
 
 // eachKind runs a test on every kind of database that is there.
-func eachKind(t *testing.T, test func(w *world)) {
+func eachKind(t *testing.T, test func(w *world)) { onEach(t, kinds, test) }
+
+// eachServer runs a test on every kind of server that is there.
+func eachServer(t *testing.T, test func(w *world)) {
+	servers := maps.Clone(kinds)
+	delete(servers, "sqlite")
+	onEach(t, servers, test)
+}
+
+func onEach(t *testing.T, kinds map[string]kind, test func(w *world)) {
 	only := os.Getenv("DBLOCK_TEST_ONLY")
 	for name, k := range kinds {
 		if k.server != "" && os.Getenv(k.server) == "" || only != "" && !slices.Contains(strings.Split(only, ","), name) {
