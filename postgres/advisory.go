@@ -51,3 +51,7 @@ func Advisory(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 // Two names of the same key exclude each other, and do no other harm. Among n names some two have
 // the same key with a probability of n²/2⁶⁵: one in 37 million with a million names.
 func AdvisoryKey(name string) int64 { return advisory.Key(name) }
+
+// AdvisoryQueueKey is the second key of a name. The first of its waiters has it, and waits for the
+// key of the name; the others wait for this one.
+func AdvisoryQueueKey(name string) int64 { return advisory.QueueKey(name) }

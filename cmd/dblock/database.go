@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -118,6 +119,21 @@ func (d database) locks() driver.Engine[*sql.Tx] {
 		return dblockmysql.New(d.DB)
 	}
 	return sqlite.New(d.DB)
+}
+
+const mariaDB = "mariadb" // MySQL to the library
+
+// server is the engine, or mariaDB.
+func (d database) server(ctx context.Context) (string, error) {
+	if d.engine != migrate.MySQL {
+		return d.engine, nil
+	}
+	var version string
+	err := d.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
+	if strings.Contains(version, "MariaDB") {
+		return mariaDB, err
+	}
+	return d.engine, err
 }
 
 // client is one that looks and intervenes.

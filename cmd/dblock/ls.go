@@ -36,15 +36,19 @@ func ls(o *options) *cobra.Command {
 	var f dblock.Filter
 	var limit uint
 	var every time.Duration
+	var ofDatabase bool
 	c := &cobra.Command{
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
 		Short:   "List the names that are held or waited for",
-		Example: "  dblock ls orders/ --contended\n  dblock ls --older 10m --json\n  dblock ls --watch",
+		Example: "  dblock ls orders/ --contended\n  dblock ls --native orders/42\n  dblock ls --older 10m --json\n  dblock ls --watch",
 		Args:    arguments(cobra.MaximumNArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				f.Prefix = args[0]
+			}
+			if ofDatabase {
+				return o.listNative(c, f.Prefix, every, limit)
 			}
 			f.Limit = andOneMore(limit)
 			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
@@ -74,8 +78,21 @@ func ls(o *options) *cobra.Command {
 	flags.BoolVar(&f.Idle, "idle", false, "also names that nobody has or waits for")
 	flags.StringVar(&f.After, "after", "", "only names above this one: the last of a page, to go on behind it")
 	flags.UintVar(&limit, "limit", 100, "at most so many names; 0: all")
+	flags.BoolVar(&ofDatabase, "native", false, "instead of dblock's tables, the database's own locks (postgres.Advisory, mysql.Named): all, or of the name that stands for PREFIX")
 	watches(c, &every)
 	return c
+}
+
+func (o *options) listNative(c *cobra.Command, name string, every time.Duration, limit uint) error {
+	return o.using(c.Context(), func(d database) error {
+		return o.repeat(c.Context(), c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
+			n, more, err := natives.print(w, o.json, d.natives(ctx, name), limit)
+			if err == nil && more {
+				c.PrintErrf("The first %d. --limit 0 for all.\n", n)
+			}
+			return err
+		})
+	})
 }
 
 // andOneMore is how many rows are read to print a number of them, and to tell whether there are

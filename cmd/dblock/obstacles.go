@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/migrate"
@@ -73,25 +72,10 @@ var probes = map[string]probe{
 	migrate.SQLite: {id: "SELECT 0", limit: "PRAGMA busy_timeout = 1000", begin: "BEGIN IMMEDIATE"},
 }
 
-const mariaDB = "mariadb" // MySQL to the library
-
 var mysqlRows = []string{
 	"SELECT 1 FROM dblock_locks WHERE name = ? FOR UPDATE",
 	"SELECT 1 FROM dblock_locks l STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = l.attempt WHERE l.name = ? FOR UPDATE",
 	"SELECT 1 FROM dblock_shares r STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = r.attempt WHERE r.name = ? FOR UPDATE",
-}
-
-// probe is that of the server.
-func (d database) probe(ctx context.Context) (probe, error) {
-	if d.engine != migrate.MySQL {
-		return probes[d.engine], nil
-	}
-	var version string
-	err := d.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
-	if strings.Contains(version, "MariaDB") {
-		return probes[mariaDB], err
-	}
-	return probes[migrate.MySQL], err
 }
 
 // obstacles lists the transactions that keep the rows of a name locked: none where the rows can be

@@ -61,13 +61,13 @@ func (d database) why(ctx context.Context, name string) (chain []link, err error
 		if err != nil {
 			return err
 		}
-		p, err := d.probe(ctx)
+		server, err := d.server(ctx)
 		if err != nil {
 			return err
 		}
 		for _, info := range infos {
 			l := link{Info: info}
-			if l.Transactions, err = d.obstacles(ctx, p, info.Name); err != nil {
+			if l.Transactions, err = d.obstacles(ctx, probes[server], info.Name); err != nil {
 				l.Untold = err.Error()
 			}
 			chain = append(chain, l)

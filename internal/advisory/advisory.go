@@ -69,12 +69,13 @@ type keys struct{ lock, queue int64 }
 
 func (native) Key(name string) keys { return keysOf(name) }
 
-func keysOf(name string) keys { return keys{Key(name), queueKey(name)} }
+func keysOf(name string) keys { return keys{Key(name), QueueKey(name)} }
 
 // Key is postgres.AdvisoryKey.
 func Key(name string) int64 { return hash("dblock:" + name) }
 
-func queueKey(name string) int64 { return hash("dblock:queue:" + name) }
+// QueueKey is the key that a name's first waiter holds.
+func QueueKey(name string) int64 { return hash("dblock:queue:" + name) }
 
 func hash(text string) int64 {
 	sum := sha256.Sum256([]byte(text))

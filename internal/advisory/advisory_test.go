@@ -31,7 +31,7 @@ func TestAdvisoryKeysStayWhatTheyAre(t *testing.T) {
 		"invoice/42": {976884835182815433, -7818576566991066065},
 		"naïve 🔒":    {-3979270648660365890, -6007936915922455109},
 	} {
-		if got := [2]int64{Key(name), queueKey(name)}; got != want {
+		if got := [2]int64{Key(name), QueueKey(name)}; got != want {
 			t.Errorf("%q: %d", name, got)
 		}
 	}
