@@ -100,6 +100,12 @@ func firstPlaces(ctx context.Context, q *mysqldb.Queries, d *driver.Detail, name
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names []string, err error) {
 	last, bounded := above(f.Prefix)
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
+		if f.ContendedAlone() {
+			names, err = q.Contended(ctx, mysqldb.ContendedParams{
+				After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Most: int64(limit),
+			})
+			return err
+		}
 		if f.Host != "" || f.Older > 0 {
 			names, err = q.NamesHeld(ctx, mysqldb.NamesHeldParams{
 				After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Host: f.Host, Older: f.Older.Microseconds(),
@@ -108,8 +114,7 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names [
 			return err
 		}
 		names, err = q.Names(ctx, mysqldb.NamesParams{
-			After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Idle: number01(f.Idle),
-			Contended: number01(f.Contended), Limit: count(limit),
+			After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Idle: number01(f.Idle), Limit: count(limit),
 		})
 		return err
 	})

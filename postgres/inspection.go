@@ -51,6 +51,11 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]strin
 }
 
 func names(f driver.Filter, limit int) statement {
+	if f.ContendedAlone() {
+		return query(postgresdb.Contended, postgresdb.ContendedParams{
+			Lowest: max(f.After, f.Prefix), After: f.After, Prefix: f.Prefix, Below: behind(f.Prefix), Most: int32(limit),
+		})
+	}
 	return query(postgresdb.Names, postgresdb.NamesParams{
 		Lowest: max(f.After, f.Prefix), After: f.After, Prefix: f.Prefix, Below: behind(f.Prefix), Idle: f.Idle,
 		Host: f.Host, Older: f.Older.Microseconds(), Contended: f.Contended, Most: int32(limit),

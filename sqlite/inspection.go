@@ -68,6 +68,10 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]strin
 	}
 	var names []string
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		if f.ContendedAlone() {
+			names, err = q.Contended(ctx, sqlitedb.ContendedParams{Lowest: lowest, Above: above(f.Prefix), Most: int64(limit)})
+			return err
+		}
 		names, err = q.Names(ctx, sqlitedb.NamesParams{
 			Lowest: lowest, Above: above(f.Prefix), Host: f.Host, Older: f.Older.Microseconds(), Idle: f.Idle,
 			Contended: f.Contended, Most: int64(limit),

@@ -11,6 +11,61 @@ import (
 	"strings"
 )
 
+const contended = `-- name: Contended :many
+WITH RECURSIVE queued (name, n) AS (
+    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+             WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?) AND w.token = 0
+             ORDER BY w.name LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+             WHERE w.name > q.name AND (CAST(? AS SIGNED) = 0 OR w.name < ?) AND w.token = 0
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(? AS SIGNED)
+)
+SELECT q.name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n
+`
+
+type ContendedParams struct {
+	After   string
+	First   string
+	Bounded int64
+	Last    string
+	Most    int64
+}
+
+// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+// among many names few have a queue, and a queue may be long.
+func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, contended,
+		arg.After,
+		arg.First,
+		arg.Bounded,
+		arg.Last,
+		arg.Bounded,
+		arg.Last,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const describe = `-- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
        CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units, CAST(0 AS SIGNED) AS holds,
@@ -222,19 +277,16 @@ const names = `-- name: Names :many
 SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > ? AND l.name >= ? AND (CAST(? AS SIGNED) = 0 OR l.name < ?)
    AND (CAST(? AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
-   AND (CAST(? AS SIGNED) = 0 OR l.waiters > 0 AND (
-        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?
 `
 
 type NamesParams struct {
-	After     string
-	First     string
-	Bounded   int64
-	Last      string
-	Idle      int64
-	Contended int64
-	Limit     int32
+	After   string
+	First   string
+	Bounded int64
+	Last    string
+	Idle    int64
+	Limit   int32
 }
 
 // Names that begin with a prefix, of which first is the first and last the first that is above all
@@ -247,7 +299,6 @@ func (q *Queries) Names(ctx context.Context, arg NamesParams) ([]string, error) 
 		arg.Bounded,
 		arg.Last,
 		arg.Idle,
-		arg.Contended,
 		arg.Limit,
 	)
 	if err != nil {

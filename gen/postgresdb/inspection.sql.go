@@ -9,6 +9,57 @@ import (
 	"context"
 )
 
+const Contended = `-- name: Contended :many
+WITH RECURSIVE queued AS (
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name >= $2::text AND w.name <> $3::text AND w.token = 0 AND ($4::text = '' OR w.name < $4::text)
+             ORDER BY w.name LIMIT 1) AS name, 1 AS n
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name > q.name AND w.token = 0 AND ($4::text = '' OR w.name < $4::text)
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < $5::integer
+)
+SELECT q.name::text AS name FROM queued q
+ WHERE q.name IS NOT NULL AND ($1::text = '' OR starts_with(q.name, $1::text)) ORDER BY q.n
+`
+
+type ContendedParams struct {
+	Prefix string
+	Lowest string
+	After  string
+	Below  string
+	Most   int32
+}
+
+// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+// among many names few have a queue, and a queue may be long.
+func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
+	rows, err := q.db.Query(ctx, Contended,
+		arg.Prefix,
+		arg.Lowest,
+		arg.After,
+		arg.Below,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const Describe = `-- name: Describe :many
 SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
        l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,

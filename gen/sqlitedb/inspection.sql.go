@@ -10,6 +10,51 @@ import (
 	"database/sql"
 )
 
+const contended = `-- name: Contended :many
+WITH RECURSIVE queued AS (
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name >= ?1 AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END AND w.token = 0
+             ORDER BY w.name LIMIT 1) AS name, 1 AS n
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name > q.name AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END AND w.token = 0
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(?3 AS INTEGER)
+)
+SELECT CAST(q.name AS TEXT) AS name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n
+`
+
+type ContendedParams struct {
+	Lowest string
+	Above  string
+	Most   int64
+}
+
+// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+// among many names few have a queue, and a queue may be long.
+func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
+	rows, err := q.db.QueryContext(ctx, contended, arg.Lowest, arg.Above, arg.Most)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []string
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return nil, err
+		}
+		items = append(items, name)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const describe = `-- name: Describe :many
 SELECT l.name, 0 AS kind, l.token AS place, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
        l.last_token AS token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,

@@ -184,7 +184,8 @@ func listFrom(t *testing.T, e *env) {
 	for _, name := range []string{"a", "b", "c"} {
 		lock(t, a, name, dblock.Owner("host "+name, "t"))
 	}
-	e.wait(t, b, "b", 1)
+	e.wait(t, b, "b", 2)
+	e.wait(t, b, "c", 1)
 	for _, c := range []struct {
 		filter dblock.Filter
 		want   string
@@ -200,9 +201,17 @@ func listFrom(t *testing.T, e *env) {
 		{dblock.Filter{After: "c", Prefix: "b"}, ""},
 		{dblock.Filter{After: "a", Host: "host c"}, "c"},
 		{dblock.Filter{After: "c", Host: "host c"}, ""},
-		{dblock.Filter{Contended: true}, "b"},
-		{dblock.Filter{Contended: true, Idle: true}, "b"},
-		{dblock.Filter{Contended: true, After: "b"}, ""},
+		{dblock.Filter{Contended: true}, "b c"},
+		{dblock.Filter{Contended: true, Idle: true}, "b c"},
+		{dblock.Filter{Contended: true, After: "a"}, "b c"},
+		{dblock.Filter{Contended: true, After: "b"}, "c"},
+		{dblock.Filter{Contended: true, After: "c"}, ""},
+		{dblock.Filter{Contended: true, Prefix: "b"}, "b"},
+		{dblock.Filter{Contended: true, Prefix: "b", After: "a"}, "b"},
+		{dblock.Filter{Contended: true, Prefix: "b", After: "b"}, ""},
+		{dblock.Filter{Contended: true, Limit: 1}, "b"},
+		{dblock.Filter{Contended: true, Limit: 2}, "b c"},
+		{dblock.Filter{Contended: true, Older: time.Hour}, ""},
 		{dblock.Filter{Contended: true, Host: "host b"}, "b"},
 		{dblock.Filter{Contended: true, Host: "host a"}, ""},
 	} {

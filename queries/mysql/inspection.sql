@@ -49,8 +49,6 @@ SELECT w.ticket, w.token, w.session_id, w.host, w.thread, w.attempt, w.units, w.
 SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
  WHERE l.name > sqlc.arg(after) AND l.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR l.name < sqlc.arg(last))
    AND (CAST(sqlc.arg(idle) AS SIGNED) = 1 OR l.session_id IS NOT NULL OR l.shared_units > 0 OR l.waiters > 0)
-   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
-        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
 
 -- The same of names with a holder on a host ('': any) that has held them for at least so long.
@@ -66,6 +64,21 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
    AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
         SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
+
+-- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+-- among many names few have a queue, and a queue may be long.
+-- name: Contended :many
+WITH RECURSIVE queued (name, n) AS (
+    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+             WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last)) AND w.token = 0
+             ORDER BY w.name LIMIT 1), 1
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+             WHERE w.name > q.name AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last)) AND w.token = 0
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(sqlc.arg(most) AS SIGNED)
+)
+SELECT q.name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n;
 
 -- A name, and the names that its holders wait for, directly or through others. The lengths are
 -- compared for the reason that WaitGraph tells.

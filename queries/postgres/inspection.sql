@@ -38,6 +38,22 @@ SELECT l.name FROM dblock_locks l
    AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
 
+-- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+-- among many names few have a queue, and a queue may be long.
+-- name: Contended :many
+WITH RECURSIVE queued AS (
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name >= sqlc.arg(lowest)::text AND w.name <> sqlc.arg(after)::text AND w.token = 0 AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+             ORDER BY w.name LIMIT 1) AS name, 1 AS n
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name > q.name AND w.token = 0 AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < sqlc.arg(most)::integer
+)
+SELECT q.name::text AS name FROM queued q
+ WHERE q.name IS NOT NULL AND (sqlc.arg(prefix)::text = '' OR starts_with(q.name, sqlc.arg(prefix)::text)) ORDER BY q.n;
+
 -- A name, and the names that its holders wait for, directly or through others.
 -- name: Why :many
 WITH RECURSIVE awaited AS (

@@ -55,6 +55,21 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
  ORDER BY l.name LIMIT @most;
 
+-- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
+-- among many names few have a queue, and a queue may be long.
+-- name: Contended :many
+WITH RECURSIVE queued AS (
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name >= @lowest AND w.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END AND w.token = 0
+             ORDER BY w.name LIMIT 1) AS name, 1 AS n
+    UNION ALL
+    SELECT (SELECT w.name FROM dblock_waiters w
+             WHERE w.name > q.name AND w.name < CASE CAST(sqlc.arg(above) AS TEXT) WHEN '' THEN x'' ELSE CAST(sqlc.arg(above) AS TEXT) END AND w.token = 0
+             ORDER BY w.name LIMIT 1), q.n + 1
+      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(sqlc.arg(most) AS INTEGER)
+)
+SELECT CAST(q.name AS TEXT) AS name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n;
+
 -- A name, and the names that its holders wait for, directly or through others.
 -- name: Why :many
 WITH RECURSIVE awaited AS (
