@@ -63,7 +63,7 @@ func newView(b *testing.B, k kind, locks, sessions int) view {
 			queued = 1
 			waiters = append(waiters, fmt.Sprintf("('n%06d', 1, 's0000', 'h', 'w%[1]d', 'w%[1]d', 0, '', 1)", i))
 		}
-		lockRows = append(lockRows, fmt.Sprintf("('n%06d', 's%04d', 'h', 't', 1, 'a%[1]d', 1, 1, 1, 1, '', %d)", i, i%sessions, queued))
+		lockRows = append(lockRows, fmt.Sprintf("('n%06d', 's%04d', 'h', 't', 1, 'a%[1]d', 1, 1, 1, 1, '', %[3]d)", i, i%sessions, queued))
 	}
 	fill(b, a, "dblock_sessions (id, host, pid, app, started_at)", sessionRows)
 	fill(b, a, "dblock_heartbeats (session_id, expires_at)", beats)

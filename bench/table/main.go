@@ -48,6 +48,8 @@ var table = []line{
 	{title: "64 goroutines, 8 permits, 2 ms of work: per second ÷ of a mutex (at most 8)", benchmark: "Sharing/permits", metrics: []string{"ratio"}, format: "%.1f"},
 	{title: "`LockAll` of 10 free names + `Unlock`: time ÷ ten `Lock`s + ten `Unlock`s, medians", benchmark: "LockAll", metrics: []string{"p50-ratio"}, format: "%.2f"},
 	{title: "wait-for graph of one waiter in 10,000, ms: p50 / p99 (aim on PostgreSQL ≤ 20)", benchmark: "Deadlock", metrics: []string{"p50-ms", "p99-ms"}, format: "%.2f"},
+	{title: "the first names, names with waiters and sessions among 100,000 locks of 1,000 sessions: time ÷ among 100 locks of 10, medians (aim ≤ 2)", benchmark: "Look", metrics: []string{"p50-ratio"}, format: "%.2f"},
+	{title: "rows that the server reads for them ÷ among 100 locks", benchmark: "Look", metrics: []string{"rows-ratio"}, format: "%.2f"},
 	{title: "1 holder, 200 waiters, 1 client: statements per second beyond the heartbeat, without / with reaper (aim ≤ 0.5 without)", benchmark: "Idle", metrics: []string{"1:stmt/s-beyond-heartbeat", "1+reaper:stmt/s-beyond-heartbeat"}, format: "%.2f"},
 	{title: "the same over 4 clients, per client", benchmark: "Idle", metrics: []string{"4:stmt/s-beyond-heartbeat", "4+reaper:stmt/s-beyond-heartbeat"}, format: "%.2f"},
 	{title: "connections per client beyond the heartbeat's, 1 client / 4 clients (aim ≤ 2)", benchmark: "Idle", metrics: []string{"1+reaper:conns-beyond-heartbeat", "4+reaper:conns-beyond-heartbeat"}, format: "%.2g"},
