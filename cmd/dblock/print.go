@@ -64,6 +64,7 @@ func (l listing[T]) print(w io.Writer, asJSON bool, rows iter.Seq2[T, error], mo
 func (l listing[T]) table(rows []T) string {
 	t := table.NewWriter()
 	t.SetStyle(plain)
+	t.SuppressTrailingSpaces() // a long line that is padded to a longer one wraps into empty ones
 	t.AppendHeader(l.header)
 	for _, row := range rows {
 		t.AppendRow(l.row(row))
