@@ -61,6 +61,21 @@ func (o *options) open(ctx context.Context) (database, error) {
 	if err != nil {
 		return database{}, err
 	}
+	d, err := s.pool(o.create)
+	if err != nil {
+		return database{}, err
+	}
+	if s.local {
+		if err := migrate.Up(ctx, d.DB, s.engine); err != nil {
+			_ = d.Close()
+			return database{}, fmt.Errorf("%v: %w", s, err)
+		}
+	}
+	return d, nil
+}
+
+// pool is a source's. create makes a file of SQLite that is missing.
+func (s source) pool(create bool) (database, error) {
 	d := database{source: s}
 	switch {
 	case s.postgres != nil:
@@ -75,18 +90,13 @@ func (o *options) open(ctx context.Context) (database, error) {
 		}
 		d.DB = sql.OpenDB(connector)
 	default:
-		if d.DB, err = s.openFile(o.create); err != nil {
+		var err error
+		if d.DB, err = s.openFile(create); err != nil {
 			return database{}, err
 		}
 	}
 	d.SetMaxOpenConns(connections)
 	d.SetMaxIdleConns(connections)
-	if s.local {
-		if err := migrate.Up(ctx, d.DB, s.engine); err != nil {
-			_ = d.Close()
-			return database{}, fmt.Errorf("%v: %w", s, err)
-		}
-	}
 	return d, nil
 }
 
