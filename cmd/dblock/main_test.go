@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"math/rand/v2"
 	"net/url"
 	"os"
@@ -118,20 +117,19 @@ type world struct {
 	client *dblock.Client[*sql.Tx]
 }
 
-// eachKind runs a test on every kind of database that is there.
-func eachKind(t *testing.T, test func(w *world)) { onEach(t, kinds, test) }
+// eachServer is eachKind without SQLite.
+func eachServer(t *testing.T, test func(w *world)) { eachKind(t, test, "postgres", "mysql", "mariadb") }
 
-// eachServer runs a test on every kind of server that is there.
-func eachServer(t *testing.T, test func(w *world)) {
-	servers := maps.Clone(kinds)
-	delete(servers, "sqlite")
-	onEach(t, servers, test)
+// asked reports whether tests on a kind of database were asked for.
+func asked(name string) bool {
+	only := os.Getenv("DBLOCK_TEST_ONLY")
+	return only == "" || slices.Contains(strings.Split(only, ","), name)
 }
 
-func onEach(t *testing.T, kinds map[string]kind, test func(w *world)) {
-	only := os.Getenv("DBLOCK_TEST_ONLY")
+// eachKind runs a test on every kind of database that is there, or on those that are named.
+func eachKind(t *testing.T, test func(w *world), names ...string) {
 	for name, k := range kinds {
-		if k.server != "" && os.Getenv(k.server) == "" || only != "" && !slices.Contains(strings.Split(only, ","), name) {
+		if k.server != "" && os.Getenv(k.server) == "" || !asked(name) || len(names) > 0 && !slices.Contains(names, name) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
