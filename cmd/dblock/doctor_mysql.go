@@ -1,0 +1,407 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+var mysqlChecks = []check{
+	{"version", mysqlVersion},
+	{"primary", mysqlPrimary},
+	{"cluster", cluster},
+	{"schema", schema},
+	{"settings", mysqlSettings},
+	{"sessions", builds},
+	{"privileges", mysqlPrivileges},
+	{"KILL", kills},
+	{"connections", mysqlConnections},
+	{"time-outs", mysqlTimeouts},
+	{"durability", mysqlDurability},
+	{"transactions", mysqlTransactions},
+	{"clock", clocks},
+}
+
+// values are the named variables that the server has, by their names in lower case. of is "SESSION
+// VARIABLES", "GLOBAL VARIABLES" or "GLOBAL STATUS". What has no value in a session has that of the
+// server in both.
+func (e *examination) values(ctx context.Context, of string, names ...string) (map[string]string, error) {
+	rows, err := e.QueryContext(ctx, "SHOW "+of+" WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values := make(map[string]string)
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return nil, err
+		}
+		values[strings.ToLower(name)] = value
+	}
+	return values, rows.Err()
+}
+
+func isOn(value string) bool { return value != "" && value != "OFF" && value != "0" }
+
+// errorNumber is the server's number of an error; 0: it is not the server's.
+func errorNumber(err error) uint16 {
+	var server *mysql.MySQLError
+	if errors.As(err, &server) {
+		return server.Number
+	}
+	return 0
+}
+
+func isMariaDB(version string) bool { return strings.Contains(version, "MariaDB") }
+
+func mysqlVersion(ctx context.Context, e *examination) ([]finding, error) {
+	var version string
+	if err := e.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return nil, err
+	}
+	if isMariaDB(version) {
+		return found(versionOf("MariaDB", version))
+	}
+	return found(versionOf("MySQL", version))
+}
+
+// mysqlPrimary looks whether this session can write.
+func mysqlPrimary(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "SESSION VARIABLES", "read_only", "super_read_only", "innodb_read_only", "transaction_read_only", "tx_read_only")
+	switch {
+	case err != nil:
+		return nil, err
+	case isOn(is["read_only"]) || isOn(is["super_read_only"]) || isOn(is["innodb_read_only"]):
+		return found(problem("the server is read-only, as replicas are: nothing can be locked here (ErrReadOnly)", "connect to the primary"))
+	case isOn(is["transaction_read_only"]) || isOn(is["tx_read_only"]):
+		return found(problem("sessions of this data source are read-only (transaction_read_only): nothing can be locked (ErrReadOnly)", "leave it off in the data source"))
+	}
+	return found(fine("the server accepts writes"))
+}
+
+// severalNodes is what to do where row locks hold on one node only.
+const severalNodes = "have all clients use one node and say mysql.SingleWriter(), or use Lock with fence.Check"
+
+func cluster(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on", "group_replication_group_name", "group_replication_single_primary_mode")
+	switch {
+	case err != nil:
+		return nil, err
+	case isOn(is["wsrep_on"]):
+		return galera(ctx, e)
+	case is["group_replication_group_name"] != "":
+		return group(ctx, e, isOn(is["group_replication_single_primary_mode"]))
+	}
+	return found(fine("the server is no node of Galera or of Group Replication"))
+}
+
+func galera(ctx context.Context, e *examination) (made []finding, err error) {
+	is, err := e.values(ctx, "GLOBAL STATUS", "wsrep_ready", "wsrep_cluster_status", "wsrep_cluster_size")
+	if err != nil {
+		return nil, err
+	}
+	if !isOn(is["wsrep_ready"]) || is["wsrep_cluster_status"] != "Primary" {
+		made = append(made, problem(fmt.Sprintf("this node of a Galera cluster is not ready (wsrep_ready is %s, wsrep_cluster_status is %s)", is["wsrep_ready"], is["wsrep_cluster_status"]),
+			"bring the node back, or connect to another"))
+	}
+	return append(made, note(fmt.Sprintf("the server is one of %s nodes of a Galera cluster: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether",
+		is["wsrep_cluster_size"]), severalNodes)), nil
+}
+
+func group(ctx context.Context, e *examination, single bool) (made []finding, err error) {
+	var state, role string
+	err = e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&state, &role)
+	switch {
+	case err != nil:
+		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", because(ctx, err)), "GRANT SELECT ON performance_schema.replication_group_members"))
+	case state != "ONLINE":
+		made = append(made, problem("this member of a group is "+state, "bring it back, or connect to another"))
+	}
+	if single {
+		return append(made, fine("the server is in a group with a single primary: "+strings.ToLower(role+", "+state))), nil
+	}
+	return append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes)), nil
+}
+
+// mysqlSettings has the engine examine a connection, as it does for each client.
+func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
+	up, err := e.locks().Backend.Upkeep(ctx)
+	if err != nil {
+		return found(problem(fmt.Sprintf("clients refuse connections of this data source: %v", because(ctx, err)), "change the data source"))
+	}
+	_ = up.Close()
+	is, err := e.values(ctx, "SESSION VARIABLES", "log_bin", "binlog_format")
+	switch {
+	case err != nil:
+		return nil, err
+	case isOn(is["log_bin"]) && is["binlog_format"] == "STATEMENT":
+		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: what dblock writes fails", "set binlog_format = ROW"))
+	}
+	return found(fine("clients accept connections of this data source"))
+}
+
+// The server's errors for want of a right, of a table, and of a column.
+const (
+	deniedTable  = 1142
+	deniedColumn = 1143
+	noSuchTable  = 1146
+	noSuchColumn = 1054
+)
+
+// mysqlPrivileges has the server prepare a statement for each right, which it refuses without. None
+// is run. No table tells the rights that a role gives.
+func mysqlPrivileges(ctx context.Context, e *examination) ([]finding, error) {
+	var user string
+	if err := e.QueryRowContext(ctx, "SELECT CURRENT_USER()").Scan(&user); err != nil {
+		return nil, err
+	}
+	var lacks []string
+	for _, r := range mysqlRights {
+		for _, each := range r.each {
+			switch denied, err := e.denies(ctx, each, r.on); {
+			case errorNumber(err) == noSuchTable:
+				return noTables("rights on them cannot be tried")
+			case err != nil:
+				return nil, err
+			case denied:
+				lacks = append(lacks, each+" on "+r.on)
+			}
+		}
+	}
+	return lacking(user, lacks, "mysql-app.sql"), nil
+}
+
+// denies reports whether a right is missing.
+func (e *examination) denies(ctx context.Context, right, on string) (bool, error) {
+	text := "SELECT 1 FROM " + on
+	switch right {
+	case "INSERT":
+		text = "INSERT INTO " + on + " () VALUES ()"
+	case "UPDATE":
+		text = "UPDATE " + on + " SET no_such_column = 1" // rights come before columns
+	case "DELETE":
+		text = "DELETE FROM " + on + " WHERE false"
+	}
+	statement, err := e.PrepareContext(ctx, text)
+	switch errorNumber(err) {
+	case deniedTable, deniedColumn:
+		return true, nil
+	case noSuchColumn:
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, statement.Close()
+}
+
+// wasKilled is the server's error for a statement that was ended with KILL QUERY.
+const wasKilled = 1317
+
+// kills ends a wait of its own with KILL QUERY, as a grant ends the sleep of a client that listens.
+// The wait is one for a named lock. On MariaDB a KILL of SLEEP may hold up all others who sleep
+// there. The waiting connection is found by a second named lock: ids of connections may be another
+// server's, behind a proxy.
+func kills(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on")
+	if err != nil {
+		return nil, err
+	}
+	if isOn(is["wsrep_on"]) {
+		return found(note("Galera's named locks are of one node: clients look for grants instead of listening", "see cluster"))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	sleeper, err := e.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer sleeper.Close()
+	killer, err := e.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer killer.Close()
+	tag, gate := "dblock:"+rand.Text(), "dblock:"+rand.Text()
+	if err := named(ctx, sleeper, tag); err != nil {
+		return nil, err
+	}
+	if err := named(ctx, killer, gate); err != nil {
+		return nil, err
+	}
+	slept := make(chan error, 1)
+	go func() { slept <- sleep(ctx, sleeper, gate) }()
+	switch over := killUntil(ctx, killer, tag, slept); {
+	case errors.Is(over, errAwake):
+		return found(fine("KILL QUERY reaches connections of this user: a lock is handed over in milliseconds. Clients of other users need CONNECTION_ADMIN to be woken at once"))
+	case errors.Is(over, errAsleep), errorNumber(over) != 0:
+		return found(note(fmt.Sprintf("KILL QUERY does not reach a connection of this user (%v): clients look for grants instead of listening", over), "connect without a proxy, or through one that passes it on"))
+	default:
+		return nil, over
+	}
+}
+
+// named takes a named lock.
+func named(ctx context.Context, conn *sql.Conn, name string) error {
+	var got sql.NullBool
+	err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+name+"', 0)").Scan(&got)
+	if err == nil && !got.Bool {
+		err = errors.New("the server gives no named locks")
+	}
+	return err
+}
+
+var (
+	errAwake  = errors.New("what it was to end has ended")
+	errAsleep = errors.New("what it was to end has not ended")
+)
+
+// sleep waits for a named lock that another connection has, and returns errAwake where that was
+// ended.
+func sleep(ctx context.Context, conn *sql.Conn, gate string) error {
+	var outcome int
+	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate, int(echo/time.Second))).Scan(&outcome)
+	switch {
+	case errorNumber(err) == wasKilled || err == nil && outcome == 2:
+		return errAwake
+	case err != nil:
+		return err
+	}
+	return errAsleep
+}
+
+// killUntil kills until the wait is over: a KILL that comes before it is lost. It returns what the
+// wait did, or, where it was not ended, why KILL was refused.
+func killUntil(ctx context.Context, conn *sql.Conn, tag string, slept <-chan error) error {
+	var refused error
+	for {
+		if _, err := conn.ExecContext(ctx, "KILL QUERY IS_USED_LOCK('"+tag+"')"); err != nil {
+			refused = err
+		}
+		select {
+		case err := <-slept:
+			if errors.Is(err, errAsleep) && refused != nil {
+				return refused
+			}
+			return err
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// mysqlClient and mariadbClient are how many connections a client has of its pool before the
+// application has any.
+const mysqlClient, mariadbClient = 4, 5
+
+func mysqlConnections(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "SESSION VARIABLES", "version", "max_connections", "max_user_connections")
+	if err != nil {
+		return nil, err
+	}
+	status, err := e.values(ctx, "GLOBAL STATUS", "Threads_connected")
+	if err != nil {
+		return nil, err
+	}
+	all, user := limit{of: "the server", most: leading(is["max_connections"]), use: leading(status["threads_connected"])}, limit{most: leading(is["max_user_connections"])}
+	err = e.QueryRowContext(ctx, "SELECT CONCAT('user ', SUBSTRING_INDEX(USER(), '@', 1)), COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)").
+		Scan(&user.of, &user.use)
+	needs := mysqlClient
+	if isMariaDB(is["version"]) {
+		needs = mariadbClient
+	}
+	return []finding{all.judge(needs), user.judge(needs)}, err
+}
+
+var mysqlLimits = []timeout{
+	{"innodb_lock_wait_timeout", 0, takeover, cutsLockTx},
+	{"max_execution_time", time.Second, time.Second, ""}, // milliseconds
+	{"max_statement_time", time.Second, time.Second, ""},
+}
+
+func mysqlTimeouts(ctx context.Context, e *examination) (made []finding, err error) {
+	var names []string
+	for _, t := range mysqlLimits {
+		names = append(names, t.name)
+	}
+	session, err := e.values(ctx, "SESSION VARIABLES", names...)
+	if err != nil {
+		return nil, err
+	}
+	global, err := e.values(ctx, "GLOBAL VARIABLES", names...)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range mysqlLimits {
+		unit := time.Second
+		if t.name == "max_execution_time" {
+			unit = time.Millisecond
+		}
+		value, _ := strconv.ParseFloat(session[t.name], 64) // "": the server has no such
+		from := "of the server"
+		if session[t.name] != global[t.name] {
+			from = "of the session"
+		}
+		if f, is := t.judge(time.Duration(value*float64(unit)), from); is {
+			made = append(made, f)
+		}
+	}
+	if len(made) == 0 {
+		made = append(made, fine("none cuts off clients or waiters"))
+	}
+	return made, nil
+}
+
+func mysqlDurability(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite")
+	if err != nil {
+		return nil, err
+	}
+	return durable(is), nil
+}
+
+// durable judges the settings that decide what a crash takes back. MariaDB's
+// innodb_flush_log_at_trx_commit=3 waits for the disk, too.
+func durable(is map[string]string) (made []finding) {
+	if flush := is["innodb_flush_log_at_trx_commit"]; flush == "0" || flush == "2" {
+		made = append(made, problem("innodb_flush_log_at_trx_commit is "+flush+": a crash of the machine takes back grants that their holders believe in", "set it to 1"))
+	}
+	if isOn(is["log_bin"]) && is["sync_binlog"] != "1" {
+		made = append(made, note("sync_binlog is "+is["sync_binlog"]+": after a crash of the machine replicas may lack the newest grants, or have some that the server lacks", "set it to 1"))
+	}
+	if !isOn(is["innodb_doublewrite"]) {
+		made = append(made, note("innodb_doublewrite is off: a crash of the machine may destroy the database, unless its file system writes whole pages", "set it to ON"))
+	}
+	if len(made) == 0 {
+		made = append(made, fine("commits wait for the disk"))
+	}
+	return made
+}
+
+// needsProcess is the server's error where PROCESS is missing.
+const needsProcess = 1227
+
+// mysqlTransactions looks at the whole server: the oldest transaction of any database holds back
+// purge. trx_started is in the server's own time zone, whatever the session's.
+func mysqlTransactions(ctx context.Context, e *examination) ([]finding, error) {
+	const open = "SELECT TIMESTAMPDIFF(MICROSECOND, trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1000000 AS age, trx_mysql_thread_id AS id, trx_rows_locked AS locked FROM information_schema.innodb_trx"
+	var t transactions
+	var seconds float64
+	err := e.QueryRowContext(ctx, "SELECT COUNT(*) OVER (), age, CONCAT('connection ', id, ', which has locked ', locked, ' rows') FROM ("+open+") o WHERE age > ? ORDER BY age DESC LIMIT 1", e.older.Seconds()).
+		Scan(&t.n, &seconds, &t.worst)
+	switch {
+	case errorNumber(err) == needsProcess:
+		return found(unknown("long transactions are hidden from this user", "GRANT PROCESS ON *.* TO it to see them"))
+	case err != nil && !errors.Is(err, sql.ErrNoRows):
+		return nil, err
+	}
+	t.age = time.Duration(seconds * float64(time.Second))
+	return found(t.judge(e, "Purge keeps what was deleted since, and where one has locked a name, its waiters wait", "end it (KILL)"))
+}

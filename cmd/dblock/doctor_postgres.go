@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var postgresChecks = []check{
+	{"version", postgresVersion},
+	{"primary", postgresPrimary},
+	{"schema", schema},
+	{"sessions", builds},
+	{"privileges", postgresPrivileges},
+	{"pooler", pooler},
+	{"LISTEN", listens},
+	{"connections", postgresConnections},
+	{"time-outs", postgresTimeouts},
+	{"durability", postgresDurability},
+	{"replication", postgresReplication},
+	{"transactions", postgresTransactions},
+	{"clock", clocks},
+}
+
+func postgresVersion(ctx context.Context, e *examination) ([]finding, error) {
+	var whole, version string
+	if err := e.QueryRowContext(ctx, "SELECT version(), current_setting('server_version')").Scan(&whole, &version); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(whole, "PostgreSQL ") {
+		version = whole
+	}
+	return found(versionOf("PostgreSQL", version))
+}
+
+// postgresPrimary looks whether this session can write.
+func postgresPrimary(ctx context.Context, e *examination) ([]finding, error) {
+	var readOnly bool
+	var source string
+	err := e.QueryRowContext(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')::boolean, (SELECT source FROM pg_settings WHERE name = 'default_transaction_read_only')").
+		Scan(&e.standby, &readOnly, &source)
+	switch {
+	case err != nil:
+		return nil, err
+	case e.standby:
+		return found(problem("the server is a standby: nothing can be locked here (ErrReadOnly)", "connect to the primary (target_session_attrs=read-write, all hosts in the data source)"))
+	case readOnly:
+		return found(problem("sessions of this user are read-only (default_transaction_read_only, "+source+"): nothing can be locked (ErrReadOnly)", "switch it off for this user"))
+	}
+	return found(fine("the server is a primary, and this user may write"))
+}
+
+func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) {
+	var wanted []string
+	for _, r := range postgresRights {
+		for _, each := range r.each {
+			wanted = append(wanted, each+" on "+r.on)
+		}
+	}
+	var user string
+	var none bool
+	if err := e.QueryRowContext(ctx, "SELECT current_user, to_regclass('dblock_locks') IS NULL").Scan(&user, &none); err != nil {
+		return nil, err
+	}
+	if none {
+		return noTables("rights on them cannot be tried")
+	}
+	rights, err := column(e.QueryContext(ctx, `SELECT w FROM unnest(string_to_array($1, ',')) w
+		WHERE NOT has_table_privilege(to_regclass(split_part(w, ' on ', 2)), split_part(w, ' on ', 1))`, strings.Join(wanted, ",")))
+	if err != nil {
+		return nil, err
+	}
+	functions, err := column(e.QueryContext(ctx, `SELECT 'EXECUTE on ' || f FROM unnest(string_to_array($1, ',')) f
+		WHERE NOT has_function_privilege(to_regprocedure(f), 'EXECUTE')`, strings.Join(postgresFunctions, ",")))
+	if err != nil {
+		return nil, err
+	}
+	return lacking(user, append(rights, functions...), "postgres-app.sql"), nil
+}
+
+// postgresClient is how many connections a client has beside its pool: for heartbeats, to listen,
+// and two for work beside the application's transactions.
+const postgresClient = 4
+
+// postgresConnections counts sessions whose kind is hidden from this user as those of clients.
+func postgresConnections(ctx context.Context, e *examination) (made []finding, err error) {
+	rows, err := e.QueryContext(ctx, `
+		WITH used AS (SELECT datname, usename FROM pg_stat_activity WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend')
+		SELECT 'the server', (SELECT sum(CASE name WHEN 'max_connections' THEN setting::int ELSE -setting::int END)
+		  FROM pg_settings WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')), (SELECT count(*) FROM used)
+		UNION ALL SELECT 'database ' || datname, datconnlimit, (SELECT count(*) FROM used u WHERE u.datname = d.datname) FROM pg_database d WHERE datname = current_database()
+		UNION ALL SELECT 'user ' || rolname, rolconnlimit, (SELECT count(*) FROM used WHERE usename = rolname) FROM pg_roles WHERE rolname = session_user`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var l limit
+		if err := rows.Scan(&l.of, &l.most, &l.use); err != nil {
+			return nil, err
+		}
+		made = append(made, l.judge(postgresClient))
+	}
+	return made, rows.Err()
+}
+
+const (
+	cutsLockTx   = "a LockTx that waits is cut off before the lock of a crashed client is free"
+	cutsListener = "clients that wait in silence lose the connection to listen on, and make another"
+)
+
+var postgresLimits = []timeout{
+	{"statement_timeout", time.Second, takeover, cutsLockTx},
+	{"transaction_timeout", time.Second, takeover, cutsLockTx},
+	{"lock_timeout", 0, takeover, cutsLockTx},
+	{"idle_in_transaction_session_timeout", time.Second, 0, ""},
+	{"idle_session_timeout", 4 * time.Second, 31 * time.Second, cutsListener}, // a heartbeat each 3 s, a listener's sign of life each 30 s
+}
+
+// postgresTimeouts asks for what a session has: of the user, of the database, or of the server.
+func postgresTimeouts(ctx context.Context, e *examination) (made []finding, err error) {
+	for _, t := range postgresLimits {
+		var millis int64
+		var source string
+		err := e.QueryRowContext(ctx, "SELECT setting::bigint, source FROM pg_settings WHERE name = $1", t.name).Scan(&millis, &source)
+		if err == sql.ErrNoRows { // an older server
+			continue
+		}
+		if err != nil {
+			return made, err
+		}
+		if f, is := t.judge(time.Duration(millis)*time.Millisecond, source); is {
+			made = append(made, f)
+		}
+	}
+	if len(made) == 0 {
+		made = append(made, fine("none cuts off clients or waiters"))
+	}
+	return made, nil
+}
+
+func postgresDurability(ctx context.Context, e *examination) (made []finding, err error) {
+	var fsync, pages bool
+	var commit string
+	err = e.QueryRowContext(ctx, "SELECT current_setting('fsync')::boolean, current_setting('full_page_writes')::boolean, current_setting('synchronous_commit')").
+		Scan(&fsync, &pages, &commit)
+	if err != nil {
+		return nil, err
+	}
+	if !fsync {
+		made = append(made, problem("fsync is off: a crash of the machine takes back grants that their holders believe in, and may destroy the database", "set fsync = on"))
+	}
+	if !pages {
+		made = append(made, note("full_page_writes is off: a crash of the machine may destroy the database, unless its file system writes whole pages", "set full_page_writes = on"))
+	}
+	if commit == "off" {
+		made = append(made, note("synchronous_commit is off: grants wait for the disk all the same, what the application writes under a lock does not", "set it to on for transactions that matter"))
+	}
+	if len(made) == 0 {
+		made = append(made, fine("commits wait for the disk (synchronous_commit is "+commit+")"))
+	}
+	return made, nil
+}
+
+// followers are those that replay the whole server: neither backups nor subscribers.
+const followers = `SELECT count(*) FROM pg_stat_replication r WHERE coalesce(state, '') <> 'backup'
+	AND NOT EXISTS (SELECT FROM pg_replication_slots s WHERE s.active_pid = r.pid AND s.slot_type = 'logical')`
+
+// postgresReplication looks whether a failover can take back grants.
+func postgresReplication(ctx context.Context, e *examination) ([]finding, error) {
+	var standbys int
+	var names, commit string
+	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), current_setting('synchronous_standby_names'), current_setting('synchronous_commit')").
+		Scan(&standbys, &names, &commit)
+	switch {
+	case err != nil:
+		return nil, err
+	case names == "" && standbys > 0:
+		return found(note("a standby follows asynchronously: a failover may lose the newest grants, and two clients believe in one lock for a while",
+			"check tokens (Guard, package fence), or set synchronous_standby_names"))
+	case names != "" && commit == "local":
+		return found(note("synchronous_commit is local: grants do not wait for the synchronous standby, and a failover may lose the newest", "set synchronous_commit = on for this user"))
+	case names != "":
+		return found(fine("commits wait for " + names))
+	}
+	return found(fine("no standby follows"))
+}
+
+// postgresTransactions looks at this database: the transactions of others hold back the vacuum of
+// their own. A prepared transaction has no session.
+func postgresTransactions(ctx context.Context, e *examination) ([]finding, error) {
+	const open = `SELECT extract(epoch FROM clock_timestamp() - xact_start) AS age, format('pid %s, user %s, %s, %s', pid, usename, application_name, state) AS what
+		FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND xact_start IS NOT NULL
+		UNION ALL SELECT extract(epoch FROM clock_timestamp() - prepared), format('prepared as %L by user %s', gid, owner) FROM pg_prepared_xacts WHERE database = current_database()`
+	var t transactions
+	var seconds float64
+	var hidden int
+	err := e.QueryRowContext(ctx, "WITH open AS ("+open+`), long AS (SELECT * FROM open WHERE age > $1)
+		SELECT (SELECT count(*) FROM long), coalesce((SELECT max(age) FROM long), 0)::float8, coalesce((SELECT what FROM long ORDER BY age DESC LIMIT 1), ''),
+		(SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = '<insufficient privilege>')`, e.older.Seconds()).
+		Scan(&t.n, &seconds, &t.worst, &hidden)
+	if err != nil {
+		return nil, err
+	}
+	t.age = time.Duration(seconds * float64(time.Second))
+	made := []finding{t.judge(e, "Vacuum keeps what was deleted since, and where one has locked a name, its waiters wait", "end it (pg_terminate_backend, ROLLBACK PREPARED); set idle_in_transaction_session_timeout")}
+	if hidden > 0 {
+		made = append(made, unknown(fmt.Sprintf("the transactions of %d sessions of other users are hidden from this one", hidden), "GRANT pg_read_all_stats TO this user to see them"))
+	}
+	return made, nil
+}

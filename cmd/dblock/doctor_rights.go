@@ -1,0 +1,73 @@
+package main
+
+import "strings"
+
+// right is what an application needs on a table or a view.
+type right struct {
+	on   string
+	each []string
+}
+
+func rightsOn(on, each string) right { return right{on, strings.Split(each, ", ")} }
+
+// rare is the table that only package quorum uses.
+const rare = "dblock_incarnation"
+
+// The rights of docs/privileges, which a test compares.
+var (
+	postgresRights = []right{
+		rightsOn("dblock_schema", "SELECT"),
+		rightsOn("dblock_holders", "SELECT"),
+		rightsOn("dblock_sessions", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_heartbeats", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_locks", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_shares", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_waiters", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_guards", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_wanted", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_runs", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_events", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_watchers", "SELECT, INSERT, DELETE"),
+		rightsOn(rare, "SELECT, INSERT, UPDATE"),
+	}
+	mysqlRights = []right{
+		rightsOn("dblock_schema", "SELECT"),
+		rightsOn("dblock_clock", "SELECT"),
+		rightsOn("dblock_sessions", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_heartbeats", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_locks", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_shares", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_waiters", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_guards", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_wanted", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_runs", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn("dblock_events", "SELECT, INSERT, DELETE"),
+		rightsOn("dblock_watchers", "SELECT, INSERT, UPDATE, DELETE"),
+		rightsOn(rare, "SELECT, INSERT, UPDATE"),
+	}
+)
+
+// postgresFunctions are executable by everybody, unless that was taken from PUBLIC.
+var postgresFunctions = []string{"dblock_now()", "dblock_durable()"}
+
+// lacking judges the rights that a user does not have, each "RIGHT on table".
+func lacking(user string, rights []string, file string) (made []finding) {
+	var usual, rarely []string
+	for _, r := range rights {
+		if strings.HasSuffix(r, " "+rare) {
+			rarely = append(rarely, r)
+		} else {
+			usual = append(usual, r)
+		}
+	}
+	if len(usual) > 0 {
+		made = append(made, problem(user+" lacks "+strings.Join(usual, ", "), "grant what docs/privileges/"+file+" has, or connect as the application does"))
+	}
+	if len(rarely) > 0 {
+		made = append(made, note(user+" lacks "+strings.Join(rarely, ", ")+", which package quorum needs", "grant it where quorum is used"))
+	}
+	if len(made) == 0 {
+		made = append(made, fine(user+" has all rights of docs/privileges/"+file))
+	}
+	return made
+}

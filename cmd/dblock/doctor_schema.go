@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// schema looks whether this build can work with the tables. The engine reads them as it does for a
+// client, and so refuses what it refuses there.
+func schema(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.locks().Backend.Schema(ctx)
+	if err != nil {
+		return found(problem(fmt.Sprintf("dblock's tables cannot be read: %v", because(ctx, err)), "clients cannot, either"))
+	}
+	err = is.Check()
+	switch {
+	case err != nil && is.Version < driver.SchemaVersion:
+		return found(problem(err.Error(), "or dblock migrate up"))
+	case err != nil:
+		return found(problem(err.Error(), "see docs/upgrading.md"))
+	}
+	e.tables = is
+	if is.Version > driver.SchemaVersion {
+		return found(note(fmt.Sprintf("the tables are at version %d, and this command is for version %d: it can use them", is.Version, driver.SchemaVersion), "install the newer command"))
+	}
+	return found(fine(fmt.Sprintf("the tables are at version %d, usable from %d", is.Version, is.UsableFrom)))
+}
+
+// noTables is what a check says that looks at the tables, where this build cannot use them.
+func noTables(what string) ([]finding, error) {
+	return found(unknown("without tables that this build can use, "+what, "see schema"))
+}
+
+// applied is when a version of the tables was applied.
+type applied struct {
+	version int
+	at      time.Time
+}
+
+// appliedAt has goose's times, which are those of a session's time zone without it: the session
+// that migrated has to have had the zone of this one.
+const appliedAt = "SELECT version_id, %s FROM " + migrate.Table + " WHERE is_applied AND version_id > 0 ORDER BY version_id"
+
+func (e *examination) applied(ctx context.Context) (all []applied, err error) {
+	micros := "CAST(strftime('%s', tstamp) AS integer) * 1000000"
+	switch e.engine {
+	case migrate.Postgres:
+		micros = "(extract(epoch FROM tstamp AT TIME ZONE current_setting('TimeZone')) * 1000000)::bigint"
+	case migrate.MySQL:
+		micros = "CAST(UNIX_TIMESTAMP(tstamp) * 1000000 AS SIGNED)"
+	}
+	rows, err := e.QueryContext(ctx, fmt.Sprintf(appliedAt, micros))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var a applied
+		var at int64
+		if err := rows.Scan(&a.version, &at); err != nil {
+			return nil, err
+		}
+		a.at = time.UnixMicro(at)
+		all = append(all, a)
+	}
+	return all, rows.Err()
+}
+
+// builds looks for clients of older builds, among those that have taken a lock. No table has a
+// client's build. But a client begins only where the tables are at its build's version or above:
+// one that began before a version was applied is older than that.
+func builds(ctx context.Context, e *examination) (made []finding, err error) {
+	is := e.tables
+	if is.Version == 0 {
+		return noTables("clients are not known")
+	}
+	all, err := e.applied(ctx)
+	if err != nil || len(all) == 0 || all[len(all)-1].version < is.Version {
+		said := "it has no times of these versions"
+		if err != nil {
+			said = because(ctx, err).Error()
+		}
+		return found(unknown("which clients are older than the tables is told by the times in "+migrate.Table+": "+said,
+			"use a role that may read it; where the application runs the migrations itself, look at its own history"))
+	}
+	n := 0
+	err = e.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
+		for s, err := range i.Sessions(ctx, dblock.SessionFilter{}) {
+			if err != nil {
+				return err
+			}
+			n++
+			if f, is := older(s, all, is.UsableFrom); is {
+				made = append(made, f)
+			}
+		}
+		return nil
+	})
+	if err == nil && len(made) == 0 {
+		made = append(made, fine(fmt.Sprintf("%d clients have taken a lock, all of them after version %d was applied", n, is.Version)))
+	}
+	return made, err
+}
+
+// older reports on a client that began before the latest version was applied.
+func older(s dblock.Session, all []applied, usableFrom int) (finding, bool) {
+	next := slices.IndexFunc(all, func(a applied) bool { return s.Started.Before(a.at) })
+	if next < 0 {
+		return finding{}, false
+	}
+	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s): its build is for an older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
+	if usableFrom >= all[next].version {
+		return problem(fmt.Sprintf("%s, and the tables serve builds for %d and later", who, usableFrom), "stop it; its locks end with the next heartbeat"), true
+	}
+	return note(who+", and may go on", "deploy the new build there, too"), true
+}
