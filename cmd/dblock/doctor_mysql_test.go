@@ -1,0 +1,192 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+)
+
+// onMySQL runs a test on a database of MySQL, and on one of MariaDB.
+func onMySQL(t *testing.T, test func(w *world)) {
+	t.Helper()
+	eachKind(t, test, "mysql", "mariadb")
+}
+
+func (w *world) isMariaDB() bool { return strings.HasSuffix(w.Name(), "mariadb") }
+
+// with is doctor for a data source with a variable that each session sets.
+func (w *world) with(name, value string) diagnosis {
+	w.Helper()
+	return diagnose(w.T, []string{"DBLOCK_DSN=" + w.dsn + "?" + url.Values{name: {value}}.Encode()})
+}
+
+// either is the name that MySQL has for a variable, or that of MariaDB.
+func (w *world) either(mysql, mariadb string) string {
+	if w.isMariaDB() {
+		return mariadb
+	}
+	return mysql
+}
+
+// variable is one of the server's.
+func (w *world) variable(name string) (value string) {
+	w.Helper()
+	if err := w.db.QueryRow("SHOW GLOBAL VARIABLES WHERE Variable_name = '"+name+"'").Scan(&name, &value); err != nil {
+		w.Fatal(err)
+	}
+	return value
+}
+
+func TestDoctorSeesThatSessionsOfMySQLAreReadOnly(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		w.with(w.either("transaction_read_only", "tx_read_only"), "1").hasOnly(isProblem, "primary", "transaction_read_only", "ErrReadOnly")
+	})
+}
+
+func TestDoctorSeesTimeoutsOfMySQL(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		w.with("innodb_lock_wait_timeout", "15").hasOnly(isNote, "time-outs", "innodb_lock_wait_timeout is 15s (of the session)", "LockTx")
+		w.with("innodb_lock_wait_timeout", "16").hasOnly(isOK, "time-outs")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("900", "0.9")).hasOnly(isProblem, "time-outs", "is 900ms (of the session)")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("1000", "1")).hasOnly(isOK, "time-outs")
+	})
+}
+
+func TestDoctorSeesThatClientsWouldRefuseThePool(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		w.with("autocommit", "0").hasOnly(isProblem, "settings", "autocommit off")
+		if !isOn(w.variable("log_bin")) {
+			return
+		}
+		w.with("binlog_format", "'STATEMENT'").hasOnly(isProblem, "settings", "binlog_format is STATEMENT")
+	})
+}
+
+// The servers of tests are durable or not: doctor says which.
+func TestDoctorSeesWhetherMySQLWaitsForTheDisk(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		d := w.doctor()
+		lax := 0
+		if flush := w.variable("innodb_flush_log_at_trx_commit"); flush == "0" || flush == "2" {
+			d.has(isProblem, "durability", "innodb_flush_log_at_trx_commit is "+flush)
+			lax++
+		}
+		if sync := w.variable("sync_binlog"); isOn(w.variable("log_bin")) && sync != "1" {
+			d.has(isNote, "durability", "sync_binlog is "+sync)
+			lax++
+		}
+		if n := strings.Count(d.text("durability"), "\n"); lax > 0 && n != lax {
+			w.Errorf("%d findings, want %d:\n%s", n, lax, d.text("durability"))
+		}
+		if lax == 0 {
+			d.hasOnly(isOK, "durability")
+		}
+	})
+	for _, c := range []struct {
+		flush, log, sync, doublewrite string
+		want                          level
+	}{
+		{"1", "ON", "1", "ON", isOK},
+		{"3", "OFF", "0", "ON", isOK},
+		{"0", "ON", "1", "ON", isProblem},
+		{"2", "ON", "1", "ON", isProblem},
+		{"1", "ON", "0", "ON", isNote},
+		{"1", "ON", "1000", "ON", isNote},
+		{"1", "OFF", "0", "OFF", isNote},
+	} {
+		made := durable(map[string]string{"innodb_flush_log_at_trx_commit": c.flush, "log_bin": c.log, "sync_binlog": c.sync, "innodb_doublewrite": c.doublewrite})
+		if len(made) != 1 || made[0].Level != c.want {
+			t.Errorf("%+v: %+v", c, made)
+		}
+	}
+}
+
+func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		user, dsn := w.as("WITH MAX_USER_CONNECTIONS 8")
+		w.grant(user, "mysql-app.sql")
+		u, err := url.Parse(dsn)
+		if err != nil {
+			w.Fatal(err)
+		}
+		pool, err := sql.Open("mysql", user+":x@tcp("+u.Host+")/"+w.name())
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer pool.Close()
+		if n := occupy(w.T, pool, 4); n != 4 {
+			w.Fatalf("%d connections", n)
+		}
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d.has(isProblem, "connections", "of the 8 connections of user "+user, "a client needs up to "+w.either("4", "5"))
+	})
+}
+
+func TestDoctorSeesLongTransactionsOfMySQL(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		w.lock("n")
+		tx, err := w.db.Begin()
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer tx.Rollback()
+		var id, n int
+		if err := tx.QueryRow("SELECT CONNECTION_ID(), (SELECT COUNT(*) FROM dblock_locks)").Scan(&id, &n); err != nil {
+			w.Fatal(err)
+		}
+		w.until(func() bool { // the server's times are whole seconds, and others have transactions, too
+			d := w.doctor("--older", "1ms")
+			return strings.Contains(d.text("transactions"), "note: transactions that have been open for longer than 1ms") && strings.Contains(d.text("transactions"), "Purge")
+		})
+		for _, zone := range []string{"", "?" + url.Values{"time_zone": {"'+05:00'"}}.Encode()} {
+			diagnose(w.T, []string{"DBLOCK_DSN=" + w.dsn + zone}, "--older", "4h").hasOnly(isOK, "transactions", "4h0m0s")
+		}
+		user, dsn := w.as("")
+		w.grant(user, "mysql-app.sql")
+		diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms").hasOnly(isUnknown, "transactions", "PROCESS")
+	})
+}
+
+func TestDoctorSeesWhichRightsAreMissingOnMySQL(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		user, dsn := w.as("")
+		w.grant(user, "mysql-app.sql")
+		doctor := func() diagnosis { return diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}) }
+		doctor().hasOnly(isOK, "privileges", user)
+		for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
+			w.exec("REVOKE " + right + " ON dblock_waiters FROM " + user + "@'%'")
+			doctor().hasOnly(isProblem, "privileges", user+"@% lacks "+right+" on dblock_waiters;", "mysql-app.sql")
+			w.exec("GRANT " + right + " ON dblock_waiters TO " + user + "@'%'")
+		}
+		w.exec("REVOKE UPDATE ON dblock_incarnation FROM " + user + "@'%'")
+		d := doctor()
+		d.hasOnly(isNote, "privileges", "lacks UPDATE on dblock_incarnation", "package quorum")
+		d.hasOnly(isUnknown, "sessions", "denied", "dblock_migrations")
+	})
+}
+
+// timestamp makes NOW() another in a session.
+func TestDoctorSeesThatClocksOfMySQLDiffer(t *testing.T) {
+	onMySQL(t, func(w *world) {
+		at := func(ahead time.Duration) string { return fmt.Sprint(time.Now().Add(ahead).Unix()) }
+		w.with("timestamp", at(time.Hour)).hasOnly(isProblem, "clock", "behind the server's", "come late", "NTP")
+		w.with("timestamp", at(-time.Hour)).hasOnly(isProblem, "clock", "ahead of the server's", "refuse", "NTP")
+		w.with("timestamp", at(55*time.Second)).hasOnly(isNote, "clock", "behind the server's", "NTP")
+	})
+}
+
+func TestDoctorSeesThatKillDoesNotArrive(t *testing.T) {
+	t.Parallel()
+	onMySQL(t, func(w *world) {
+		u, err := url.Parse(w.dsn)
+		if err != nil {
+			w.Fatal(err)
+		}
+		u.Host = between(w.T, u.Host, "KILL QUERY IS_USED_LOCK(", "DO         IS_USED_LOCK(")
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
+		d.hasOnly(isNote, "KILL", "does not reach", "instead of listening")
+	})
+}

@@ -1,0 +1,256 @@
+package main
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// onPostgres runs a test on a database of PostgreSQL.
+func onPostgres(t *testing.T, test func(w *world)) {
+	t.Helper()
+	eachKind(t, test, "postgres")
+}
+
+// set makes a setting that of the test's own database, which new connections have.
+func (w *world) set(name, value string) {
+	w.Helper()
+	w.exec(fmt.Sprintf("ALTER DATABASE %s SET %s = %s", w.name(), name, value))
+}
+
+// as is a data source of the command for another user, which is made.
+func (w *world) as(options string) (user string, dsn string) {
+	w.Helper()
+	u, err := url.Parse(w.dsn)
+	if err != nil {
+		w.Fatal(err)
+	}
+	user = w.name()
+	if w.engine == migrate.Postgres {
+		w.exec("CREATE ROLE " + user + " LOGIN PASSWORD 'x' " + options)
+		w.Cleanup(func() { w.later("DROP OWNED BY "+user, "DROP ROLE "+user) })
+	} else {
+		w.exec("CREATE USER " + user + "@'%' IDENTIFIED BY 'x' " + options)
+		w.Cleanup(func() { w.later("DROP USER " + user + "@'%'") })
+	}
+	u.User = url.UserPassword(user, "x")
+	return user, u.String()
+}
+
+// later runs statements when the test is over.
+func (w *world) later(statements ...string) {
+	for _, s := range statements {
+		if _, err := w.db.Exec(s); err != nil {
+			w.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
+// grant gives a user what a document of privileges has.
+func (w *world) grant(user, file string) {
+	w.Helper()
+	for _, g := range grants(w.T, file) {
+		w.exec(strings.NewReplacer("orders_app", user, "orders.", w.name()+".", ";", "").Replace(g.text))
+	}
+}
+
+func TestDoctorSeesThatPostgresIsReadOnly(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.set("default_transaction_read_only", "on")
+		d := w.doctor()
+		d.hasOnly(isProblem, "primary", "default_transaction_read_only, database")
+		d.hasOnly(isOK, "schema")
+	})
+}
+
+func TestDoctorSeesTimeoutsOfPostgres(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		for _, c := range []struct {
+			name, value string
+			want        level
+			says        string
+		}{
+			{"statement_timeout", "'999ms'", isProblem, "statement_timeout is 999ms (database)"},
+			{"statement_timeout", "'15s'", isNote, "LockTx"},
+			{"statement_timeout", "'16s'", isOK, ""},
+			{"lock_timeout", "'50ms'", isNote, "LockTx"},
+			{"idle_in_transaction_session_timeout", "'500ms'", isProblem, "cut off"},
+			{"idle_in_transaction_session_timeout", "'1s'", isOK, ""},
+			{"idle_session_timeout", "'2s'", isProblem, "cut off"},
+			{"idle_session_timeout", "'20s'", isNote, "listen"},
+			{"transaction_timeout", "'500ms'", isProblem, "cut off"},
+			{"transaction_timeout", "'5s'", isNote, "LockTx"},
+		} {
+			var there bool
+			if err := w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_settings WHERE name = $1)", c.name).Scan(&there); err != nil {
+				w.Fatal(err)
+			}
+			if !there { // an older PostgreSQL
+				continue
+			}
+			w.set(c.name, c.value)
+			d := w.doctor()
+			d.hasOnly(c.want, "time-outs", c.says)
+			w.exec(fmt.Sprintf("ALTER DATABASE %s RESET %s", w.name(), c.name))
+		}
+	})
+}
+
+func TestDoctorSeesThatPostgresDoesNotWaitForTheDisk(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.set("synchronous_commit", "off")
+		d := w.doctor()
+		d.has(isNote, "durability", "grants wait for the disk all the same")
+		w.set("synchronous_commit", "on")
+		if d := w.doctor(); strings.Contains(d.text("durability"), "synchronous_commit is off") {
+			w.Error(d.text("durability"))
+		}
+	})
+}
+
+// occupy has a pool keep connections until the test ends, or fewer where it gets no more.
+func occupy(t *testing.T, pool *sql.DB, n int) (held int) {
+	t.Helper()
+	for ; held < n; held++ {
+		c, err := pool.Conn(t.Context())
+		if err != nil {
+			return held
+		}
+		t.Cleanup(func() { _ = c.Close() })
+	}
+	return held
+}
+
+func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		user, dsn := w.as("CONNECTION LIMIT 4")
+		w.grant(user, "postgres-app.sql")
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d.has(isProblem, "connections", "of the 4 connections of user "+user, "a client needs up to 4")
+		w.exec("ALTER ROLE "+user+" CONNECTION LIMIT -1", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT 50", w.name()))
+		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d.hasOnly(isOK, "connections", "of the 50 connections of database "+w.name())
+		occupy(w.T, w.db, 40)
+		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d.has(isNote, "connections", "of the 50 connections of database "+w.name())
+	})
+}
+
+func TestDoctorSeesLongTransactionsOfPostgres(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		tx, err := w.db.Begin()
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer tx.Rollback()
+		var pid int
+		if err := tx.QueryRow("SELECT pg_backend_pid()").Scan(&pid); err != nil {
+			w.Fatal(err)
+		}
+		d := w.doctor("--older", "1ms")
+		d.hasOnly(isNote, "transactions", fmt.Sprintf("pid %d", pid), "idle in transaction", "Vacuum")
+		d = w.doctor()
+		d.hasOnly(isOK, "transactions", "5m0s")
+
+		user, dsn := w.as("")
+		w.grant(user, "postgres-app.sql")
+		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms")
+		d.has(isUnknown, "transactions", "hidden", "pg_read_all_stats")
+		w.exec("GRANT pg_read_all_stats TO " + user)
+		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms")
+		d.hasOnly(isNote, "transactions", fmt.Sprintf("pid %d", pid))
+	})
+}
+
+func TestDoctorSeesWhichRightsAreMissingOnPostgres(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		user, dsn := w.as("")
+		w.grant(user, "postgres-app.sql")
+		doctor := func() diagnosis { return diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}) }
+		doctor().hasOnly(isOK, "privileges", user)
+		w.exec("REVOKE DELETE ON dblock_waiters FROM " + user)
+		doctor().hasOnly(isProblem, "privileges", user+" lacks DELETE on dblock_waiters;", "postgres-app.sql")
+		w.exec("REVOKE ALL ON dblock_incarnation FROM "+user, "REVOKE EXECUTE ON FUNCTION dblock_durable() FROM PUBLIC")
+		d := doctor()
+		d.has(isProblem, "privileges", user+" lacks DELETE on dblock_waiters, EXECUTE on dblock_durable();")
+		d.has(isNote, "privileges", "SELECT on dblock_incarnation", "package quorum")
+		d.hasOnly(isUnknown, "sessions", "permission denied", "dblock_migrations")
+		w.exec("REVOKE ALL ON dblock_schema FROM " + user)
+		d = doctor()
+		d.hasOnly(isProblem, "schema", "permission denied")
+		d.has(isProblem, "privileges", "SELECT on dblock_schema")
+	})
+}
+
+// The functions of pg_catalog come first unless the search_path has it: so this server has another
+// clock.
+func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.exec("CREATE SCHEMA skew", "CREATE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() - interval '1 hour' $$")
+		w.set("search_path", "skew, pg_catalog, public")
+		d := w.doctor()
+		d.hasOnly(isProblem, "clock", "ahead of the server's", "OnceAt", "NTP")
+		w.exec("CREATE OR REPLACE FUNCTION skew.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS $$ SELECT pg_catalog.clock_timestamp() + interval '30 s' $$")
+		d = w.doctor()
+		d.hasOnly(isNote, "clock", "behind the server's", "ages", "NTP")
+	})
+}
+
+func TestDoctorHearsThatNotificationsDoNotArrive(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(w *world) {
+		u, err := url.Parse(w.dsn)
+		if err != nil {
+			w.Fatal(err)
+		}
+		u.Host = between(w.T, u.Host, `LISTEN "dblock_`, `LISTEN "d_lock_`)
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
+		d.hasOnly(isNote, "LISTEN", "not heard within 2s", "100 ms")
+		d.hasOnly(isOK, "pooler")
+	})
+}
+
+func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(w *world) {
+		tx, err := w.db.Begin()
+		if err != nil {
+			w.Fatal(err)
+		}
+		defer tx.Rollback()
+		if _, err := tx.Exec("LOCK TABLE dblock_schema"); err != nil {
+			w.Fatal(err)
+		}
+		d := w.doctor()
+		d.hasOnly(isProblem, "schema", "no answer within 5s")
+		d.hasOnly(isOK, "LISTEN")
+		d = w.doctor("--timeout", "2s")
+		d.hasOnly(isProblem, "schema", "no answer within 2s (--timeout)")
+		d.hasOnly(isUnknown, "clock", "no answer within 2s (--timeout)")
+	})
+}
+
+func TestDoctorSeesNoOtherVersionThanTheServers(t *testing.T) {
+	eachKind(t, func(w *world) {
+		var version string
+		query := "SELECT version()"
+		if w.engine == migrate.SQLite {
+			query = "SELECT sqlite_version()"
+		} else if w.engine == migrate.Postgres {
+			query = "SHOW server_version"
+		}
+		if err := w.db.QueryRow(query).Scan(&version); err != nil {
+			w.Fatal(err)
+		}
+		d := w.doctor()
+		want := isOK
+		if w.engine != migrate.SQLite {
+			want = versionOf(map[string]string{"postgres": "PostgreSQL", "mysql": "MySQL", "mariadb": "MariaDB"}[w.Name()[strings.LastIndex(w.Name(), "/")+1:]], version).Level
+		}
+		d.hasOnly(want, "version", version)
+	})
+}
