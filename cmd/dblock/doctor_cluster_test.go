@@ -1,0 +1,105 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// onCluster runs a test on a database of a cluster that is there for tests alone, which may take
+// its nodes apart. .ci/clusters starts some.
+func onCluster(t *testing.T, variable string, test func(w *world)) {
+	if os.Getenv(variable) == "" {
+		t.Skip(variable + " names no cluster for tests; .ci/clusters starts one")
+	}
+	k := kinds["mysql"]
+	k.server = variable
+	w := k.world(t)
+	if err := migrate.Up(t.Context(), w.db, w.engine); err != nil {
+		t.Fatal(err)
+	}
+	test(w)
+}
+
+func TestDoctorSeesANodeOfGalera(t *testing.T) {
+	onCluster(t, "DBLOCK_TEST_GALERA_DSN", func(w *world) {
+		d := w.doctor()
+		d.hasOnly(isNote, "cluster", "one of 3 nodes of a Galera cluster", "mysql.SingleWriter()", "fence.Check")
+		d.hasOnly(isNote, "KILL", "instead of listening", "see cluster")
+		d.hasOnly(isOK, "schema")
+
+		rejoin := "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'"
+		w.Cleanup(func() {
+			w.later(rejoin)
+			w.until(func() bool { return w.status("wsrep_ready") == "ON" })
+		})
+		w.exec("SET GLOBAL wsrep_provider_options = 'gmcast.isolate=1'")
+		w.until(func() bool { return w.status("wsrep_cluster_status") != "Primary" })
+		d = w.doctor()
+		d.has(isProblem, "cluster", "not ready", "non-Primary", "connect to another")
+		d.hasOnly(isProblem, "schema", "cannot be read")
+		if d.status != exitFailed {
+			w.Errorf("status %d", d.status)
+		}
+	})
+}
+
+// status is a status variable of the server.
+func (w *world) status(name string) (value string) {
+	w.Helper()
+	if err := w.db.QueryRow("SHOW GLOBAL STATUS LIKE '"+name+"'").Scan(&name, &value); err != nil {
+		w.Log(err)
+	}
+	return value
+}
+
+func TestDoctorSeesANodeOfAGroup(t *testing.T) {
+	onCluster(t, "DBLOCK_TEST_GROUP_DSN", func(w *world) {
+		w.doctor().hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
+		user, dsn := w.as("")
+		w.grant(user, "mysql-app.sql")
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d.has(isUnknown, "cluster", "performance_schema.replication_group_members")
+		d.has(isNote, "cluster", "one of several primaries")
+
+		// Before its database goes, the node is a primary again.
+		w.Cleanup(func() { w.role("SELECT group_replication_switch_to_multi_primary_mode()", "PRIMARY") })
+		w.role("SELECT group_replication_switch_to_single_primary_mode(@@server_uuid)", "PRIMARY")
+		w.doctor().hasOnly(isOK, "cluster", "single primary: primary, online")
+		var other string
+		if err := w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other); err != nil {
+			w.Fatal(err)
+		}
+		w.role("SELECT group_replication_set_as_primary('"+other+"')", "SECONDARY")
+		d = w.doctor()
+		d.hasOnly(isOK, "cluster", "single primary: secondary, online")
+		d.hasOnly(isProblem, "primary", "read-only", "ErrReadOnly")
+		d.hasOnly(isOK, "schema")
+
+		w.Cleanup(func() { w.role("START GROUP_REPLICATION", "SECONDARY") })
+		w.exec("STOP GROUP_REPLICATION")
+		d = w.doctor()
+		d.has(isProblem, "cluster", "OFFLINE", "connect to another")
+		d.hasOnly(isProblem, "primary", "read-only")
+	})
+}
+
+// role runs a statement, and waits until the member is online with a role.
+func (w *world) role(statement, want string) {
+	w.Helper()
+	if strings.HasPrefix(statement, "SELECT") {
+		var said string
+		if err := w.db.QueryRow(statement).Scan(&said); err != nil {
+			w.Errorf("%s: %v", statement, err)
+		}
+	} else {
+		w.later(statement)
+	}
+	w.until(func() bool {
+		var state, role string
+		err := w.db.QueryRow("SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&state, &role)
+		return err == nil && state == "ONLINE" && role == want
+	})
+}
