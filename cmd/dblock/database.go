@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -140,7 +139,7 @@ func (d database) server(ctx context.Context) (string, error) {
 	}
 	var version string
 	err := d.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version)
-	if strings.Contains(version, "MariaDB") {
+	if isMariaDB(version) {
 		return mariaDB, err
 	}
 	return d.engine, err

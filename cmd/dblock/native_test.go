@@ -54,7 +54,7 @@ func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 			key := fmt.Sprint(postgres.AdvisoryKey(name))
 			_, pid := w.console("SELECT pg_advisory_lock_shared($1)", postgres.AdvisoryKey(name))
 			waits, other := w.console("SELECT pg_advisory_lock(-5, 7)")
-			waiting := w.later(waits, "SELECT pg_advisory_lock($1)", postgres.AdvisoryKey(name))
+			waiting := w.inBackground(waits, "SELECT pg_advisory_lock($1)", postgres.AdvisoryKey(name))
 			w.until(func() bool { return len(w.listed(nil, key)) == 2 })
 			got := w.listed([]string{name}, key, "(-5, 7)")
 			if len(got) != 2 || got[0].Kind != "shared" || got[0].PID != pid || got[0].Name != name || got[0].State != "idle" || got[0].From == "" ||
@@ -86,8 +86,8 @@ func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 	})
 }
 
-// later runs a statement that waits, and returns how to end it.
-func (w *world) later(c *sql.Conn, statement string, arguments ...any) (end func()) {
+// inBackground runs a statement that waits, and returns how to end it.
+func (w *world) inBackground(c *sql.Conn, statement string, arguments ...any) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {

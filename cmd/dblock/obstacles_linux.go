@@ -33,7 +33,7 @@ func writers(file string) (found []obstacle, err error) {
 			continue
 		}
 		if !slices.ContainsFunc(found, func(o obstacle) bool { return o.PID == pid }) {
-			found = append(found, obstacle{PID: pid, From: program(pid), State: "writing, or idle in a transaction"})
+			found = append(found, obstacle{PID: pid, From: commandLine(pid), State: "writing, or idle in a transaction"})
 		}
 	}
 	return found, nil
@@ -48,8 +48,8 @@ func inode(file string) uint64 {
 	return s.Ino
 }
 
-// program is the command line of a process.
-func program(pid int64) string {
+// commandLine is the command line of a process.
+func commandLine(pid int64) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return string(bytes.TrimSpace(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
 }

@@ -37,7 +37,7 @@ func (w *world) begin() (tx *sql.Tx, pid int64) {
 	return tx, pid
 }
 
-func (w *world) exec(tx *sql.Tx, statement string) {
+func (w *world) in(tx *sql.Tx, statement string) {
 	w.Helper()
 	if _, err := tx.Exec(statement); err != nil {
 		w.Fatal(err)
@@ -57,7 +57,7 @@ func TestWhyGoesOnToTheTransactionAtTheEnd(t *testing.T) {
 			w.Errorf("nothing is locked:\n%s", out)
 		}
 		tx, pid := w.begin()
-		w.exec(tx, "UPDATE dblock_locks SET name = name WHERE name = 'stock/9'")
+		w.in(tx, "UPDATE dblock_locks SET name = name WHERE name = 'stock/9'")
 		out = w.must("why", "orders/1")
 		contains(w, out, fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
 		if w.server != "" && strings.Contains(out[:strings.Index(out, "stock/9")], "LOCKED") {
@@ -95,7 +95,7 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 				w.Fatal(err)
 			}
 			if w.server == "" { // a guard only reads
-				w.exec(tx, "UPDATE dblock_locks SET name = name WHERE false")
+				w.in(tx, "UPDATE dblock_locks SET name = name WHERE false")
 			}
 			contains(w, w.must("why", l.Name()), fmt.Sprintf("LOCKED by the transaction of PID %d", pid))
 			if err := tx.Rollback(); err != nil {
