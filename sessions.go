@@ -25,6 +25,7 @@ type SessionFilter struct {
 	Host  string // "": any
 	App   string // "": any
 	Limit uint   // at most so many; 0: all
+	After string // only sessions with a higher ID: the last of a page, to go on behind it
 	Dead  bool   // also those that have ended, or whose time is over, for as long as the reaper leaves them
 }
 
@@ -34,7 +35,7 @@ type SessionFilter struct {
 func (c *Client[TX]) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		want := driver.SessionFilter{Host: f.Host, App: f.App, Dead: f.Dead}
-		after := ""
+		after := f.After
 		pages(f.Limit, yield, func(size int) (sessions []Session, more bool, err error) {
 			var page []driver.SessionDetail
 			err = c.inquire(ctx, "sessions", "", func(ctx context.Context, engine driver.Backend) (err error) {

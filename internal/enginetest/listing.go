@@ -80,6 +80,9 @@ func listSessions(t *testing.T, e *env) {
 	if len(sessions) != 2 || sessions[0].ID >= sessions[1].ID {
 		t.Fatalf("%+v: want two, in the order of their ids", sessions)
 	}
+	if rest := all(t, b.Sessions(t.Context(), dblock.SessionFilter{After: sessions[0].ID})); len(rest) != 1 || rest[0].ID != sessions[1].ID {
+		t.Errorf("%+v: want the second alone", rest)
+	}
 	slices.SortFunc(sessions, func(x, y dblock.Session) int { return cmp.Compare(x.App, y.App) })
 	for i, want := range []dblock.Session{
 		{ID: e.session(t, "n"), Host: "host a", App: "app a", Held: 2},
