@@ -64,6 +64,7 @@ var layers = []layer{
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: []string{"testing"}},
+	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Programs, and what only tests import, may have everything; but only what belongs to tests has

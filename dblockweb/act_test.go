@@ -1,0 +1,98 @@
+package dblockweb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblockweb"
+)
+
+func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
+	w := newWorld(t, dblockweb.Authorize(operator))
+	seen := w.lock("n")
+	confirm := w.linkTo(w.get("lock?name=n"), "break?")
+	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`)
+	if err := seen.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	next := w.lock("n")
+	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(seen.Token())}, "reason": {"it looked dead"}}
+	a := w.do("POST", "break", form)
+	w.contains(a.body, "does not have this lock any more. Nothing was taken away")
+	if err := context.Cause(next.Context()); a.status != http.StatusConflict || err != nil {
+		t.Errorf("%d; the next holder: %v", a.status, err)
+	}
+	w.contains(w.get(confirm), "There is nothing to take away")
+
+	form.Set("token", fmt.Sprint(next.Token()))
+	a = w.do("POST", "break", form)
+	w.contains(a.body, "was taken away from the holder with token "+fmt.Sprint(next.Token()))
+	<-next.Context().Done()
+	if err := context.Cause(next.Context()); a.status != http.StatusOK || !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("%d; the holder: %v", a.status, err)
+	}
+	w.contains(w.get("events?kind=broken"), "alice: it looked dead")
+	w.contains(w.do("POST", "break", form).body, "Nothing was taken away")
+}
+
+func TestBreakNeedsATokenAndAReason(t *testing.T) {
+	w := newWorld(t, dblockweb.Authorize(operator))
+	held := w.lock("n")
+	token := fmt.Sprint(held.Token())
+	for _, form := range []url.Values{
+		{"name": {"n"}, "reason": {"why not"}},
+		{"name": {"n"}, "reason": {"why not"}, "token": {"0"}},
+		{"name": {"n"}, "reason": {"why not"}, "token": {"-1"}},
+		{"name": {"n"}, "reason": {"why not"}, "token": {token + "x"}},
+		{"name": {"n"}, "token": {token}},
+		{"name": {"n"}, "token": {token}, "reason": {" "}},
+		{"name": {"n"}, "token": {token}, "reason": {"\xff"}},
+		{"token": {token}, "reason": {"why not"}},
+	} {
+		if a := w.do("POST", "break", form); a.status != http.StatusBadRequest {
+			t.Errorf("%v: %d: %s", form, a.status, a.body)
+		}
+	}
+	large := url.Values{"name": {"n"}, "token": {token}, "reason": {string(make([]byte, 70_000))}}
+	if a := w.do("POST", "break", large); a.status != http.StatusBadRequest {
+		t.Errorf("a large form: %d", a.status)
+	}
+	if err := context.Cause(held.Context()); err != nil {
+		t.Errorf("the holder: %v", err)
+	}
+}
+
+func TestAskTellsTheHolder(t *testing.T) {
+	w := newWorld(t, dblockweb.Authorize(operator))
+	held := w.lock("n")
+	w.contains(w.get(w.linkTo(w.get("lock?name=n"), "ask?")), "there:", `action="ask"`)
+	a := w.do("POST", "ask", url.Values{"name": {"n"}, "reason": {"a deployment"}})
+	w.contains(a.body, "was asked")
+	if reason := <-held.Asked(); a.status != http.StatusOK || reason != "alice: a deployment" {
+		t.Errorf("%d, %q", a.status, reason)
+	}
+	w.contains(w.get("lock?name=n"), "asked to release it: alice: a deployment")
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if a := w.do("POST", "ask", url.Values{"name": {"n"}, "reason": {"a deployment"}}); a.status != http.StatusConflict {
+		t.Errorf("%d: %s", a.status, a.body)
+	}
+}
+
+func TestAnInterventionWhileTheDatabaseIsAwaySaysSo(t *testing.T) {
+	w := newWorld(t, dblockweb.Authorize(operator))
+	held := w.lock("n")
+	w.Down()
+	a := w.do("POST", "break", url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"why not"}})
+	w.Up()
+	w.lacks(a.body, "was taken away from", "does not have this lock")
+	if a.status != http.StatusServiceUnavailable {
+		t.Errorf("%d: %s", a.status, a.body)
+	}
+}

@@ -1,0 +1,56 @@
+// Package dblockweb is a web page for operators: who holds which lock, since when, who waits, and
+// for whom. It shows locks, sessions, jobs, elections and the history of one database, follows what
+// changes, and lets people ask holders for a lock or take it away, if the application says who may.
+//
+//	locks := dblockweb.Handler(client, dblockweb.Authorize(func(r *http.Request) dblockweb.Access {
+//		user := userOf(r)
+//		return dblockweb.Access{Look: user != nil, Act: user.IsOperator(), By: user.Name()}
+//	}))
+//	mux.Handle("/admin/locks/", locks)
+//
+// The command "dblock ui" serves the same page on this machine, without an application.
+//
+// # Where it can stand
+//
+// The handler looks only at the last part of a request's path, and all of its links are relative.
+// So it works below any path that ends with a slash, with http.StripPrefix or without, and behind a
+// proxy that changes the path. Everything is in the binary: no build step, no other host.
+//
+// # Who may do what
+//
+// Without Authorize the page is read-only, for everybody who can reach it. Authorize decides for
+// each request. What it returns is an Access, whose zero value allows nothing: to look and to act
+// are two fields, so that no hook that was written for the one allows the other.
+//
+// Break carries the token of the holder that the person has seen and confirmed. Where that holder
+// has released the lock meanwhile, nothing is taken from anybody, and the page says so.
+//
+// # What the page defends itself against
+//
+//   - Requests that another site makes a browser send: only POST changes anything, and
+//     http.CrossOriginProtection refuses what does not come from the page's own origin. Other
+//     sites, those on other ports or subdomains included, can link to the page; they cannot frame
+//     it, read it, or open its stream. Nothing is needed from the application's cookies.
+//   - Hostile text in names, metadata and reasons: it is escaped, and a Content-Security-Policy
+//     forbids every script but the page's own file, and every inline style.
+//   - Too many viewers: 64 streams at once, and each page reads a bounded number of rows. A viewer
+//     without a stream reloads.
+//
+// A reverse proxy that speaks plain HTTP with browsers must pass the header Host on: without HTTPS
+// browsers send nothing else by which the page's own forms can be told from those of others, and
+// they would be refused.
+//
+// # What it reads
+//
+// A page shows at most so many rows, says so, and has a link to the next ones: 100 names with
+// waiters and 100 others, 100 sessions, 20 jobs with 50 slots each, 100 events. While somebody
+// looks, it is read again every 2 to 5 seconds; the page of one lock also follows Watch.
+//
+// Elections: the tables have no mark of an election. The page takes names for elections whose
+// history has an event "elected" or "resigned", which package election writes. The holder whose
+// token is that of the last "elected" leads.
+//
+// Jobs: a slot of OncePer without a run, between the first run that is known and now, is shown as
+// missed; now is by this machine's clock. Of OnceAt the database has no schedule: only runs are
+// shown.
+package dblockweb

@@ -1,0 +1,139 @@
+package dblockweb
+
+import (
+	"embed"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// mostStreams is how many viewers a handler updates at a time.
+const mostStreams = 64
+
+// Access is what one request may do. The zero value: nothing.
+type Access struct {
+	Look bool   // see the pages
+	Act  bool   // ask holders for a lock, and take locks away
+	By   string // who acts; stands before the reason, in the history. "": nothing does
+}
+
+// Option configures a Handler.
+type Option func(*handler)
+
+// Authorize sets what decides what a request may do. It is called once for each request, and of a
+// stream of updates also before each update, with the request that opened it, by several goroutines
+// at once. Default: everybody may look, and nobody may act.
+func Authorize(access func(r *http.Request) Access) Option {
+	return func(h *handler) {
+		if access != nil {
+			h.access = access
+		}
+	}
+}
+
+// Handler returns the page of a database, to be mounted at a path that ends with a slash. Every
+// *dblock.Client is an Inspector. The page of a lock uses Watch, with which the client is a session
+// like one that takes locks. The handler starts nothing that outlives a request. Engines without
+// tables have nothing to show: the page says so.
+func Handler(of dblock.Inspector, options ...Option) http.Handler {
+	h := &handler{
+		of: of, access: func(*http.Request) Access { return Access{Look: true} },
+		streams: make(chan struct{}, mostStreams), pages: pages(),
+	}
+	for _, o := range options {
+		if o != nil {
+			o(h)
+		}
+	}
+	return h
+}
+
+type handler struct {
+	of      dblock.Inspector
+	access  func(r *http.Request) Access
+	own     http.CrossOriginProtection
+	streams chan struct{} // one for each that is open
+	pages   map[string]*page
+}
+
+//go:embed static
+var static embed.FS
+
+// files are the types of the files in static.
+var files = map[string]string{
+	"style.css": "text/css; charset=utf-8", "live.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml",
+}
+
+// policy is what a browser may do on a page: load its own files, and nothing else.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for key, value := range map[string]string{
+		"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		"Cross-Origin-Resource-Policy": "same-origin", "Cross-Origin-Opener-Policy": "same-origin", "Vary": "Accept",
+	} {
+		w.Header().Set(key, value)
+	}
+	if err := h.own.Check(r); err != nil || foreign(r) {
+		http.Error(w, "This request comes from another site. Open the page, and do it there.", http.StatusForbidden)
+		return
+	}
+	access := h.access(r)
+	if !access.Look {
+		http.Error(w, "You may not see this page.", http.StatusForbidden)
+		return
+	}
+	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
+	if at, _, _ := strings.Cut(r.RequestURI, "?"); r.URL.Path == "" && !strings.HasSuffix(at, "/") { // relative links would lead astray
+		w.Header().Set("Location", "./"+path.Base(at)+"/")
+		w.WriteHeader(http.StatusMovedPermanently)
+		return
+	}
+	if kind, is := files[name]; is {
+		text, _ := static.ReadFile("static/" + name)
+		w.Header().Set("Content-Type", kind)
+		_, _ = w.Write(text)
+		return
+	}
+	p := h.pages[name]
+	if p == nil || p.acts && !access.Act {
+		http.Error(w, "There is no such page.", http.StatusNotFound)
+		return
+	}
+	switch q := (query{of: h.of, access: access}); {
+	case r.Method == http.MethodPost && p.post != nil:
+		h.act(w, r, p, q)
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "This page is for looking.", http.StatusMethodNotAllowed)
+	case p.every > 0 && strings.Contains(r.Header.Get("Accept"), "text/event-stream"):
+		q.values = r.URL.Query()
+		h.stream(w, r, p, q)
+	default:
+		q.values = r.URL.Query()
+		h.show(w, r, p, q)
+	}
+}
+
+// foreign reports whether another site's page asks, but for a link that a person follows. Other
+// ports and subdomains are other sites here: anybody may have them.
+func foreign(r *http.Request) bool {
+	switch r.Header.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return r.Header.Get("Sec-Fetch-Mode") != "navigate" || r.Header.Get("Sec-Fetch-Dest") != "document"
+	}
+	return false
+}
+
+// query is what a page is asked for.
+type query struct {
+	of     dblock.Inspector
+	access Access
+	values url.Values
+}
+
+func (q query) get(key string) string { return q.values.Get(key) }

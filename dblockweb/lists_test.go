@@ -1,0 +1,218 @@
+package dblockweb_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/dblockweb"
+	"github.com/dblock-go/dblock/election"
+)
+
+func TestSessionsShowWhatEachHoldsAndWaitsFor(t *testing.T) {
+	w := newWorld(t)
+	w.contains(w.get("sessions"), "There is no such session")
+	w.lock("n")
+	w.waits("n", 1)
+	w.contains(w.get("sessions"), "there", "orders", `<td class="num">1</td><td class="num">1</td>`)
+	w.contains(w.get("sessions?host=elsewhere&dead=1"), "There is no such session", "checked")
+}
+
+// schedule is an Inspector of one job.
+type schedule struct {
+	named
+	runs []dblock.Run
+}
+
+func (s schedule) Jobs(context.Context) iter.Seq2[dblock.Run, error] {
+	return func(yield func(dblock.Run, error) bool) { yield(s.runs[0], nil) }
+}
+
+func (s schedule) Runs(context.Context, string) iter.Seq2[dblock.Run, error] {
+	return func(yield func(dblock.Run, error) bool) {
+		for _, r := range s.runs {
+			if !yield(r, nil) {
+				return
+			}
+		}
+	}
+}
+
+var cells = regexp.MustCompile(`<g class="(\w+)"><title>`)
+
+// strip is what the page of a job draws, the latest last.
+func strip(t *testing.T, runs []dblock.Run) (all []string) {
+	t.Helper()
+	w := &world{T: t, server: serve(t, handlerOf(schedule{runs: runs}))}
+	w.contains(w.get("jobs"), `href="job?name=j"`)
+	for _, m := range cells.FindAllStringSubmatch(w.get("job?name=j"), -1) {
+		all = append(all, m[1])
+	}
+	return all
+}
+
+// slot is a run of a slot that is so many before the present one.
+func slot(every time.Duration, ago int64, err string) dblock.Run {
+	number := time.Now().UnixMicro()/every.Microseconds() - ago
+	begins := time.UnixMicro(number * every.Microseconds())
+	return dblock.Run{Name: "j", Slot: number, SlotEnds: begins.Add(every), Began: begins.Add(time.Second), Ended: begins.Add(2 * time.Second), Err: err}
+}
+
+// The slots are days: the test must not run into the next one.
+const day = 24 * time.Hour
+
+func TestAStripShowsWhatBecameOfEachSlot(t *testing.T) {
+	got := strip(t, []dblock.Run{slot(day, 1, ""), slot(day, 3, "the disk is full"), slot(day, 6, "")})
+	want := append(slices.Repeat([]string{"unknown"}, 43), "ran", "missed", "missed", "failed", "missed", "ran", "open")
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestASlotIsNotMissedThatRanUnderAnotherInterval(t *testing.T) {
+	within := slot(time.Hour, 0, "")
+	within.Slot -= 24 * 3
+	within.SlotEnds, within.Began = within.SlotEnds.Add(-3*day), within.Began.Add(-3*day)
+	within.Ended = within.Began.Add(time.Second)
+	got := strip(t, []dblock.Run{slot(day, 0, ""), slot(day, 2, ""), within})
+	if want := []string{"ran", "ran", "missed", "ran"}; len(got) != 50 || !slices.Equal(got[46:], want) {
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestASlotInWhichTheRunBeforeWentOnSaysSo(t *testing.T) {
+	long := slot(day, 3, "")
+	long.Ended = long.SlotEnds.Add(day + time.Hour)
+	w := &world{T: t, server: serve(t, handlerOf(schedule{runs: []dblock.Run{slot(day, 0, ""), slot(day, 1, ""), long}}))}
+	w.contains(w.get("job?name=j"), "no run began: the one before went on")
+}
+
+func TestOfPlannedTimesOnlyRunsAreShown(t *testing.T) {
+	var runs []dblock.Run
+	for ago := range int64(3) {
+		at := time.Now().Add(-time.Duration(ago*ago) * day).Truncate(time.Microsecond)
+		runs = append(runs, dblock.Run{Name: "j", Slot: at.UnixMicro(), SlotEnds: at, Began: at, Ended: at})
+	}
+	runs[1].Err = "no"
+	runs[0].Ended = time.Time{}
+	if got := strip(t, runs); !slices.Equal(got, []string{"ran", "failed", "running"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The interval of a job is not stored: it follows from the number and the end of a slot.
+func TestTheIntervalOfAJobIsThatOfItsCaller(t *testing.T) {
+	w := newWorld(t)
+	for _, every := range []time.Duration{100 * time.Millisecond, 7 * time.Second, 90 * time.Minute, day} {
+		name := "every " + every.String()
+		ran, err := w.Client.OncePer(t.Context(), name, every, func(context.Context, *dblock.Lock[tx], time.Time) error { return errors.New("the disk is full") })
+		if !ran {
+			t.Fatal(err)
+		}
+		text := strings.TrimSuffix(strings.TrimSuffix(every.String(), "0s"), "h0m")
+		if strings.HasSuffix(every.String(), "h0m0s") {
+			text += "h"
+		}
+		w.contains(w.get("job?name="+strings.ReplaceAll(name, " ", "+")), "One run every "+text+".", "the disk is full", "1 failed")
+	}
+	ran, err := w.Client.OnceAt(t.Context(), "planned", time.Now(), func(context.Context, *dblock.Lock[tx], time.Time) error { return nil })
+	if !ran || err != nil {
+		t.Fatal(ran, err)
+	}
+	w.contains(w.get("job?name=planned"), "Runs at planned times")
+	w.contains(w.get("jobs"), "planned times", "1h30m<")
+	w.contains(w.get("lock?name=once%2fplanned"), `href="job?name=planned"`)
+}
+
+func TestJobsLeadFromPageToPage(t *testing.T) {
+	w := newWorld(t)
+	for i := range 25 {
+		_, err := w.Client.OncePer(t.Context(), fmt.Sprintf("j%02d", i), day, func(context.Context, *dblock.Lock[tx], time.Time) error { return nil })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := w.get("jobs")
+	w.contains(first, "j19")
+	w.lacks(first, "j20")
+	second := w.get(w.linkTo(first, "jobs?after="))
+	w.contains(second, "j20", "j24")
+	w.lacks(second, "j19<", "jobs?after=")
+}
+
+func TestElectionsShowWhoLeads(t *testing.T) {
+	w := newWorld(t)
+	w.contains(w.get("elections"), "No election has been held")
+	ctx, cancel := context.WithCancel(t.Context())
+	leads, done := make(chan int64), make(chan error, 2)
+	campaign := func(f *dblocktest.Fake[tx]) {
+		done <- election.New(f.Client).Campaign(ctx, "indexer", func(ctx context.Context, term *election.Term[tx]) error {
+			leads <- term.Token()
+			<-ctx.Done()
+			return nil
+		}, election.Metadata(map[string]string{"address": "10.0.0.7"}))
+	}
+	go campaign(w.Fake)
+	token := <-leads
+	go campaign(w.Another(t, dblock.WithHost("second")))
+	w.AwaitQueue(t, "indexer", 1)
+	w.contains(w.get("elections"), "leads", "there", fmt.Sprint(token), "10.0.0.7", "1 candidate waits", "next second:")
+	cancel()
+	for range 2 {
+		for waits := true; waits; {
+			select {
+			case <-leads: // elected when the first one left
+			case err := <-done:
+				if waits = false; err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}
+	w.contains(w.get("elections"), "no leader", "no other candidate")
+	w.lock("indexer")
+	w.contains(w.get("elections"), "no leader", "which is no candidate")
+}
+
+func TestEventsArePagedAndChosen(t *testing.T) {
+	w := newWorld(t)
+	held := w.lock("n")
+	for i := range 120 {
+		if err := held.Record(t.Context(), "step", fmt.Sprintf("step %03d.", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	first := w.get("events?name=n&kind=step,other")
+	w.contains(first, "step 119.", "step 020.")
+	w.lacks(first, "step 019.", "granted</span>")
+	second := w.get(w.linkTo(first, "events?name=n&kind=step%2cother&before="))
+	w.contains(second, "step 019.", "step 000.")
+	w.lacks(second, "Earlier events", "step 020.")
+	w.contains(w.get("events?name=nobody"), "is recorded")
+	w.contains(w.get("lock?name=n"), "the latest 50", `href="events?name=n"`)
+}
+
+func TestAnEngineWithoutTablesHasNothingToShow(t *testing.T) {
+	w := &world{T: t, server: serve(t, dblockweb.Handler(bare{}))}
+	a := w.do("GET", "", nil)
+	w.contains(a.body, "no tables here")
+	if a.status != 501 {
+		t.Errorf("%d", a.status)
+	}
+}
+
+type bare struct{ named }
+
+func (bare) List(context.Context, dblock.Filter) iter.Seq2[dblock.Info, error] {
+	return func(yield func(dblock.Info, error) bool) {
+		yield(dblock.Info{}, fmt.Errorf("no tables here: %w", dblock.ErrUnsupported))
+	}
+}

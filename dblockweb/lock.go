@@ -1,0 +1,97 @@
+package dblockweb
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+const (
+	shownWaiters = 100 // in the table; the picture has fewer
+	shownHistory = 50
+	shownChain   = 100
+)
+
+type lock struct {
+	dblock.Info
+	First   []dblock.Party // of the waiters
+	Picture picture
+	Chain   waiting
+	Job     string // whose lock it is; "": none
+	Events  []dblock.Event
+	Full    bool // there may be more events
+}
+
+func loadLock(ctx context.Context, q query) (any, error) {
+	name := q.get("name")
+	infos, err := q.of.Why(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	l := lock{Info: infos[0], Picture: pictureOf(infos[0]), Chain: chainOf(infos)}
+	l.First = l.Waiters[:min(len(l.Waiters), shownWaiters)]
+	l.Job, _ = strings.CutPrefix(name, "once/")
+	if l.Job == name {
+		l.Job = ""
+	}
+	l.Events, err = take(q.of.Events(ctx, dblock.EventFilter{Name: name, Newest: true, Limit: shownHistory}), shownHistory)
+	l.Full = len(l.Events) == shownHistory
+	return l, err
+}
+
+// waiting is a name in the chain of waiting, and who holds it.
+type waiting struct {
+	dblock.Info
+	By    []blocker
+	Cycle bool // it stands further up in its branch: those in between wait for each other
+	Above bool // it stands elsewhere in the chain, with what its holders wait for
+}
+
+// blocker is a holder, and what it waits for itself.
+type blocker struct {
+	dblock.Party
+	For []waiting
+}
+
+// Waits reports whether a holder waits for something itself.
+func (w waiting) Waits() bool {
+	return slices.ContainsFunc(w.By, func(b blocker) bool { return len(b.For) > 0 })
+}
+
+// HasCycle reports whether the chain leads back into itself.
+func (w waiting) HasCycle() bool {
+	return w.Cycle || slices.ContainsFunc(w.By, func(b blocker) bool { return slices.ContainsFunc(b.For, waiting.HasCycle) })
+}
+
+// chainOf makes a tree of what Why has returned.
+func chainOf(infos []dblock.Info) waiting {
+	shown := map[string]bool{}
+	var descend func(info dblock.Info, path []string) waiting
+	descend = func(info dblock.Info, path []string) waiting {
+		w := waiting{Info: info, Cycle: slices.Contains(path, info.Name)}
+		if w.Cycle || shown[info.Name] || len(shown) >= shownChain {
+			w.Above = !w.Cycle
+			return w
+		}
+		shown[info.Name] = true
+		path = append(slices.Clone(path), info.Name)
+		for _, holder := range info.Holders {
+			b := blocker{Party: holder}
+			for _, next := range infos {
+				if slices.ContainsFunc(next.Waiters, func(p dblock.Party) bool { return same(p, holder) }) {
+					b.For = append(b.For, descend(next, path))
+				}
+			}
+			w.By = append(w.By, b)
+		}
+		return w
+	}
+	return descend(infos[0], nil)
+}
+
+// same reports whether two parties are one owner.
+func same(a, b dblock.Party) bool {
+	return a.Session == b.Session && a.Host == b.Host && a.Thread == b.Thread
+}

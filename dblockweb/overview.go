@@ -1,0 +1,72 @@
+package dblockweb
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+// shownNames is how many names with waiters the overview shows, and how many others.
+const shownNames = 100
+
+type overview struct {
+	Prefix, Host, Older, After string
+	Contended, Others          []dblock.Info
+	Full                       bool   // there may be more names with waiters
+	Next                       string // the name after which the others go on; "": there are no more
+}
+
+// loadOverview reads the first names with waiters, and then a page of all names.
+func loadOverview(ctx context.Context, q query) (any, error) {
+	o := overview{Prefix: q.get("prefix"), Host: q.get("host"), Older: q.get("older"), After: q.get("after")}
+	f := dblock.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
+	if o.Older != "" {
+		var err error
+		if f.Older, err = time.ParseDuration(o.Older); err != nil || f.Older < 0 {
+			return nil, badRequest("Held for at least: want a duration, such as 90s, 10m or 2h30m.")
+		}
+	}
+	contended := f
+	contended.Contended = true
+	var err error
+	if o.Contended, err = take(q.of.List(ctx, contended), shownNames); err != nil {
+		return nil, err
+	}
+	o.Full = len(o.Contended) == shownNames
+	f.After = o.After
+	others, err := take(q.of.List(ctx, f), shownNames)
+	if err != nil {
+		return nil, err
+	}
+	if len(others) == shownNames {
+		o.Next = others[len(others)-1].Name
+	}
+	above := map[string]bool{}
+	for _, info := range o.Contended {
+		above[info.Name] = true
+	}
+	o.Others = slices.DeleteFunc(others, func(i dblock.Info) bool { return above[i.Name] })
+	slices.SortStableFunc(o.Contended, func(a, b dblock.Info) int {
+		return cmp.Or(cmp.Compare(b.Queued, a.Queued), waitsSince(a).Compare(waitsSince(b)))
+	})
+	slices.SortStableFunc(o.Others, func(a, b dblock.Info) int { return heldSince(a).Compare(heldSince(b)) })
+	return o, nil
+}
+
+// heldSince is since when the name has its oldest holder.
+func heldSince(i dblock.Info) time.Time { return oldest(i.Holders) }
+
+// waitsSince is since when the oldest waiter waits that was read.
+func waitsSince(i dblock.Info) time.Time { return oldest(i.Waiters) }
+
+func oldest(parties []dblock.Party) (since time.Time) {
+	for _, p := range parties {
+		if since.IsZero() || p.Since.Before(since) {
+			since = p.Since
+		}
+	}
+	return since
+}

@@ -1,0 +1,105 @@
+package dblockweb_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+)
+
+func TestTheOverviewBeginsWithTheLongestQueue(t *testing.T) {
+	w := newWorld(t)
+	for _, name := range []string{"a", "b/short", "c/long", "d"} {
+		w.lock(name)
+	}
+	w.waits("b/short", 1)
+	w.waits("c/long", 1)
+	w.waits("c/long", 2)
+	page := w.get("")
+	order := []string{"c/long", "b/short", ">a<", ">d<"}
+	for i := range order[1:] {
+		if a, b := strings.Index(page, order[i]), strings.Index(page, order[i+1]); a < 0 || b < a {
+			t.Errorf("%q does not come before %q in\n%s", order[i], order[i+1], page)
+		}
+	}
+	if strings.Count(page, ">b/short<") != 1 {
+		t.Error("a name with waiters stands there twice")
+	}
+	w.lacks(w.get("?prefix=b"), "c/long", ">a<")
+	w.lacks(w.get("?host=elsewhere"), "c/long", ">a<", "b/short")
+	w.lacks(w.get("?older=1h"), ">a<")
+}
+
+func TestTheOverviewLeadsFromPageToPage(t *testing.T) {
+	w := newWorld(t)
+	for i := range 230 {
+		w.lock(fmt.Sprintf("n/%03d?&", i))
+	}
+	seen, at := map[string]bool{}, "?prefix=n/&older=0s"
+	for pages := 0; at != ""; pages++ {
+		page := w.get(at)
+		at = ""
+		for _, l := range links(page) {
+			to, err := url.Parse(l)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch {
+			case to.Path == "lock":
+				if seen[l] {
+					t.Errorf("%s stands there twice", l)
+				}
+				seen[l] = true
+			case to.Query().Get("after") != "":
+				at = l
+				if q := to.Query(); q.Get("prefix") != "n/" || q.Get("older") != "0s" {
+					t.Errorf("the next page forgets what was searched: %s", l)
+				}
+			}
+		}
+		if pages > 3 {
+			t.Fatal("there is no end")
+		}
+	}
+	if len(seen) != 230 {
+		t.Errorf("%d of 230 names", len(seen))
+	}
+}
+
+func TestALockShowsItsHoldersItsQueueAndItsHistory(t *testing.T) {
+	w := newWorld(t)
+	held := w.lock("n", dblock.Permits(2, 5), dblock.Owner("there", "worker-7"), dblock.Metadata(map[string]string{"order": "4711"}))
+	w.waits("n", 1, dblock.Permits(4, 5))
+	if err := held.Record(t.Context(), "checked", "half of it"); err != nil {
+		t.Fatal(err)
+	}
+	w.contains(w.get("lock?name=n"), "worker-7", "2 of 5", "2 of 5 permits given out", "waits for 4 of 5 permits", "order</span> 4711", fmt.Sprint(held.Token()),
+		"1 holder, 1 waiter, 5 permits", "checked", "half of it", "<svg class=\"queue\"")
+}
+
+func TestTheChainOfWaitingLeadsToWhoBlocksEverybody(t *testing.T) {
+	w := newWorld(t)
+	first := w.lock("orders/1")
+	w.lock("tenant/1", dblock.Owner("there", "culprit"))
+	w.waits("orders/1", 1)
+	w.contains(w.get("lock?name=orders%2f1"), "what holds this one works, or hangs")
+	w.waitsUnder(first.Context(), "tenant/1", 1)
+	page := w.get("lock?name=orders%2f1")
+	_, chain, _ := strings.Cut(page, `class="chain"`)
+	w.contains(chain, "which waits for", "lock?name=tenant%2f1", "culprit")
+	w.lacks(page, "cycle", "what holds this one works, or hangs")
+}
+
+func TestACycleIsMarked(t *testing.T) {
+	w := newWorld(t)
+	a, b := dblock.Party{Host: "h", Thread: "a", Session: "s", Token: 1}, dblock.Party{Host: "h", Thread: "b", Session: "s", Token: 2}
+	infos := []dblock.Info{
+		{Name: "x", Holders: []dblock.Party{a}, Waiters: []dblock.Party{b}, Queued: 1},
+		{Name: "y", Holders: []dblock.Party{b}, Waiters: []dblock.Party{a}, Queued: 1},
+	}
+	w.server = serve(t, handlerOf(chained{named{}, infos}))
+	_, chain, _ := strings.Cut(w.get("lock?name=x"), `id="chain"`)
+	w.contains(chain, "They wait for each other in a cycle", `cycle</span> back to <a class="name" href="lock?name=x">`)
+}

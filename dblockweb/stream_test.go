@@ -1,0 +1,137 @@
+package dblockweb_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/dblockweb"
+)
+
+func TestAStreamSendsWhatHasChanged(t *testing.T) {
+	w := newWorld(t)
+	lock, _ := w.stream("lock?name=n")
+	overview, _ := w.stream("")
+	w.until(lock, "main", "Nobody holds it")
+	w.until(overview, "main", "No other lock is held")
+	held := w.lock("n")
+	w.until(lock, "main", "0 waiters")
+	w.until(overview, "main", "lock?name=n")
+	w.waits("n", 1)
+	w.until(lock, "main", "1 waiter")
+	w.until(overview, "main", "1 name,")
+	if err := held.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w.until(overview, "main", "Nobody waits")
+}
+
+func TestAStreamGoesOnWhenTheDatabaseIsBack(t *testing.T) {
+	w := newWorld(t)
+	w.lock("n")
+	next, _ := w.stream("lock?name=n")
+	w.until(next, "main", "1 holder")
+	w.Down()
+	w.until(next, "problem", "dblock")
+	a := w.do("GET", "", nil)
+	w.contains(a.body, `role="alert">dblock`, "data-live")
+	if a.status != http.StatusServiceUnavailable {
+		t.Errorf("%d", a.status)
+	}
+	w.Up()
+	w.until(next, "main", "1 holder")
+}
+
+func TestAStreamEndsWhenItsViewerMayNotLookAnyMore(t *testing.T) {
+	var may atomic.Bool
+	may.Store(true)
+	w := newWorld(t, dblockweb.Authorize(func(*http.Request) dblockweb.Access { return dblockweb.Access{Look: may.Load()} }))
+	next, _ := w.stream("lock?name=n")
+	w.until(next, "main", "Nobody")
+	may.Store(false)
+	w.lock("n")
+	for {
+		m, ok := next()
+		if !ok {
+			break
+		}
+		w.lacks(m.HTML, "1 holder")
+	}
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	var ends []func()
+	for range 64 {
+		next, end := w.stream("elections")
+		w.until(next, "main", "No election")
+		ends = append(ends, end)
+	}
+	if a := w.do("GET", "elections", nil, "Accept", "text/event-stream"); a.status != http.StatusServiceUnavailable {
+		t.Errorf("one too many: %d", a.status)
+	}
+	w.get("elections")
+	for _, end := range ends {
+		end()
+	}
+	w.eventually(func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := http.NewRequestWithContext(ctx, "GET", w.server.URL+"/admin/locks/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Accept", "text/event-stream")
+		transport := &http.Transport{}
+		defer transport.CloseIdleConnections()
+		response, err := transport.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		defer cancel()
+		return response.StatusCode == http.StatusOK
+	})
+}
+
+// eventually waits until it is so.
+func (w *world) eventually(yes func() bool) {
+	w.Helper()
+	for end := time.Now().Add(time.Minute); !yes(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatal("it does not become so")
+		}
+	}
+}
+
+// A server's time-outs are for answers that end.
+func TestAStreamOutlivesTheTimeoutsOfItsServer(t *testing.T) {
+	w := newWorld(t)
+	server := httptest.NewUnstartedServer(http.StripPrefix("/admin/locks/", dblockweb.Handler(w.Client)))
+	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Start()
+	t.Cleanup(server.Close)
+	w.server = server
+	next, _ := w.stream("lock?name=n")
+	w.until(next, "main", "Nobody")
+	<-time.After(300 * time.Millisecond) // for what must not happen meanwhile
+	w.lock("n")
+	w.until(next, "main", "1 holder")
+}
+
+// plain is a writer that cannot be flushed.
+type plain struct{ http.ResponseWriter }
+
+func TestAServerThatCannotStreamSaysSo(t *testing.T) {
+	page := dblockweb.Handler(newWorld(t).Client)
+	r := httptest.NewRequest("GET", "/", nil)
+	r.Header.Set("Accept", "text/event-stream")
+	w := httptest.NewRecorder()
+	page.ServeHTTP(plain{w}, r)
+	if w.Code != http.StatusNotImplemented {
+		t.Errorf("%d", w.Code)
+	}
+}
