@@ -105,7 +105,10 @@ func span(d time.Duration) string {
 	case d < time.Minute:
 		return sign + d.Round(100*time.Millisecond).String()
 	case d < time.Hour:
-		return sign + strings.TrimSuffix(d.Round(time.Second).String(), "0s")
+		if text, whole := strings.CutSuffix(d.Round(time.Second).String(), "m0s"); whole {
+			return sign + text + "m"
+		}
+		return sign + d.Round(time.Second).String()
 	case d < 48*time.Hour:
 		return fmt.Sprintf("%s%dh%02dm", sign, d/time.Hour, d%time.Hour/time.Minute)
 	}

@@ -124,7 +124,7 @@ func (e explanation) name(l link, way []string) {
 	}
 	for _, h := range l.Holders {
 		awaited := e.awaited(h)
-		line(step+"held by %s, %s for %s: %s", holder(h), claim(h, l.Capacity), age(h.Since), condition(h, len(awaited)))
+		line(step+"held by %s, %s for %s, token %d; %s", holder(h), claim(h, l.Capacity), age(h.Since), h.Token, condition(h, len(awaited)))
 		for _, next := range awaited {
 			e.name(next, way)
 		}
@@ -164,11 +164,11 @@ func holder(p dblock.Party) string {
 func condition(p dblock.Party, awaits int) string {
 	switch {
 	case !p.Alive:
-		return fmt.Sprintf("its time is over; the next waiter or the reaper takes token %d away", p.Token)
+		return "its time is over: the next waiter or the reaper takes it away"
 	case awaits > 0:
 		return "it waits for"
 	}
-	return fmt.Sprintf("it waits for no lock, and has %s left unless it gives a sign of life (token %d)", ends(p), p.Token)
+	return fmt.Sprintf("it waits for no lock, and ends in %s without a heartbeat", ends(p))
 }
 
 func (o obstacle) String() string {

@@ -134,6 +134,6 @@ func TestWhySaysThatAHolderIsNoMore(t *testing.T) {
 	w.client = c
 	w.lock("n", dblock.Lease(time.Second))
 	w.until(func() bool {
-		return strings.Contains(w.must("why", "n"), "its time is over; the next waiter or the reaper takes")
+		return strings.Contains(w.must("why", "n"), "its time is over: the next waiter or the reaper takes it away")
 	})
 }
