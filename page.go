@@ -11,10 +11,10 @@ const (
 // pages yields what next reads, page by page, until there is no more: limit rows at most, or all
 // where limit is 0. next is told how many it may read. The first error ends it.
 func pages[T any](limit uint, yield func(T, error) bool, next func(size int) (page []T, more bool, err error)) {
-	n := 0
+	n := uint(0)
 	for size := firstPage; ; size = min(2*size, pageSize) {
 		if limit > 0 {
-			size = min(pageSize, int(limit)-n)
+			size = int(min(pageSize, limit-n))
 		}
 		page, more, err := next(size)
 		if err != nil {
@@ -27,7 +27,7 @@ func pages[T any](limit uint, yield func(T, error) bool, next func(size int) (pa
 				return
 			}
 		}
-		if n += len(page); !more || n == int(limit) {
+		if n += uint(len(page)); !more || n == limit {
 			return
 		}
 	}

@@ -102,7 +102,7 @@ func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names [
 	err = e.read(ctx, func(q *mysqldb.Queries) (err error) {
 		if f.ContendedAlone() {
 			names, err = q.Contended(ctx, mysqldb.ContendedParams{
-				After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Most: int64(limit),
+				After: f.After, First: f.Prefix, Bounded: number01(bounded), Last: last, Limit: count(limit),
 			})
 			return err
 		}

@@ -12,17 +12,11 @@ import (
 )
 
 const contended = `-- name: Contended :many
-WITH RECURSIVE queued (name, n) AS (
-    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-             WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?) AND w.token = 0
-             ORDER BY w.name LIMIT 1), 1
-    UNION ALL
-    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-             WHERE w.name > q.name AND (CAST(? AS SIGNED) = 0 OR w.name < ?) AND w.token = 0
-             ORDER BY w.name LIMIT 1), q.n + 1
-      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(? AS SIGNED)
-)
-SELECT q.name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n
+SELECT q.name FROM (
+    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+     WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?)) q
+ WHERE (SELECT p.token FROM dblock_waiters p WHERE p.name = q.name AND p.token = 0 LIMIT 1) = 0
+ ORDER BY q.name LIMIT ?
 `
 
 type ContendedParams struct {
@@ -30,20 +24,19 @@ type ContendedParams struct {
 	First   string
 	Bounded int64
 	Last    string
-	Most    int64
+	Limit   int32
 }
 
-// The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
-// among many names few have a queue, and a queue may be long.
+// The same of names with waiters, whoever has them. DISTINCT goes along the queues, from one to the
+// next: among many names few have a queue, and a queue may be long. (MariaDB does so if its statistics
+// are those of the table, and else reads the queues.)
 func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string, error) {
 	rows, err := q.db.QueryContext(ctx, contended,
 		arg.After,
 		arg.First,
 		arg.Bounded,
 		arg.Last,
-		arg.Bounded,
-		arg.Last,
-		arg.Most,
+		arg.Limit,
 	)
 	if err != nil {
 		return nil, err

@@ -65,20 +65,15 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
         SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
  ORDER BY l.name LIMIT ?;
 
--- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
--- among many names few have a queue, and a queue may be long.
+-- The same of names with waiters, whoever has them. DISTINCT goes along the queues, from one to the
+-- next: among many names few have a queue, and a queue may be long. (MariaDB does so if its statistics
+-- are those of the table, and else reads the queues.)
 -- name: Contended :many
-WITH RECURSIVE queued (name, n) AS (
-    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-             WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last)) AND w.token = 0
-             ORDER BY w.name LIMIT 1), 1
-    UNION ALL
-    SELECT (SELECT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-             WHERE w.name > q.name AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last)) AND w.token = 0
-             ORDER BY w.name LIMIT 1), q.n + 1
-      FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(sqlc.arg(most) AS SIGNED)
-)
-SELECT q.name FROM queued q WHERE q.name IS NOT NULL ORDER BY q.n;
+SELECT q.name FROM (
+    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+     WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))) q
+ WHERE (SELECT p.token FROM dblock_waiters p WHERE p.name = q.name AND p.token = 0 LIMIT 1) = 0
+ ORDER BY q.name LIMIT ?;
 
 -- A name, and the names that its holders wait for, directly or through others. The lengths are
 -- compared for the reason that WaitGraph tells.
