@@ -44,6 +44,19 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 	})
 }
 
+func TestANameCannotCommandTheTerminal(t *testing.T) {
+	w := kinds["sqlite"].world(t)
+	w.must("migrate", "up")
+	w.lock("clear\x1b[2J", dblock.Owner("there", "first\nsecond"))
+	for _, arguments := range [][]string{{"ls"}, {"show", "clear\x1b[2J"}, {"why", "clear\x1b[2J"}} {
+		out := w.must(arguments...)
+		contains(t, out, `clear\x1b[2J`, `first\nsecond`)
+		if strings.ContainsAny(out, "\x1b") {
+			t.Errorf("%q says %q", arguments, out)
+		}
+	}
+}
+
 func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")

@@ -47,7 +47,7 @@ const advisoryLocks = `SELECT CASE l.objsubid WHEN 1 THEN ((l.classid::bigint <<
        coalesce(extract(epoch FROM clock_timestamp() - a.state_change), 0)
   FROM pg_locks l JOIN pg_stat_activity a USING (pid)
  WHERE l.locktype = 'advisory' AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
- ORDER BY l.classid, l.objid, l.granted DESC, l.waitstart, a.pid`
+ ORDER BY l.classid, l.objid, l.granted DESC, a.pid`
 
 const namedLocks = `SELECT m.object_name, IF(m.lock_status = 'GRANTED', 'exclusive', 'exclusive, waits'), t.processlist_id,
        COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''), COALESCE(t.processlist_command, ''), COALESCE(t.processlist_time, 0)

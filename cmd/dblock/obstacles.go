@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock/migrate"
@@ -24,83 +26,131 @@ type obstacle struct {
 // locked a row for which nobody waits. So one connection waits for the rows, and another asks whom
 // it waits for.
 type probe struct {
-	id    string   // what the server calls the connection
-	limit string   // ends its wait: a server does not see that a client went away
-	begin string   // the transaction
-	rows  []string // locks the rows of a name
+	begin []string // a transaction whose wait ends after a second: a server does not see that a client went away
+	id    string   // what the server calls the connection, in that transaction: a pooler may lend another to the next
+	locks []string // each locks rows of a name, and is tried in a transaction of its own
 	ahead string   // those who do not wait themselves, among the transactions that a connection waits for
 }
 
 const (
-	probeTime = time.Second
-	inTheWay  = 100 * time.Millisecond // no transaction of dblock's own takes as long
+	probeTime = 2 * time.Second
+	// inTheWay is how long a transaction must be seen in the way. None of dblock's own takes as
+	// long, but one may follow on the other.
+	inTheWay = 100 * time.Millisecond
 )
 
-// The rows are those of the name, and those that a guarded hold has for its takeover.
+// The rows are those of the name, and those that a guarded hold has for its takeover. The first
+// column of ahead tells two transactions of one connection apart.
 var probes = map[string]probe{
 	migrate.Postgres: {
-		id: "SELECT pg_backend_pid()", limit: "SET lock_timeout = '1s'", begin: "BEGIN",
-		rows: []string{
+		begin: []string{"BEGIN", "SET LOCAL lock_timeout = '1s'"}, id: "SELECT pg_backend_pid()",
+		locks: []string{
 			"SELECT 1 FROM dblock_locks WHERE name = $1 FOR UPDATE",
 			"SELECT 1 FROM dblock_guards WHERE attempt IN (SELECT attempt FROM dblock_holders WHERE name = $1) FOR UPDATE",
 		},
 		ahead: `WITH RECURSIVE ahead (pid) AS (
 			SELECT unnest(pg_blocking_pids($1)) UNION SELECT b.pid FROM ahead a, unnest(pg_blocking_pids(a.pid)) b (pid)
-		) SELECT pid, coalesce(usename, ''), concat_ws(' ', nullif(application_name, ''), host(client_addr)), coalesce(state, ''),
-		         coalesce(extract(epoch FROM clock_timestamp() - xact_start), 0), coalesce(query, '')
-		    FROM ahead JOIN pg_stat_activity USING (pid) WHERE pg_blocking_pids(pid) = '{}'`,
+		) SELECT concat(p.pid, ' ', a.xact_start), p.pid, coalesce(a.usename, ''), concat_ws(' ', nullif(a.application_name, ''), host(a.client_addr)),
+		         CASE WHEN p.pid = 0 THEN 'prepared (pg_prepared_xacts)' ELSE coalesce(a.state, '') END,
+		         coalesce(extract(epoch FROM clock_timestamp() - a.xact_start), 0), coalesce(a.query, '')
+		    FROM ahead p LEFT JOIN pg_stat_activity a USING (pid) WHERE p.pid = 0 OR pg_blocking_pids(p.pid) = '{}'`,
 	},
 	migrate.MySQL: {
-		id: "SELECT CONNECTION_ID()", limit: "SET innodb_lock_wait_timeout = 1", begin: "START TRANSACTION", rows: mysqlRows,
-		ahead: `SELECT b.trx_mysql_thread_id, COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''), COALESCE(t.processlist_command, ''),
-			TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)) / 1e6, COALESCE(b.trx_query, s.sql_text, '')
-			FROM performance_schema.threads me JOIN performance_schema.data_lock_waits w ON w.requesting_thread_id = me.thread_id
-			JOIN performance_schema.threads t ON t.thread_id = w.blocking_thread_id
-			JOIN information_schema.innodb_trx b ON b.trx_mysql_thread_id = t.processlist_id AND b.trx_state = 'RUNNING'
-			LEFT JOIN performance_schema.events_statements_current s ON s.thread_id = t.thread_id
-			WHERE me.processlist_id = ?`,
+		begin: mysqlBegin, id: "SELECT CONNECTION_ID()", locks: mysqlLocks,
+		ahead: `WITH RECURSIVE ahead (id) AS (
+			SELECT w.blocking_engine_transaction_id FROM information_schema.innodb_trx me
+			  JOIN performance_schema.data_lock_waits w ON w.requesting_engine_transaction_id = me.trx_id WHERE me.trx_mysql_thread_id = ?
+			UNION
+			SELECT w.blocking_engine_transaction_id FROM ahead a JOIN performance_schema.data_lock_waits w ON w.requesting_engine_transaction_id = a.id
+		) SELECT b.trx_id, b.trx_mysql_thread_id, COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''),
+		         IF(b.trx_mysql_thread_id = 0, 'prepared (XA RECOVER)', COALESCE(t.processlist_command, '')),
+		         ` + mysqlAge + `, COALESCE(b.trx_query, s.sql_text, '')
+		    FROM ahead a JOIN information_schema.innodb_trx b ON b.trx_id = a.id AND b.trx_state = 'RUNNING'
+		    LEFT JOIN performance_schema.threads t ON t.processlist_id = b.trx_mysql_thread_id AND b.trx_mysql_thread_id <> 0
+		    LEFT JOIN performance_schema.events_statements_current s ON s.thread_id = t.thread_id`,
 	},
 	mariaDB: {
-		id: "SELECT CONNECTION_ID()", limit: "SET innodb_lock_wait_timeout = 1", begin: "START TRANSACTION", rows: mysqlRows,
-		ahead: `SELECT b.trx_mysql_thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''), COALESCE(p.command, ''),
-			TIMESTAMPDIFF(MICROSECOND, b.trx_started, NOW(6)) / 1e6, COALESCE(b.trx_query, '')
-			FROM information_schema.innodb_trx me JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = me.trx_id
-			JOIN information_schema.innodb_trx b ON b.trx_id = w.blocking_trx_id AND b.trx_state = 'RUNNING'
-			LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id
-			WHERE me.trx_mysql_thread_id = ?`,
+		begin: mysqlBegin, id: "SELECT CONNECTION_ID()", locks: mysqlLocks,
+		ahead: `WITH RECURSIVE ahead (id) AS (
+			SELECT w.blocking_trx_id FROM information_schema.innodb_trx me
+			  JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = me.trx_id WHERE me.trx_mysql_thread_id = ?
+			UNION
+			SELECT w.blocking_trx_id FROM ahead a JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = a.id
+		) SELECT b.trx_id, b.trx_mysql_thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''),
+		         IF(b.trx_mysql_thread_id = 0, 'prepared (XA RECOVER)', COALESCE(p.command, '')),
+		         ` + mysqlAge + `, COALESCE(b.trx_query, '')
+		    FROM ahead a JOIN information_schema.innodb_trx b ON b.trx_id = a.id AND b.trx_state = 'RUNNING'
+		    LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id`,
 	},
-	migrate.SQLite: {id: "SELECT 0", limit: "PRAGMA busy_timeout = 1000", begin: "BEGIN IMMEDIATE"},
+	migrate.SQLite: {begin: []string{"PRAGMA busy_timeout = 1000"}, id: "SELECT 0", locks: []string{"BEGIN IMMEDIATE"}},
 }
 
-var mysqlRows = []string{
-	"SELECT 1 FROM dblock_locks WHERE name = ? FOR UPDATE",
-	"SELECT 1 FROM dblock_locks l STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = l.attempt WHERE l.name = ? FOR UPDATE",
-	"SELECT 1 FROM dblock_shares r STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = r.attempt WHERE r.name = ? FOR UPDATE",
-}
+var (
+	mysqlBegin = []string{"SET innodb_lock_wait_timeout = 1", "START TRANSACTION"}
+	mysqlLocks = []string{
+		"SELECT 1 FROM dblock_locks WHERE name = ? FOR UPDATE",
+		"SELECT 1 FROM dblock_locks l STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = l.attempt WHERE l.name = ? FOR UPDATE",
+		"SELECT 1 FROM dblock_shares r STRAIGHT_JOIN dblock_guards g FORCE INDEX (PRIMARY) ON g.attempt = r.attempt WHERE r.name = ? FOR UPDATE",
+	}
+)
+
+// mysqlAge is that of a transaction. The server tells its start in the zone of the system, whatever
+// the session's is.
+const mysqlAge = "TIMESTAMPDIFF(MICROSECOND, b.trx_started, CONVERT_TZ(UTC_TIMESTAMP(6), '+00:00', 'SYSTEM')) / 1e6"
 
 // obstacles lists the transactions that keep the rows of a name locked: none where the rows can be
-// had at once. It has them only for the moment that it takes to find out.
+// had. It has them only for the moment that it takes to find out.
 func (d database) obstacles(ctx context.Context, p probe, name string) ([]obstacle, error) {
+	for _, lock := range p.locks {
+		var arguments []any
+		if strings.ContainsAny(lock, "$?") {
+			arguments = []any{name}
+		}
+		if found, err := d.before(ctx, p, lock, arguments...); err != nil || len(found) > 0 {
+			return found, err
+		}
+	}
+	return nil, nil
+}
+
+// before lists the transactions that a lock waits for.
+func (d database) before(ctx context.Context, p probe, lock string, arguments ...any) ([]obstacle, error) {
 	conn, err := d.Conn(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer conn.Close()
+	defer func() { // with its settings, and whatever it has locked
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = conn.Close()
+	}()
+	for _, statement := range p.begin {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return nil, err
+		}
+	}
 	var id int64
 	if err := conn.QueryRowContext(ctx, p.id).Scan(&id); err != nil {
 		return nil, err
 	}
-	waiting, cancel := context.WithTimeout(ctx, 2*probeTime)
+	waiting, cancel := context.WithTimeout(ctx, probeTime)
 	had := make(chan error, 1)
-	go func() { had <- p.wait(waiting, conn, name) }()
-	defer cancel()
+	go func() {
+		err := conn.QueryRowContext(waiting, lock, arguments...).Scan(new(int))
+		if errors.Is(err, sql.ErrNoRows) {
+			err = nil
+		}
+		had <- err
+	}()
+	seen := map[string]bool{}
 	for {
 		select {
 		case err := <-had:
+			cancel()
 			return nil, err
 		case <-time.After(inTheWay):
 		}
-		if found, err := d.ahead(ctx, p, id); err != nil || len(found) > 0 {
+		found, err := d.ahead(ctx, p, id, seen)
+		if err != nil || len(found) > 0 {
 			cancel()
 			<-had
 			return found, err
@@ -108,30 +158,18 @@ func (d database) obstacles(ctx context.Context, p probe, name string) ([]obstac
 	}
 }
 
-// wait locks the rows of a name, and gives them back.
-func (p probe) wait(ctx context.Context, c *sql.Conn, name string) (err error) {
-	if _, err := c.ExecContext(ctx, p.limit); err != nil {
-		return err
-	}
-	if _, err := c.ExecContext(ctx, p.begin); err != nil {
-		return err
-	}
-	for _, row := range p.rows {
-		if err = c.QueryRowContext(ctx, row, name).Scan(new(int)); errors.Is(err, sql.ErrNoRows) {
-			err = nil
+// ahead lists the transactions that a connection waits for, and has waited for when it was asked
+// before.
+func (d database) ahead(ctx context.Context, p probe, id int64, seen map[string]bool) (found []obstacle, err error) {
+	add := func(transaction string, o obstacle) {
+		if seen[transaction] {
+			found = append(found, o)
 		}
-		if err != nil {
-			break
-		}
+		seen[transaction] = true
 	}
-	_, failed := c.ExecContext(ctx, "ROLLBACK")
-	return errors.Join(err, failed)
-}
-
-// ahead lists the transactions that a connection waits for.
-func (d database) ahead(ctx context.Context, p probe, id int64) (found []obstacle, err error) {
 	if d.engine == migrate.SQLite {
-		return writers(d.file)
+		err = writers(d.file, add)
+		return found, err
 	}
 	rows, err := d.QueryContext(ctx, p.ahead, id)
 	if err != nil {
@@ -139,13 +177,14 @@ func (d database) ahead(ctx context.Context, p probe, id int64) (found []obstacl
 	}
 	defer rows.Close()
 	for rows.Next() {
+		var transaction string
 		var o obstacle
 		var seconds float64
-		if err := rows.Scan(&o.PID, &o.User, &o.From, &o.State, &seconds, &o.Query); err != nil {
+		if err := rows.Scan(&transaction, &o.PID, &o.User, &o.From, &o.State, &seconds, &o.Query); err != nil {
 			return nil, err
 		}
 		o.Age = time.Duration(seconds * float64(time.Second))
-		found = append(found, o)
+		add(transaction, o)
 	}
 	return found, rows.Err()
 }

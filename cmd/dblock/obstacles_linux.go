@@ -5,7 +5,7 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"syscall"
 )
 
@@ -15,40 +15,59 @@ const (
 	walWriteByte = 120
 )
 
-// writers lists the processes that have a SQLite file locked for writing. The file is not opened
-// for it: to close it would end the locks that this process has on it.
-func writers(file string) (found []obstacle, err error) {
+// writers calls add with each process that has a SQLite file locked for writing. The file is not
+// opened for it: to close it would end the locks that this process has on it.
+func writers(file string, add func(process string, o obstacle)) error {
+	file, err := filepath.EvalSymlinks(file)
+	if err != nil {
+		return err
+	}
 	list, err := os.Open("/proc/locks")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer list.Close()
-	reserved, walWrite := inode(file), inode(file+"-shm")
+	had := map[int64]bool{}
 	for lines := bufio.NewScanner(list); lines.Scan(); {
-		var n, pid, major, minor int64
-		var number uint64
-		var first int64
-		_, err := fmt.Sscanf(lines.Text(), "%d: POSIX ADVISORY WRITE %d %x:%x:%d %d", &n, &pid, &major, &minor, &number, &first)
-		if err != nil || (number != reserved || first != reservedByte) && (number != walWrite || first != walWriteByte) {
-			continue
+		var n, pid, major, minor, first, last int64
+		var inode uint64
+		_, _ = fmt.Sscanf(lines.Text(), "%d: POSIX ADVISORY WRITE %d %x:%x:%d %d %d", &n, &pid, &major, &minor, &inode, &first, &last) // EOF: without an end
+		locked := ""
+		switch {
+		case first <= reservedByte && reservedByte <= last:
+			locked = file
+		case first == walWriteByte:
+			locked = file + "-shm"
 		}
-		if !slices.ContainsFunc(found, func(o obstacle) bool { return o.PID == pid }) {
-			found = append(found, obstacle{PID: pid, From: commandLine(pid), State: "writing, or idle in a transaction"})
+		if locked != "" && !had[pid] && has(pid, locked, inode) {
+			had[pid] = true
+			add(fmt.Sprint(pid), obstacle{PID: pid, From: commandLine(pid), State: "writing, or idle in a transaction"})
 		}
 	}
-	return found, nil
+	return nil
 }
 
-// inode is the number that the system has for a file; 0: there is none.
-func inode(file string) uint64 {
-	var s syscall.Stat_t
-	if syscall.Stat(file, &s) != nil {
-		return 0
+// has reports whether a process has a file open that has this number, which is unique on one
+// device. Of a process of somebody else the number must do.
+func has(pid int64, file string, inode uint64) bool {
+	is, err := os.Stat(file)
+	if err != nil || is.Sys().(*syscall.Stat_t).Ino != inode {
+		return false
 	}
-	return s.Ino
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	open, err := os.ReadDir(folder)
+	if err != nil {
+		return true
+	}
+	for _, fd := range open {
+		if other, err := os.Stat(filepath.Join(folder, fd.Name())); err == nil && os.SameFile(is, other) {
+			return true
+		}
+	}
+	return false
 }
 
-// commandLine is the command line of a process.
+// commandLine is that of a process.
 func commandLine(pid int64) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	return string(bytes.TrimSpace(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))

@@ -5,8 +5,11 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -67,9 +70,24 @@ func (l listing[T]) table(rows []T) string {
 	t.SuppressTrailingSpaces() // a long line that is padded to a longer one wraps into empty ones
 	t.AppendHeader(l.header)
 	for _, row := range rows {
-		t.AppendRow(l.row(row))
+		cells := l.row(row)
+		for i, cell := range cells {
+			if text, is := cell.(string); is {
+				cells[i] = printable(text)
+			}
+		}
+		t.AppendRow(cells)
 	}
 	return t.Render()
+}
+
+// printable is a text for a terminal. Names, hosts and queries are other people's: what would move
+// the cursor, or end the line, is quoted.
+func printable(text string) string {
+	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	return strconv.Quote(text)
 }
 
 // plain has columns and nothing else, for eyes and for awk.

@@ -44,7 +44,7 @@ func show(o *options) *cobra.Command {
 // describe writes about a name for a person.
 func describe(w io.Writer, i dblock.Info) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, i.Name)
+	fmt.Fprintln(&b, printable(i.Name))
 	switch {
 	case len(i.Holders) == 0 && i.Rests > 0:
 		fmt.Fprintf(&b, "Nobody has it. It rests for %s (MinHold).\n", span(i.Rests))
@@ -54,10 +54,10 @@ func describe(w io.Writer, i dblock.Info) error {
 		fmt.Fprintln(&b, holders(i.Capacity).table(i.Holders))
 		for _, p := range i.Holders {
 			if p.Asked != "" {
-				fmt.Fprintf(&b, "%d was asked to release it: %s\n", p.Token, p.Asked)
+				fmt.Fprintf(&b, "%d was asked to release it: %s\n", p.Token, printable(p.Asked))
 			}
 			if len(p.Metadata) > 0 {
-				fmt.Fprintf(&b, "%d: %s\n", p.Token, pairs(p.Metadata))
+				fmt.Fprintf(&b, "%d: %s\n", p.Token, printable(pairs(p.Metadata)))
 			}
 		}
 	}

@@ -58,7 +58,7 @@ func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspect
 		return notHeld(info, tokens)
 	}
 	if !yes {
-		c.PrintErrf("%s\n%s\n%d wait for it. Take it away? [y/N] ", info.Name, holders(info.Capacity).table(meant), info.Queued)
+		c.PrintErrf("%s\n%s\n%d wait for it. Take it away? [y/N] ", printable(info.Name), holders(info.Capacity).table(meant), info.Queued)
 		answer, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n')
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
 			return errors.New("nothing was done")

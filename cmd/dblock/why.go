@@ -28,9 +28,9 @@ func why(o *options) *cobra.Command {
 session is over, holders that wait for each other, or a transaction of the application that keeps a row of dblock's tables locked, with
 the connection and the query that the server lists.
 
-To find such a transaction, why waits for the rows of each name for up to a second, as a release does, and gives them back at once. That
-needs the right to lock them, and to see what others do: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, there also
-SELECT on performance_schema. On SQLite, Linux tells the process.`,
+To find such a transaction, why waits for the rows of each name as a release does, for a second at most, and gives them back. That needs
+the right to lock them, and to see what others do: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
+on performance_schema. On SQLite, Linux tells the process.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.with(c, func(ctx context.Context, d database) error {
@@ -96,7 +96,7 @@ const step = "  "
 // name tells of a name, which the last holder on the way waits for.
 func (e explanation) name(l link, way []string) {
 	margin := strings.Repeat(step, 2*len(way))
-	line := func(format string, a ...any) { fmt.Fprintf(e, margin+format+"\n", a...) }
+	line := func(format string, a ...any) { fmt.Fprintf(e, margin+"%s\n", printable(fmt.Sprintf(format, a...))) }
 	switch {
 	case slices.Contains(way, l.Name):
 		line("%s: its holder waits for the one above: they wait for each other (deadlock)", l.Name)

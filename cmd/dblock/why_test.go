@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -103,6 +105,62 @@ func TestWhySeesATransactionThatGuardsAHold(t *testing.T) {
 			}
 		}
 	})
+}
+
+// The transaction that has the row waits for another itself, which is idle.
+func TestWhyNamesTheTransactionThatAllOthersWaitFor(t *testing.T) {
+	eachServer(t, func(w *world) {
+		for _, name := range []string{"wanted", "elsewhere"} {
+			if err := w.lock(name).Unlock(w.Context()); err != nil {
+				w.Fatal(err)
+			}
+		}
+		idle, pid := w.begin()
+		w.in(idle, "UPDATE dblock_locks SET name = name WHERE name = 'elsewhere'")
+		waits, _ := w.begin()
+		w.in(waits, "UPDATE dblock_locks SET name = name WHERE name = 'wanted'")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			_, _ = waits.Exec("UPDATE dblock_locks SET name = name WHERE name = 'elsewhere'")
+		}()
+		w.until(func() bool {
+			return strings.Contains(w.must("why", "wanted"), fmt.Sprintf("LOCKED by the transaction of PID %d,", pid))
+		})
+		if err := idle.Rollback(); err != nil {
+			w.Fatal(err)
+		}
+		<-done
+	})
+}
+
+func TestWhySeesAPreparedTransaction(t *testing.T) {
+	eachKind(t, func(w *world) {
+		if err := w.lock("n").Unlock(w.Context()); err != nil {
+			w.Fatal(err)
+		}
+		c, err := w.db.Conn(w.Context())
+		if err != nil {
+			w.Fatal(err)
+		}
+		id := "'" + rand.Text() + "'"
+		do := func(c interface {
+			ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+		}, statements ...string) {
+			w.Helper()
+			for _, statement := range statements {
+				if _, err := c.ExecContext(context.Background(), statement); err != nil {
+					w.Fatal(err)
+				}
+			}
+		}
+		do(c, "XA START "+id, "UPDATE dblock_locks SET token = token + 1 WHERE name = 'n'", "XA END "+id, "XA PREPARE "+id)
+		w.Cleanup(func() { do(w.db, "XA ROLLBACK "+id) })
+		if err := c.Raw(func(any) error { return driver.ErrBadConn }); err == nil { // the client is gone, its transaction stays
+			w.Error("the connection was kept")
+		}
+		w.until(func() bool { return strings.Contains(w.must("why", "n"), "prepared (XA RECOVER)") })
+	}, "mysql", "mariadb")
 }
 
 func TestWhySeesThoseWhoWaitForEachOther(t *testing.T) {
