@@ -179,6 +179,9 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)), "see that the data source is right and the server is up"}}
 	}
 	e := &examination{database: d, older: older}
+	if d.engine == migrate.SQLite {
+		e.file = e.real(ctx)
+	}
 	made := []finding{{isOK, "connection", s.String(), ""}}
 	for _, c := range checksOf(d.engine) {
 		made = append(made, c.run(ctx, e)...)

@@ -62,8 +62,18 @@ func (f fileSystem) judge() finding {
 	return fine("the file is on " + f.name)
 }
 
-// folderOf is the folder of a file that may be a link: SQLite keeps its other files beside the
-// file itself.
+// real is the file as SQLite names it, which has followed a link: it makes its other files beside
+// that. Where SQLite does not answer, the checks will say why.
+func (e *examination) real(ctx context.Context) (file string) {
+	var number int
+	var name string // main comes first
+	if err := e.QueryRowContext(ctx, "PRAGMA database_list").Scan(&number, &name, &file); err != nil {
+		return e.file
+	}
+	return file
+}
+
+// folderOf is the folder of a file, which may still be a link where SQLite follows none.
 func folderOf(file string) (string, error) {
 	is, err := filepath.EvalSymlinks(file)
 	if err != nil {

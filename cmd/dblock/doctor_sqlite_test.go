@@ -93,3 +93,14 @@ func TestDoctorTellsALinkFromItsFile(t *testing.T) {
 	}
 	diagnose(t, nil, "--dsn", "sqlite://"+link).hasOnly(isOK, "schema")
 }
+
+// The log of a file that is named by a link is beside the file.
+func TestDoctorFindsTheLogBehindALink(t *testing.T) {
+	onSQLite(t, func(w *world) {
+		link := filepath.Join(w.TempDir(), "link.db")
+		if err := os.Symlink(w.path(), link); err != nil {
+			w.Skip(err)
+		}
+		diagnose(w.T, nil, "--dsn", "sqlite://"+link).hasOnly(isOK, "transactions", "the log (-wal) has")
+	})
+}
