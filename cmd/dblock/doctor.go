@@ -62,7 +62,7 @@ type examination struct {
 	older   time.Duration // a transaction that is open for longer is long
 	standby bool          // PostgreSQL replays what a primary writes
 	tables  driver.Schema // the zero value: there are none that this build can use
-	lends   bool          // a pooler lends server connections by the transaction
+	pooling pooling       // what is in between, once that has been looked at
 }
 
 // checksOf are the checks of an engine, in the order in which they are made.

@@ -41,7 +41,24 @@ func TestDoctorSeesAPooler(t *testing.T) {
 		d.hasOnly(isOK, "LISTEN")
 
 		d = through("statement")
-		d.hasOnly(isProblem, "pooler", "no transaction of several statements")
+		d.hasOnly(isProblem, "pooler", "no transaction of several statements", "transaction blocks not allowed")
+		d.hasOnly(isNote, "LISTEN", "see pooler")
+	})
+}
+
+// With a single server connection one of doctor's two waits for the other.
+func TestDoctorDoesNotTakeABusyPoolerForOneOfStatements(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(w *world) {
+		through := func(mode string) diagnosis {
+			return diagnose(w.T, []string{"DBLOCK_DSN=" + w.pgBouncer(mode, "default_pool_size = 1")})
+		}
+		d := through("transaction")
+		d.hasOnly(isNote, "pooler", "by the transaction")
+
+		d = through("session")
+		d.hasOnly(isUnknown, "pooler", "not served at a time within 1s")
+		d.hasOnly(isUnknown, "LISTEN", "see pooler")
 	})
 }
 

@@ -4,12 +4,24 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// pooling is what lends PostgreSQL's connections.
+type pooling int
+
+const (
+	unknownPooling pooling = iota
+	noPooler
+	bySession
+	byTransaction // or by the statement
 )
 
 // pooler finds out whether something in between lends server connections by the transaction.
@@ -36,19 +48,31 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	for range 3 { // on a busy one each look is a fresh chance
 		moved, err := moves(ctx, one, other, mine)
 		switch {
+		case errors.Is(err, errRefused):
+			e.pooling = byTransaction
+			return found(problem(err.Error(), "let the pooler pool sessions or transactions, not statements"))
 		case err != nil:
-			return found(problem(fmt.Sprintf("no transaction of several statements can be made: %v", err), "let the pooler pool sessions or transactions, not statements"))
+			return nil, err
 		case moved:
-			e.lends = true
+			e.pooling = byTransaction
 			return found(note("a pooler in between lends server connections by the transaction: clients poll every 100 ms instead of listening, and postgres.Advisory is refused",
 				"pool sessions (PgBouncer: pool_mode = session), or connect directly, for hand-overs in milliseconds"))
 		}
 	}
 	if said != mine {
+		e.pooling = bySession
 		return found(fine("a pooler in between keeps server connections for the session"))
 	}
+	e.pooling = noPooler
 	return found(fine("no pooler was seen"))
 }
+
+// lending is how long doctor's transaction may take. A pooler whose server connections are all in
+// use keeps the application waiting for that long.
+const lending = time.Second
+
+// errRefused: no transaction of several statements can be made.
+var errRefused = errors.New("no transaction of several statements can be made")
 
 // moves reports whether a connection's backend is not its own.
 func moves(ctx context.Context, one, other *sql.Conn, mine uint32) (bool, error) {
@@ -57,17 +81,40 @@ func moves(ctx context.Context, one, other *sql.Conn, mine uint32) (bool, error)
 			return err == nil, err
 		}
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, lending, fmt.Errorf("two connections were not served at a time within %v: a pooler in between may have none to lend", lending))
+	defer cancel()
 	tx, err := other.BeginTx(ctx, nil)
 	if err != nil {
-		return false, err
+		return false, refusal(ctx, err)
 	}
 	defer tx.Rollback()
 	var theirs uint32
 	if err := tx.QueryRowContext(ctx, backend).Scan(&theirs); err != nil {
-		return false, err
+		return false, refusal(ctx, err)
+	}
+	if theirs == mine { // it may be the pooler's last: nobody is to wait for it
+		return true, nil
 	}
 	_, again, err := backends(ctx, one)
-	return theirs == mine || again != mine, err
+	if err != nil {
+		return false, because(ctx, err)
+	}
+	return again != mine, nil
+}
+
+// refusal is errRefused with the server's own error, where that is about transactions. PgBouncer
+// has one code for all of its errors.
+func refusal(ctx context.Context, err error) error {
+	var server *pgconn.PgError
+	switch {
+	case ctx.Err() != nil || !errors.As(err, &server):
+		return because(ctx, err)
+	case strings.HasPrefix(server.Code, "53"), strings.HasPrefix(server.Code, "57"): // out of resources; an operator has intervened
+		return err
+	case server.Message == "query_wait_timeout": // PgBouncer's, for a client that it has no connection for
+		return err
+	}
+	return fmt.Errorf("%w: %w", errRefused, err)
 }
 
 const backend = "SELECT pg_backend_pid()"
@@ -92,13 +139,16 @@ func raw(conn *sql.Conn, f func(c *pgx.Conn) error) error {
 // echo is how long a notification may take: as long as a client waits for its first.
 const echo = 2 * time.Second
 
-// listens sends itself a notification, as a client does before it relies on LISTEN. Behind a pooler
-// of transactions it does not try: LISTEN would stay behind on a connection that others use.
+// listens sends itself a notification, as a client does before it relies on LISTEN. It does not
+// try where a pooler of transactions may be in between: LISTEN would stay behind on a connection
+// that others use.
 func listens(ctx context.Context, e *examination) ([]finding, error) {
 	switch {
 	case e.standby:
 		return found(unknown("a standby has no LISTEN", "ask the primary"))
-	case e.lends:
+	case e.pooling == unknownPooling:
+		return found(unknown("it is not known whether a pooler is in between, on whose connections LISTEN would stay behind", "see pooler"))
+	case e.pooling == byTransaction:
 		return found(note("nothing is heard through such a pooler: clients poll every 100 ms", "see pooler"))
 	}
 	channel := "dblock_doctor_" + rand.Text()

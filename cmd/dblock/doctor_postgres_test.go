@@ -1,11 +1,16 @@
 package main
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -110,6 +115,30 @@ func TestDoctorSeesThatPostgresDoesNotWaitForTheDisk(t *testing.T) {
 			w.Error(d.text("durability"))
 		}
 	})
+}
+
+func TestDoctorTellsWhyATransactionFailed(t *testing.T) {
+	over, cancel := context.WithTimeoutCause(t.Context(), 0, errors.New("no answer"))
+	defer cancel()
+	of := func(code, message string) error { return &pgconn.PgError{Code: code, Message: message} }
+	for _, c := range []struct {
+		ctx     context.Context
+		err     error
+		refused bool
+	}{
+		{t.Context(), of("08P01", "transaction blocks not allowed in statement pooling mode"), true},
+		{t.Context(), of("0A000", "transactions are not supported"), true},
+		{t.Context(), of("08P01", "query_wait_timeout"), false},
+		{t.Context(), of("57P01", "terminating connection due to administrator command"), false},
+		{t.Context(), of("53300", "too many connections"), false},
+		{t.Context(), io.ErrUnexpectedEOF, false},
+		{over, of("08P01", "transaction blocks not allowed in statement pooling mode"), false},
+		{over, context.DeadlineExceeded, false},
+	} {
+		if err := refusal(c.ctx, c.err); errors.Is(err, errRefused) != c.refused {
+			t.Errorf("%v: %v", c.err, err)
+		}
+	}
 }
 
 // occupy has a pool keep connections until the test ends, or fewer where it gets no more.

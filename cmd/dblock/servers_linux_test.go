@@ -155,7 +155,7 @@ func program(variable, name, pattern string) (string, error) {
 }
 
 // pgBouncer is a data source of the test's database through a PgBouncer of its own.
-func (w *world) pgBouncer(mode string) (dsn string) {
+func (w *world) pgBouncer(mode string, settings ...string) (dsn string) {
 	w.Helper()
 	binary, err := program("DBLOCK_TEST_PGBOUNCER", "pgbouncer", "/usr/sbin/pgbouncer")
 	if err != nil {
@@ -168,7 +168,7 @@ func (w *world) pgBouncer(mode string) (dsn string) {
 		secret = " password='" + strings.ReplaceAll(password, "'", "''") + "'"
 	}
 	ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = %s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode)
+		"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode, strings.Join(settings, "\n"))
 	file := filepath.Join(a.dir, "ini")
 	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
 		w.Fatal(err)
