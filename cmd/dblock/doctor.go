@@ -65,6 +65,15 @@ type examination struct {
 	pooling pooling       // what is in between, once that has been looked at
 }
 
+// own is how many connections of the server doctor has itself. Behind a pooler those that it used
+// are there without it, too.
+func (e *examination) own() int {
+	if e.engine == migrate.Postgres && e.pooling != noPooler {
+		return 0
+	}
+	return e.Stats().OpenConnections
+}
+
 // checksOf are the checks of an engine, in the order in which they are made.
 func checksOf(engine string) []check {
 	switch engine {

@@ -301,7 +301,9 @@ func killUntil(ctx context.Context, conn *sql.Conn, tag string, slept <-chan err
 // application has any.
 const mysqlClient, mariadbClient = 4, 5
 
-func mysqlConnections(ctx context.Context, e *examination) ([]finding, error) {
+// mysqlConnections does not count doctor's own, which end with it.
+func mysqlConnections(ctx context.Context, e *examination) (made []finding, err error) {
+	own := e.own()
 	is, err := e.values(ctx, "SESSION VARIABLES", "version", "max_connections", "max_user_connections")
 	if err != nil {
 		return nil, err
@@ -310,14 +312,20 @@ func mysqlConnections(ctx context.Context, e *examination) ([]finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, user := limit{of: "the server", most: leading(is["max_connections"]), use: leading(status["threads_connected"])}, limit{most: leading(is["max_user_connections"])}
-	err = e.QueryRowContext(ctx, "SELECT CONCAT('user ', SUBSTRING_INDEX(USER(), '@', 1)), COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)").
-		Scan(&user.of, &user.use)
 	needs := mysqlClient
 	if isMariaDB(is["version"]) {
 		needs = mariadbClient
 	}
-	return []finding{all.judge(needs), user.judge(needs)}, err
+	all := limit{of: "the server", most: leading(is["max_connections"]), use: max(0, leading(status["threads_connected"])-own)}
+	made = append(made, all.judge(needs))
+	user := limit{most: leading(is["max_user_connections"])}
+	err = e.QueryRowContext(ctx, "SELECT CONCAT('user ', SUBSTRING_INDEX(USER(), '@', 1)), COUNT(*) FROM information_schema.processlist WHERE user = SUBSTRING_INDEX(USER(), '@', 1)").
+		Scan(&user.of, &user.use)
+	if err != nil {
+		return made, err
+	}
+	user.use = max(0, user.use-own)
+	return append(made, user.judge(needs)), nil
 }
 
 var mysqlLimits = []timeout{

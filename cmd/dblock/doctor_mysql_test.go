@@ -117,11 +117,27 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 			w.Fatal(err)
 		}
 		defer pool.Close()
-		if n := occupy(w.T, pool, 4); n != 4 {
+		w.counts(dsn, "ok: 0 of the 8 connections of user "+user)
+		if n := occupy(w.T, pool, 5); n != 5 {
 			w.Fatalf("%d connections", n)
 		}
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
-		d.has(isProblem, "connections", "of the 8 connections of user "+user, "a client needs up to "+w.either("4", "5"))
+		w.counts(dsn, "problem: 5 of the 8 connections of user "+user+" are in use: a client needs up to "+w.either("4", "5"))
+	})
+}
+
+func TestDoctorSaysNothingOfAUserThatItCannotCount(t *testing.T) {
+	t.Parallel()
+	onMySQL(t, func(w *world) {
+		u, err := url.Parse(w.dsn)
+		if err != nil {
+			w.Fatal(err)
+		}
+		u.Host = between(w.T, u.Host, "information_schema.processlist", "information_schema.processlisT_")
+		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
+		d.has(isUnknown, "connections", "could not be looked at")
+		if s := d.text("connections"); strings.Contains(s, "connections of  are") {
+			w.Error(s)
+		}
 	})
 }
 

@@ -85,7 +85,9 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 const postgresClient = 4
 
 // postgresConnections counts sessions whose kind is hidden from this user as those of clients.
+// Doctor's own end with it.
 func postgresConnections(ctx context.Context, e *examination) (made []finding, err error) {
+	own := e.own()
 	rows, err := e.QueryContext(ctx, `
 		WITH used AS (SELECT datname, usename FROM pg_stat_activity WHERE datid IS NOT NULL AND coalesce(backend_type, 'client backend') = 'client backend')
 		SELECT 'the server', (SELECT sum(CASE name WHEN 'max_connections' THEN setting::int ELSE -setting::int END)
@@ -101,6 +103,7 @@ func postgresConnections(ctx context.Context, e *examination) (made []finding, e
 		if err := rows.Scan(&l.of, &l.most, &l.use); err != nil {
 			return nil, err
 		}
+		l.use = max(0, l.use-own)
 		made = append(made, l.judge(postgresClient))
 	}
 	return made, rows.Err()
