@@ -330,9 +330,20 @@ func mysqlConnections(ctx context.Context, e *examination) (made []finding, err 
 
 var mysqlLimits = []timeout{
 	{"innodb_lock_wait_timeout", 0, takeover, cutsLockTx},
-	{"max_execution_time", time.Second, time.Second, ""}, // milliseconds
-	{"max_statement_time", time.Second, time.Second, ""},
+	{"max_execution_time", time.Second, takeover, cutsLockTx}, // milliseconds; ends SELECT FOR UPDATE, too
+	{"max_statement_time", time.Second, takeover, cutsLockTx},
+	// MariaDB's, in whole seconds.
+	{"idle_transaction_timeout", 0, pause, cutsPaused},
+	{"idle_readonly_transaction_timeout", 0, pause, cutsPaused},
+	{"idle_write_transaction_timeout", 0, pause, cutsPaused},
 }
+
+// pause is how long a process may be stopped or starved between two statements of a transaction,
+// with room to spare.
+const (
+	pause      = 5 * time.Second
+	cutsPaused = "a transaction is ended when its process pauses for that long, also one of dblock's or under LockTx"
+)
 
 func mysqlTimeouts(ctx context.Context, e *examination) (made []finding, err error) {
 	var names []string

@@ -51,7 +51,17 @@ func TestDoctorSeesTimeoutsOfMySQL(t *testing.T) {
 		w.with("innodb_lock_wait_timeout", "15").hasOnly(isNote, "time-outs", "innodb_lock_wait_timeout is 15s (of the session)", "LockTx")
 		w.with("innodb_lock_wait_timeout", "16").hasOnly(isOK, "time-outs")
 		w.with(w.either("max_execution_time", "max_statement_time"), w.either("900", "0.9")).hasOnly(isProblem, "time-outs", "is 900ms (of the session)")
-		w.with(w.either("max_execution_time", "max_statement_time"), w.either("1000", "1")).hasOnly(isOK, "time-outs")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("1000", "1")).hasOnly(isNote, "time-outs", "is 1s (of the session)", "LockTx")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("15000", "15")).hasOnly(isNote, "time-outs", "is 15s", "LockTx")
+		w.with(w.either("max_execution_time", "max_statement_time"), w.either("16000", "16")).hasOnly(isOK, "time-outs")
+		if !w.isMariaDB() {
+			return
+		}
+		for _, of := range []string{"", "readonly_", "write_"} {
+			name := "idle_" + of + "transaction_timeout"
+			w.with(name, "1").hasOnly(isNote, "time-outs", name+" is 1s (of the session)", "pauses")
+			w.with(name, "5").hasOnly(isOK, "time-outs")
+		}
 	})
 }
 
