@@ -1,9 +1,13 @@
 package main
 
 import (
+	"database/sql"
+	"database/sql/driver"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -44,6 +48,30 @@ func TestDoctorSeesANodeOfGalera(t *testing.T) {
 			w.Errorf("status %d", d.status)
 		}
 	})
+}
+
+func TestDoctorJudgesAMemberOfAGroup(t *testing.T) {
+	for _, c := range []struct {
+		state, role string
+		err         error
+		want        level
+		says        string
+	}{
+		{"ONLINE", "PRIMARY", nil, isOK, "single primary: primary, online"},
+		{"RECOVERING", "SECONDARY", nil, isProblem, "RECOVERING; bring it back"},
+		{"", "", sql.ErrNoRows, isProblem, "OFFLINE; bring it back"}, // it was never started
+		{"", "", &mysql.MySQLError{Number: deniedTable}, isUnknown, "GRANT SELECT"},
+		{"", "", driver.ErrBadConn, isUnknown, "bad connection; "},
+	} {
+		made := member{c.state, c.role, true}.judge(c.err)
+		if len(made) != 1 || made[0].Level != c.want || !strings.Contains(made[0].Found+"; "+made[0].Do, c.says) {
+			t.Errorf("%+v: %+v", c, made)
+		}
+		made = member{c.state, c.role, false}.judge(c.err)
+		if last := made[len(made)-1]; last.Level != isNote || !strings.Contains(last.Found, "several primaries") {
+			t.Errorf("with several primaries: %+v", made)
+		}
+	}
 }
 
 // status is a status variable of the server.

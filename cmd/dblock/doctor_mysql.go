@@ -116,19 +116,41 @@ func galera(ctx context.Context, e *examination) (made []finding, err error) {
 		is["wsrep_cluster_size"]), severalNodes)), nil
 }
 
-func group(ctx context.Context, e *examination, single bool) (made []finding, err error) {
-	var state, role string
-	err = e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&state, &role)
+// member is a server of a group.
+type member struct {
+	state, role string
+	single      bool // the group has a single primary
+}
+
+func group(ctx context.Context, e *examination, single bool) ([]finding, error) {
+	m := member{single: single}
+	err := e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&m.state, &m.role)
+	if err != nil {
+		err = because(ctx, err)
+	}
+	return m.judge(err), nil
+}
+
+// judge judges a member, or why it could not be read. One that was never started has no ID, and so
+// no row.
+func (m member) judge(err error) (made []finding) {
+	if errors.Is(err, sql.ErrNoRows) {
+		m.state, err = "OFFLINE", nil
+	}
 	switch {
+	case errorNumber(err) == deniedTable:
+		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err), "GRANT SELECT ON performance_schema.replication_group_members"))
 	case err != nil:
-		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", because(ctx, err)), "GRANT SELECT ON performance_schema.replication_group_members"))
-	case state != "ONLINE":
-		made = append(made, problem("this member of a group is "+state, "bring it back, or connect to another"))
+		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err), ""))
+	case m.state != "ONLINE":
+		made = append(made, problem("this member of a group is "+m.state, "bring it back, or connect to another"))
+	case m.single:
+		made = append(made, fine("the server is in a group with a single primary: "+strings.ToLower(m.role+", "+m.state)))
 	}
-	if single {
-		return append(made, fine("the server is in a group with a single primary: "+strings.ToLower(role+", "+state))), nil
+	if m.single {
+		return made
 	}
-	return append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes)), nil
+	return append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes))
 }
 
 // mysqlSettings has the engine examine a connection, as it does for each client.
