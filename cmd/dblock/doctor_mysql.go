@@ -70,6 +70,13 @@ func mysqlVersion(ctx context.Context, e *examination) ([]finding, error) {
 	if isMariaDB(version) {
 		return found(versionOf("MariaDB", version))
 	}
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "aurora_version")
+	if err != nil {
+		return nil, err
+	}
+	if is["aurora_version"] != "" {
+		return found(aurora(version))
+	}
 	return found(versionOf("MySQL", version))
 }
 

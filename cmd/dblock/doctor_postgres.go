@@ -26,8 +26,12 @@ var postgresChecks = []check{
 
 func postgresVersion(ctx context.Context, e *examination) ([]finding, error) {
 	var whole, version string
-	if err := e.QueryRowContext(ctx, "SELECT version(), current_setting('server_version')").Scan(&whole, &version); err != nil {
+	var isAurora bool
+	if err := e.QueryRowContext(ctx, "SELECT version(), current_setting('server_version'), to_regproc('aurora_version') IS NOT NULL").Scan(&whole, &version, &isAurora); err != nil {
 		return nil, err
+	}
+	if isAurora {
+		return found(aurora(version))
 	}
 	if !strings.HasPrefix(whole, "PostgreSQL ") {
 		version = whole

@@ -287,6 +287,14 @@ func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
 	})
 }
 
+// Aurora tells no more of itself than a function.
+func TestDoctorSeesAurora(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.exec("CREATE FUNCTION aurora_version() RETURNS text LANGUAGE sql AS $$ SELECT '15.12.1' $$")
+		w.doctor().hasOnly(isNote, "version", "Amazon Aurora", "failover")
+	})
+}
+
 func TestDoctorSeesNoOtherVersionThanTheServers(t *testing.T) {
 	eachKind(t, func(w *world) {
 		var version string

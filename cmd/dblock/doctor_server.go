@@ -75,14 +75,25 @@ var servers = []server{
 	{"MariaDB", []string{"10.11"}, "10.6"},
 }
 
-// strangers speak a protocol of the servers, and are none. They name themselves in their version.
-var strangers = []string{"CockroachDB", "TiDB"}
+// strangers speak a protocol of the servers, and are none. They have this in their version.
+var strangers = []struct{ mark, name string }{
+	{"CockroachDB", "CockroachDB"},
+	{"-YB-", "YugabyteDB"},
+	{"TiDB", "TiDB"},
+	{"Vitess", "Vitess"},
+	{"OceanBase", "OceanBase"},
+}
+
+// aurora is what to say of Amazon Aurora, whose version is that of the server which it was made of.
+func aurora(version string) finding {
+	return note("the server is Amazon Aurora ("+version+"), which dblock was not tried on", "try it, and its failover, before you rely on it: docs/operating.md")
+}
 
 // versionOf judges a server's name and version, as it tells them.
 func versionOf(name, version string) finding {
 	for _, stranger := range strangers {
-		if strings.Contains(version, stranger) {
-			return problem(fmt.Sprintf("the server is %s, which dblock was not tried on", version), "expect that it does not work: docs/operating.md")
+		if strings.Contains(version, stranger.mark) {
+			return problem(fmt.Sprintf("the server is %s (%s), which dblock was not tried on", stranger.name, version), "expect that it does not work: docs/operating.md")
 		}
 	}
 	is := servers[slices.IndexFunc(servers, func(s server) bool { return s.name == name })]
