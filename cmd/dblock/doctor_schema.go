@@ -43,8 +43,8 @@ type applied struct {
 	at      time.Time
 }
 
-// appliedAt has goose's times, which are those of a session's time zone without it: the session
-// that migrated has to have had the zone of this one.
+// appliedAt has goose's times. On PostgreSQL they are those of a session's time zone, without it:
+// the session that migrated has to have had the zone of this one.
 const appliedAt = "SELECT version_id, %s FROM " + migrate.Table + " WHERE is_applied AND version_id > 0 ORDER BY version_id"
 
 func (e *examination) applied(ctx context.Context) (all []applied, err error) {
@@ -96,7 +96,7 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 				return err
 			}
 			n++
-			if f, is := older(s, all, is.UsableFrom); is {
+			if f, is := older(s, all, is.UsableFrom, e.engine == migrate.Postgres); is {
 				made = append(made, f)
 			}
 		}
@@ -108,14 +108,24 @@ func builds(ctx context.Context, e *examination) (made []finding, err error) {
 	return made, err
 }
 
-// older reports on a client that began before the latest version was applied.
-func older(s dblock.Session, all []applied, usableFrom int) (finding, bool) {
+// zones is how far two time zones are apart, one of which is mostly UTC.
+const zones = 14 * time.Hour
+
+// older reports on a client that began before the latest version was applied. zoneless: goose's
+// times are those of the migration's time zone, which is not known (PostgreSQL).
+func older(s dblock.Session, all []applied, usableFrom int, zoneless bool) (finding, bool) {
 	next := slices.IndexFunc(all, func(a applied) bool { return s.Started.Before(a.at) })
 	if next < 0 {
 		return finding{}, false
 	}
-	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s): its build is for an older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
-	if usableFrom >= all[next].version {
+	who := fmt.Sprintf("the client %s of %s:%d began before version %d was applied (%s), so its build is for an older one", s.App, s.Host, s.PID, all[next].version, migrate.Table)
+	if zoneless {
+		who += ", if the migration ran in the time zone of this session"
+	}
+	switch {
+	case usableFrom >= all[next].version && zoneless && all[next].at.Sub(s.Started) < zones:
+		return note(fmt.Sprintf("%s; the tables serve builds for %d and later", who, usableFrom), "see which build it has; if it is older, stop it"), true
+	case usableFrom >= all[next].version:
 		return problem(fmt.Sprintf("%s, and the tables serve builds for %d and later", who, usableFrom), "stop it; its locks end with the next heartbeat"), true
 	}
 	return note(who+", and may go on", "deploy the new build there, too"), true
