@@ -112,8 +112,9 @@ func doctor(o *options) *cobra.Command {
 It connects as the data source says: give it the application's own user and parameters. What an application sets on its connections
 besides, doctor cannot see. A check takes 5 s at most; what could not be looked at within --timeout is unknown.
 
-The exit status is 1 where there is a problem (--strict: or a note), and else 0. What is unknown does not change it.`,
-		Example: "  dblock doctor\n  dblock doctor --strict --json        # in CI\n  dblock doctor --all --older 1m",
+The exit status is 1 if there is a problem, and 0 if there is none, whatever is unknown. With --strict it is 1 for a note as well: most
+correct set-ups have one, a pooler for instance. In CI use it without.`,
+		Example: "  dblock doctor           # in CI, too\n  dblock doctor --json    # for a script\n  dblock doctor --all --older 1m",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := sourceOf(o, os.Getenv)
