@@ -75,9 +75,27 @@ func (a aside) must(args ...string) {
 	}
 }
 
-// serve runs a server until the test ends, and returns when it listens on the port.
-func (a aside) serve(port int, args ...string) {
+// serve runs a server on a free port until the test ends, and returns when it listens there. args
+// are its arguments for a port. Others may take the port before the server does: then it ends, and
+// is started on another.
+func (a aside) serve(args func(port int) []string) (port int) {
 	a.Helper()
+	for try := 1; ; try++ {
+		port := freePort(a.T)
+		said, err := a.start(port, args(port))
+		switch {
+		case err == nil:
+			return port
+		case try < 5 && strings.Contains(strings.ToLower(said), "address already in use"):
+			a.Logf("port %d was taken", port)
+		default:
+			a.Fatalf("%q: %v: %s", args(port), err, said)
+		}
+	}
+}
+
+// start returns an error and what the server said where it does not come to listen.
+func (a aside) start(port int, args []string) (string, error) {
 	c := a.command(context.Background(), args...)
 	var said bytes.Buffer
 	c.Stdout, c.Stderr = &said, &said
@@ -92,7 +110,7 @@ func (a aside) serve(port int, args ...string) {
 		}
 	}()
 	if err := <-started; err != nil {
-		a.Fatal(err)
+		return "", err
 	}
 	a.Cleanup(func() {
 		_ = c.Process.Signal(syscall.SIGQUIT) // PostgreSQL: ends its children at once
@@ -103,23 +121,61 @@ func (a aside) serve(port int, args ...string) {
 			<-ended
 		}
 	})
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = conn.Close()
-			return
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if listensOn(c.Process.Pid, port) {
+			return "", nil
 		}
 		select {
 		case <-ended:
-			a.Fatalf("%q: %s", args, said.String())
+			return said.String(), errors.New("it has ended")
 		default:
 		}
-		if time.Now().After(end) {
-			a.Fatalf("%q: %v", args, err)
-		}
 	}
+	return "", errors.New("it does not listen")
 }
 
+func TestAServerOfATestTakesAnotherPortWhereItsOwnIsTaken(t *testing.T) {
+	t.Parallel()
+	onPostgres(t, func(w *world) {
+		var first int
+		w.pgBouncerOn(func(port int) {
+			if first != 0 {
+				return
+			}
+			first = port
+			taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.Cleanup(func() { _ = taken.Close() })
+		}, "session")
+	})
+}
+
+// listensOn reports whether a process listens on a port of 127.0.0.1. That somebody answers there
+// does not tell.
+func listensOn(pid, port int) bool {
+	sockets, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		return false
+	}
+	folder := fmt.Sprintf("/proc/%d/fd", pid)
+	open, _ := os.ReadDir(folder)
+	for line := range strings.Lines(string(sockets)) {
+		f := strings.Fields(line) // number, local address, remote, state: 0A listens, …, inode
+		if len(f) < 10 || f[1] != fmt.Sprintf("0100007F:%04X", port) || f[3] != "0A" {
+			continue
+		}
+		for _, each := range open {
+			if is, _ := os.Readlink(filepath.Join(folder, each.Name())); is == "socket:["+f[9]+"]" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// freePort may return one that is taken at once.
 func freePort(t *testing.T) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -157,23 +213,32 @@ func program(variable, name, pattern string) (string, error) {
 // pgBouncer is a data source of the test's database through a PgBouncer of its own.
 func (w *world) pgBouncer(mode string, settings ...string) (dsn string) {
 	w.Helper()
+	return w.pgBouncerOn(func(int) {}, mode, settings...)
+}
+
+// pgBouncerOn calls before with a port that was free.
+func (w *world) pgBouncerOn(before func(port int), mode string, settings ...string) (dsn string) {
+	w.Helper()
 	binary, err := program("DBLOCK_TEST_PGBOUNCER", "pgbouncer", "/usr/sbin/pgbouncer")
 	if err != nil {
 		lacks(w.T, "pgbouncer", err)
 	}
-	a, port := newAside(w.T), freePort(w.T)
+	a := newAside(w.T)
 	server := w.url()
 	secret := ""
 	if password, has := server.User.Password(); has {
 		secret = " password='" + strings.ReplaceAll(password, "'", "''") + "'"
 	}
-	ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
-		"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode, strings.Join(settings, "\n"))
 	file := filepath.Join(a.dir, "ini")
-	if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
-		w.Fatal(err)
-	}
-	a.serve(port, binary, "-q", file)
+	port := a.serve(func(port int) []string {
+		ini := fmt.Sprintf("[databases]\n* = host=%s port=%s user=%s%s\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %d\nunix_socket_dir =\n"+
+			"auth_type = any\npool_mode = %s\n%s\n", server.Hostname(), server.Port(), server.User.Username(), secret, port, mode, strings.Join(settings, "\n"))
+		if err := os.WriteFile(file, []byte(ini), 0o644); err != nil {
+			w.Fatal(err)
+		}
+		before(port)
+		return []string{binary, file}
+	})
 	server.Host = fmt.Sprintf("127.0.0.1:%d", port)
 	server.RawQuery = "sslmode=disable"
 	return server.String()
@@ -200,20 +265,20 @@ func newPrimary(t *testing.T, settings ...string) primary {
 		}
 		bin = filepath.Dir(initdb)
 	}
-	p := primary{newAside(t), bin, freePort(t)}
+	p := primary{newAside(t), bin, 0}
 	p.must(filepath.Join(bin, "initdb"), "-D", filepath.Join(p.dir, "data"), "-U", "postgres", "-A", "trust", "-N", "-E", "UTF8", "--locale=C")
-	p.run("data", p.port, settings...)
+	p.port = p.run("data", settings...)
 	return p
 }
 
 // run runs a server on a folder.
-func (p primary) run(folder string, port int, settings ...string) {
+func (p primary) run(folder string, settings ...string) (port int) {
 	p.Helper()
-	args := []string{filepath.Join(p.bin, "postgres"), "-D", filepath.Join(p.dir, folder), "-p", strconv.Itoa(port), "-k", p.dir}
+	args := []string{filepath.Join(p.bin, "postgres"), "-D", filepath.Join(p.dir, folder), "-k", p.dir}
 	for _, s := range append([]string{"listen_addresses=127.0.0.1", "shared_buffers=16MB"}, settings...) {
 		args = append(args, "-c", s)
 	}
-	p.serve(port, args...)
+	return p.serve(func(port int) []string { return append(slices.Clone(args), "-p", strconv.Itoa(port)) })
 }
 
 func (p primary) dsn(port int) string {
@@ -223,8 +288,6 @@ func (p primary) dsn(port int) string {
 // standby follows the primary.
 func (p primary) standby(settings ...string) (dsn string) {
 	p.Helper()
-	port := freePort(p.T)
 	p.must(filepath.Join(p.bin, "pg_basebackup"), "-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", "postgres", "-D", filepath.Join(p.dir, "standby"), "-R", "-c", "fast", "--no-sync")
-	p.run("standby", port, settings...)
-	return p.dsn(port)
+	return p.dsn(p.run("standby", settings...))
 }
