@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	actTime  = 15 * time.Second // for Break, which waits for the transaction that a holder guards
+	actTime  = 15 * time.Second // for Break, which waits for a transaction that the holder guards
 	mostForm = 64 << 10         // bytes
 )
 
@@ -72,20 +72,29 @@ func (h *handler) act(w http.ResponseWriter, r *http.Request, p *page, q query) 
 		return
 	}
 	q.values = r.PostForm
-	ctx, cancel := context.WithTimeout(r.Context(), actTime)
+	// A browser that leaves does not end it halfway.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), actTime)
 	defer cancel()
 	v := view{Page: "done", Now: time.Now(), Access: q.access}
 	done, err := p.post(ctx, q)
 	if err != nil {
 		v.Problem = err.Error()
-		done = outcome{Name: q.get("name"), status: status(err)}
-		if errors.Is(err, dblock.ErrNotAcquired) { // a transaction that the holder guards was waited for
-			v.Problem = fmt.Sprintf("The holder guards a transaction that did not end within %v. The lock was not taken away: end that transaction, or try again.", actTime)
-			done.status = http.StatusConflict
-		}
+		done.Name, done.status = q.get("name"), status(err)
 	}
 	v.Data = done
 	h.pages["done"].write(w, done.status, v)
+}
+
+// unconfirmed is what an error leaves open. It may stand for a commit whose answer was lost. "":
+// nothing, since nothing was done.
+func unconfirmed(ctx context.Context, err error, what string) string {
+	switch {
+	case status(err) != http.StatusServiceUnavailable:
+		return ""
+	case ctx.Err() != nil:
+		return fmt.Sprintf("Not confirmed within %v: %s, or not. Look at the lock.", actTime, what)
+	}
+	return fmt.Sprintf("Not confirmed: %s, or not. Look at the lock.", what)
 }
 
 // reason is what the person wrote, after who it is.
@@ -106,10 +115,13 @@ func postAsk(ctx context.Context, q query) (outcome, error) {
 		return outcome{}, err
 	}
 	err = q.of.Ask(ctx, q.get("name"), why)
-	if errors.Is(err, dblock.ErrNotHeld) {
+	switch {
+	case errors.Is(err, dblock.ErrNotHeld):
 		return outcome{q.get("name"), "Nobody holds this lock any more: there was nobody to ask.", http.StatusConflict}, nil
+	case err != nil:
+		return outcome{Text: unconfirmed(ctx, err, "the holder may have been asked")}, err
 	}
-	return outcome{q.get("name"), "The holder was asked to release this lock.", http.StatusOK}, err
+	return outcome{q.get("name"), "The holder was asked to release this lock.", http.StatusOK}, nil
 }
 
 func postBreak(ctx context.Context, q query) (outcome, error) {
@@ -122,10 +134,17 @@ func postBreak(ctx context.Context, q query) (outcome, error) {
 		return outcome{}, err
 	}
 	holders, err := q.of.Break(ctx, q.get("name"), why, token)
-	if holders == 0 {
-		return outcome{
-			q.get("name"), fmt.Sprintf("The holder with token %d does not have this lock any more. Nothing was taken away, from nobody.", token), http.StatusConflict,
-		}, err
+	switch {
+	case err != nil && holders > 0:
+		return outcome{Text: fmt.Sprintf("The lock was taken away from the holder with token %d. What comes after that is not confirmed: look at the lock.", token)}, err
+	case err != nil:
+		text := unconfirmed(ctx, err, "the lock may have been taken away")
+		if ctx.Err() != nil {
+			text += " A transaction that the holder guards can be the cause, or a slow database."
+		}
+		return outcome{Text: text}, err
+	case holders == 0:
+		return outcome{q.get("name"), fmt.Sprintf("The holder with token %d does not have this lock any more. Nothing was taken away.", token), http.StatusConflict}, nil
 	}
-	return outcome{q.get("name"), fmt.Sprintf("The lock was taken away from the holder with token %d. It is told, and the next waiter has the lock.", token), http.StatusOK}, err
+	return outcome{q.get("name"), fmt.Sprintf("The lock was taken away from the holder with token %d. It is told, and the next waiter has the lock.", token), http.StatusOK}, nil
 }

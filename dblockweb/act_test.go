@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
@@ -94,5 +98,75 @@ func TestAnInterventionWhileTheDatabaseIsAwaySaysSo(t *testing.T) {
 	w.lacks(a.body, "was taken away from", "does not have this lock")
 	if a.status != http.StatusServiceUnavailable {
 		t.Errorf("%d: %s", a.status, a.body)
+	}
+}
+
+// acted is an Inspector that answers Ask and Break.
+type acted struct {
+	named
+	act func(ctx context.Context) (holders int, err error)
+}
+
+func (a acted) Break(ctx context.Context, _, _ string, _ ...int64) (int, error) { return a.act(ctx) }
+
+func (a acted) Ask(ctx context.Context, _, _ string) error {
+	_, err := a.act(ctx)
+	return err
+}
+
+// post sends the form of a page under a request's context.
+func post(ctx context.Context, i dblock.Inspector, page string) *httptest.ResponseRecorder {
+	form := url.Values{"name": {"n"}, "token": {"7"}, "reason": {"why not"}}
+	r := httptest.NewRequestWithContext(ctx, "POST", "/"+page, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	w := httptest.NewRecorder()
+	dblockweb.Handler(i, dblockweb.Authorize(operator)).ServeHTTP(w, r)
+	return w
+}
+
+// The answer of a commit may be lost.
+func TestAnInterventionThatFailsClaimsNoMoreThanIsKnown(t *testing.T) {
+	ended := func(ctx context.Context) (int, error) {
+		<-ctx.Done()
+		return 0, fmt.Errorf("%w: %w", dblock.ErrNotAcquired, ctx.Err())
+	}
+	for _, c := range []struct {
+		page, says, lacks string
+		act               func(ctx context.Context) (int, error)
+	}{
+		{"break", "Not confirmed within 15s: the lock may have been taken away, or not. Look at the lock.", "was not taken away", ended},
+		{"break", "can be the cause, or a slow database", "did not end", ended},
+		{"break", "Not confirmed: the lock may have been taken away", "within", func(context.Context) (int, error) { return 0, dblock.ErrUnavailable }},
+		{
+			"break", "was taken away from the holder with token 7. What comes after that is not confirmed", "may have been",
+			func(context.Context) (int, error) { return 1, dblock.ErrNotAcquired },
+		},
+		{"ask", "Not confirmed within 15s: the holder may have been asked", "guards", ended},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := post(t.Context(), acted{act: c.act}, c.page)
+			w := &world{T: t}
+			w.contains(a.Body.String(), c.says)
+			w.lacks(a.Body.String(), c.lacks)
+			if a.Code != http.StatusServiceUnavailable {
+				t.Errorf("%s: %d", c.says, a.Code)
+			}
+		})
+	}
+}
+
+func TestAnInterventionDoesNotEndWithItsBrowser(t *testing.T) {
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, page := range []string{"ask", "break"} {
+		a := post(gone, acted{act: func(ctx context.Context) (int, error) {
+			if end, bounded := ctx.Deadline(); !bounded || time.Until(end) > 15*time.Second {
+				t.Errorf("%s: it ends at %v", page, end)
+			}
+			return 1, ctx.Err()
+		}}, page)
+		if a.Code != http.StatusOK {
+			t.Errorf("%s: %d: %s", page, a.Code, a.Body)
+		}
 	}
 }
