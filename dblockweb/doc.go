@@ -33,8 +33,8 @@
 //     it, read it, or open its stream. Nothing is needed from the application's cookies.
 //   - Hostile text in names, metadata and reasons: it is escaped, and a Content-Security-Policy
 //     forbids every script but the page's own file, and every inline style.
-//   - Too many viewers: 64 streams at once, and each page reads a bounded number of rows. A viewer
-//     without a stream reloads.
+//   - Too many viewers: 64 streams at once, each of which reads at most twice a second, however
+//     often a lock changes. A viewer without a stream reloads.
 //
 // A reverse proxy that speaks plain HTTP with browsers must pass the header Host on: without HTTPS
 // browsers send nothing else by which the page's own forms can be told from those of others, and
@@ -43,8 +43,14 @@
 // # What it reads
 //
 // A page shows at most so many rows, says so, and has a link to the next ones: 100 names with
-// waiters and 100 others, 100 sessions, 20 jobs with 50 slots each, 100 events. While somebody
-// looks, it is read again every 2 to 5 seconds; the page of one lock also follows Watch.
+// waiters and 100 others, 100 sessions, 20 jobs with 50 slots each, 100 events, 50 elections. Of
+// each name the lists read all holders and the first 10 waiters. While somebody looks, a page is
+// read again every 2 to 5 seconds.
+//
+// The page of one lock and the forms of Ask and Break also follow Watch. These pages read more than
+// they show: the whole queue of the lock, and the page of a lock also the queues of those that its
+// holders wait for, directly or through others, 1,000 names at most. Jobs cannot be read from a name
+// on: a later page of them also reads the last run of each job before.
 //
 // Elections: the tables have no mark of an election. The page takes names for elections whose
 // history has an event "elected" or "resigned", which package election writes. The holder whose

@@ -55,7 +55,7 @@ func loadElections(ctx context.Context, q query) (any, error) {
 	}
 	for i := range e.List {
 		one := &e.List[i]
-		if one.Info, err = q.of.Inspect(ctx, one.Name); err != nil {
+		if one.Info, err = firstPlaces(ctx, q.of, one.Name); err != nil {
 			return nil, err
 		}
 		one.Candidates = one.Info.Queued
@@ -69,4 +69,14 @@ func loadElections(ctx context.Context, q query) (any, error) {
 	}
 	slices.SortFunc(e.List, func(a, b election) int { return cmp.Compare(a.Name, b.Name) })
 	return e, nil
+}
+
+// firstPlaces tells of a name what Inspect does, but of its queue only the first places. A name is
+// the first of those that begin with it: where List begins with another one, it is idle.
+func firstPlaces(ctx context.Context, of dblock.Inspector, name string) (dblock.Info, error) {
+	infos, err := take(of.List(ctx, dblock.Filter{Prefix: name, Limit: 1}), 1)
+	if err != nil || len(infos) == 0 || infos[0].Name != name {
+		return dblock.Info{Name: name}, err
+	}
+	return infos[0], nil
 }

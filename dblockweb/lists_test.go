@@ -177,7 +177,9 @@ func TestElectionsShowWhoLeads(t *testing.T) {
 			}
 		}
 	}
+	w.lock("indexer/2") // another name, with which the list of names that begin so begins
 	w.contains(w.get("elections"), "no leader", "no other candidate")
+	w.lacks(w.get("elections"), "held by")
 	w.lock("indexer")
 	w.contains(w.get("elections"), "no leader", "which is no candidate")
 }

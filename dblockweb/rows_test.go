@@ -60,7 +60,7 @@ func (c *counting) Runs(ctx context.Context, name string, before time.Time, limi
 }
 
 // crowd is an SQLite file with so many locks of so many sessions, each tenth of which waits for the
-// first lock, with two events for each lock, and 300 runs of one job.
+// first lock, with two events for each lock, a term for the first one, and 300 runs of one job.
 func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx]) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "locks.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)")
@@ -82,6 +82,8 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 		`UPDATE dblock_locks SET waiters = (SELECT count(*) FROM dblock_waiters) WHERE name = 'n000000'`,
 		`INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
 		 SELECT $now, printf('n%06d', n / 2), 'granted', 1, '', 'h', '', '', '' FROM n WHERE n < 2 * $locks`,
+		`INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
+		 SELECT $now, 'n000000', 'elected', 1, '', 'h', '', '', '' FROM n WHERE n < 1`,
 		`INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, slot_ends)
 		 SELECT 'job', n, n + 1, '', 'h', '', n * 3600000000 + 1, n * 3600000000 + 2, (n + 1) * 3600000000 FROM n WHERE n < 300`,
 	} {
@@ -105,7 +107,7 @@ func crowd(t testing.TB, locks, sessions int) (*counting, *dblock.Client[*sql.Tx
 	return counted, c
 }
 
-// What a page reads does not depend on how much there is.
+// What a page reads does not depend on how much there is. Only that of a lock has its whole queue.
 func TestAPageReadsNoMoreThanItShows(t *testing.T) {
 	counted, client := crowd(t, 100_000, 1000)
 	page := dblockweb.Handler(client)
@@ -115,12 +117,12 @@ func TestAPageReadsNoMoreThanItShows(t *testing.T) {
 	}{
 		{page: "/", names: 101, details: 101, places: 20},
 		{page: "/?after=n010000", names: 101, details: 101, places: 10},
-		{page: "/lock?name=n000000", details: 1, places: 100, events: 2},
+		{page: "/lock?name=n000000", details: 1, places: 100, events: 3},
 		{page: "/sessions", sessions: 100},
 		{page: "/events", events: 100},
 		{page: "/job?name=job", runs: 50},
 		{page: "/jobs", runs: 50},
-		{page: "/elections"},
+		{page: "/elections", names: 1, details: 1, places: 10, events: 1},
 	} {
 		for _, n := range []*atomic.Int64{&counted.names, &counted.details, &counted.places, &counted.sessions, &counted.events, &counted.runs} {
 			n.Store(0)

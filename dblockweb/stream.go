@@ -13,10 +13,11 @@ import (
 )
 
 const (
-	heartbeat   = 15 * time.Second // so that proxies do not take a quiet stream for a dead one
-	writeTime   = 10 * time.Second // a viewer that does not read for so long is gone
-	watchAgain  = time.Second      // after Watch has failed
-	reconnectMs = 2000             // how soon a browser opens a stream again
+	leastPause  = 500 * time.Millisecond // between two reads of a stream, however often its lock changes
+	heartbeat   = 15 * time.Second       // so that proxies do not take a quiet stream for a dead one
+	writeTime   = 10 * time.Second       // a viewer that does not read for so long is gone
+	watchAgain  = time.Second            // after Watch has failed
+	reconnectMs = 2000                   // how soon a browser opens a stream again
 )
 
 // update is a message of a stream.
@@ -85,6 +86,9 @@ func (h *handler) stream(w http.ResponseWriter, r *http.Request, p *page, q quer
 			}
 			last = shows
 		}
+		if !pause(ctx, leastPause) {
+			return
+		}
 		for waits := true; waits; {
 			select {
 			case <-changed:
@@ -113,11 +117,19 @@ func (h *handler) watch(ctx context.Context, name string, changed chan<- struct{
 			case changed <- struct{}{}:
 			default: // one change is as good as two
 			}
+			pause(ctx, leastPause) // meanwhile Watch reads nothing
 		}
-		select {
-		case <-time.After(watchAgain):
-		case <-ctx.Done():
-		}
+		pause(ctx, watchAgain)
+	}
+}
+
+// pause reports false where ctx has ended first.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 

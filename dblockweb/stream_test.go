@@ -2,12 +2,16 @@ package dblockweb_test
 
 import (
 	"context"
+	"iter"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblockweb"
 )
 
@@ -120,6 +124,50 @@ func TestAStreamOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	<-time.After(300 * time.Millisecond) // for what must not happen meanwhile
 	w.lock("n")
 	w.until(next, "main", "1 holder")
+}
+
+// busy is an Inspector of a lock that changes a thousand times a second.
+type busy struct {
+	named
+	reads, watched *atomic.Int64
+}
+
+func (b busy) Why(_ context.Context, name string) ([]dblock.Info, error) {
+	info := b.info(name)
+	info.Token = b.reads.Add(1)
+	return []dblock.Info{info}, nil
+}
+
+func (b busy) Watch(ctx context.Context, name string) iter.Seq2[dblock.Info, error] {
+	return func(yield func(dblock.Info, error) bool) {
+		for ctx.Err() == nil {
+			if b.watched.Add(1); !yield(b.info(name), nil) {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+}
+
+func TestAStreamOfABusyLockReadsTwiceASecondAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		r := httptest.NewRequestWithContext(ctx, "GET", "/lock?name=n", nil)
+		r.Header.Set("Accept", "text/event-stream")
+		w := httptest.NewRecorder()
+		b := busy{named{}, new(atomic.Int64), new(atomic.Int64)}
+		handlerOf(b).ServeHTTP(w, r)
+		if n := b.reads.Load(); n < 15 || n > 21 {
+			t.Errorf("in 10 s it was read %d times", n)
+		}
+		if n := b.watched.Load(); n < 15 || n > 21 {
+			t.Errorf("in 10 s Watch read it %d times", n)
+		}
+		if n := strings.Count(w.Body.String(), "event: main"); n < 15 {
+			t.Errorf("the viewer saw %d changes", n)
+		}
+	})
 }
 
 // plain is a writer that cannot be flushed.

@@ -129,7 +129,9 @@ func all[T any](list []T) iter.Seq2[T, error] {
 }
 
 func (s *scene) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return all(slices.DeleteFunc(slices.Clone(s.infos), func(i dblock.Info) bool { return f.Contended && i.Queued == 0 }))
+	return all(slices.DeleteFunc(slices.Clone(s.infos), func(i dblock.Info) bool {
+		return f.Contended && i.Queued == 0 || !strings.HasPrefix(i.Name, f.Prefix)
+	}))
 }
 
 func (s *scene) Inspect(_ context.Context, name string) (dblock.Info, error) {
