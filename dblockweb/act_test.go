@@ -20,7 +20,7 @@ func TestBreakTakesFromTheHolderThatWasSeenAndFromNoOther(t *testing.T) {
 	w := newWorld(t, dblockweb.Authorize(operator))
 	seen := w.lock("n")
 	confirm := w.linkTo(w.get("lock?name=n"), "break?")
-	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`)
+	w.contains(w.get(confirm), "there:", fmt.Sprint(seen.Token()), `method="post"`, "pass the lock on in memory, this token stands for all of them")
 	if err := seen.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}

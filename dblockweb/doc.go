@@ -23,7 +23,12 @@
 // are two fields, so that no hook that was written for the one allows the other.
 //
 // Break carries the token of the holder that the person has seen and confirmed. Where that holder
-// has released the lock meanwhile, nothing is taken from anybody, and the page says so.
+// has released the lock meanwhile, nothing is taken from anybody, and the page says so. There is
+// one exception: where goroutines of one client pass a lock on in memory, any token of theirs
+// stands for all of them, and the one that has the lock by then loses it (see Client.Break).
+//
+// Ask and Break go on for up to 15 seconds, also when the browser leaves. Where they fail, it may
+// not be known whether they were done: the page says that it is not confirmed.
 //
 // # What the page defends itself against
 //
