@@ -14,7 +14,10 @@
 //
 // The handler looks only at the last part of a request's path, and all of its links are relative.
 // So it works below any path that ends with a slash, with http.StripPrefix or without, and behind a
-// proxy that changes the path. Everything is in the binary: no build step, no other host.
+// proxy that changes the path. Without the slash at the end it redirects to the same path with one.
+// It only knows the path that the proxy sends: where that ends with another name than the
+// browser's, the redirect has to be the proxy's. Everything is in the binary: no build step, no
+// other host.
 //
 // # Who may do what
 //

@@ -89,9 +89,9 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	name := r.URL.Path[strings.LastIndexByte(r.URL.Path, '/')+1:]
-	if at, _, _ := strings.Cut(r.RequestURI, "?"); r.URL.Path == "" && !strings.HasSuffix(at, "/") { // relative links would lead astray
-		w.Header().Set("Location", "./"+path.Base(at)+"/")
-		w.WriteHeader(http.StatusMovedPermanently)
+	if to := withSlash(r); to != "" {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
 		return
 	}
 	if kind, is := files[name]; is {
@@ -118,6 +118,20 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.values = r.URL.Query()
 		h.show(w, r, p, q)
 	}
+}
+
+// withSlash is where a request leads that left out the slash at the end of the path at which the
+// page stands: from there relative links would lead astray. "": it did not, or only looks like it.
+func withSlash(r *http.Request) string {
+	at, _, _ := strings.Cut(r.RequestURI, "?") // as the browser has it: of URL.Path nothing is left
+	if r.URL.Path != "" || r.Method != http.MethodGet && r.Method != http.MethodHead || !strings.HasPrefix(at, "/") || strings.HasSuffix(at, "/") {
+		return ""
+	}
+	to := "./" + path.Base(at) + "/"
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	return to
 }
 
 // foreign reports whether another site's page asks, but for a link that a person follows. Other

@@ -198,12 +198,25 @@ func TestThePageStandsBelowAnyPath(t *testing.T) {
 
 func TestAPathWithoutItsSlashLeadsToThePage(t *testing.T) {
 	page := http.StripPrefix("/admin/locks", dblockweb.Handler(newWorld(t).Client))
-	r := httptest.NewRequest("GET", "/admin/locks?x=1", nil)
-	w := httptest.NewRecorder()
-	page.ServeHTTP(w, r)
-	to, err := r.URL.Parse(w.Header().Get("Location"))
-	if w.Code != http.StatusMovedPermanently || err != nil || to.Path != "/admin/locks/" {
-		t.Errorf("%d %v %v", w.Code, to, err)
+	for _, method := range []string{"GET", "HEAD"} {
+		r := httptest.NewRequest(method, "/admin/locks?x=1&y=%2f", nil)
+		w := httptest.NewRecorder()
+		page.ServeHTTP(w, r)
+		to, err := r.URL.Parse(w.Header().Get("Location"))
+		if w.Code != http.StatusTemporaryRedirect || err != nil || to.String() != "/admin/locks/?x=1&y=%2f" {
+			t.Errorf("%s: %d %v %v", method, w.Code, to, err)
+		}
+	}
+	post := httptest.NewRequest("POST", "/admin/locks", nil)
+	whole := httptest.NewRequest("GET", "/admin/locks", nil)
+	whole.RequestURI = "http://example.com"
+	made := httptest.NewRequest("GET", "/admin/locks", nil)
+	made.RequestURI = "" // as in a test, or of a router that makes requests
+	for r, status := range map[*http.Request]int{post: http.StatusMethodNotAllowed, whole: http.StatusOK, made: http.StatusOK} {
+		w := httptest.NewRecorder()
+		if page.ServeHTTP(w, r); w.Code != status || w.Header().Get("Location") != "" {
+			t.Errorf("%s %q: %d %v", r.Method, r.RequestURI, w.Code, w.Header())
+		}
 	}
 }
 
