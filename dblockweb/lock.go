@@ -47,6 +47,7 @@ type waiting struct {
 	By    []blocker
 	Cycle bool // it stands further up in its branch: those in between wait for each other
 	Above bool // it stands elsewhere in the chain, with what its holders wait for
+	Cut   bool // too many names stand in the chain already: what its holders wait for is left out
 }
 
 // blocker is a holder, and what it waits for itself.
@@ -72,7 +73,8 @@ func chainOf(infos []dblock.Info) waiting {
 	descend = func(info dblock.Info, path []string) waiting {
 		w := waiting{Info: info, Cycle: slices.Contains(path, info.Name)}
 		if w.Cycle || shown[info.Name] || len(shown) >= shownChain {
-			w.Above = !w.Cycle
+			w.Above = !w.Cycle && shown[info.Name]
+			w.Cut = !w.Cycle && !w.Above
 			return w
 		}
 		shown[info.Name] = true

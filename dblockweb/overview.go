@@ -19,7 +19,8 @@ type overview struct {
 	Next                       string // the name after which the others go on; "": there are no more
 }
 
-// loadOverview reads the first names with waiters, and then a page of all names.
+// loadOverview reads the first names with waiters, and then a page of all names. A later page has
+// all names only, also those with waiters: it does not know which of them the first page showed.
 func loadOverview(ctx context.Context, q query) (any, error) {
 	o := overview{Prefix: q.get("prefix"), Host: q.get("host"), Older: q.get("older"), After: q.get("after")}
 	f := dblock.Filter{Prefix: o.Prefix, Host: o.Host, Limit: shownNames}
@@ -29,13 +30,19 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 			return nil, badRequest("Held for at least: want a duration, such as 90s, 10m or 2h30m.")
 		}
 	}
-	contended := f
-	contended.Contended = true
-	var err error
-	if o.Contended, err = take(q.of.List(ctx, contended), shownNames); err != nil {
-		return nil, err
+	above := map[string]bool{}
+	if o.After == "" {
+		contended := f
+		contended.Contended = true
+		var err error
+		if o.Contended, err = take(q.of.List(ctx, contended), shownNames); err != nil {
+			return nil, err
+		}
+		o.Full = len(o.Contended) == shownNames
+		for _, info := range o.Contended {
+			above[info.Name] = true
+		}
 	}
-	o.Full = len(o.Contended) == shownNames
 	f.After = o.After
 	others, err := take(q.of.List(ctx, f), shownNames)
 	if err != nil {
@@ -43,10 +50,6 @@ func loadOverview(ctx context.Context, q query) (any, error) {
 	}
 	if len(others) == shownNames {
 		o.Next = others[len(others)-1].Name
-	}
-	above := map[string]bool{}
-	for _, info := range o.Contended {
-		above[info.Name] = true
 	}
 	o.Others = slices.DeleteFunc(others, func(i dblock.Info) bool { return above[i.Name] })
 	slices.SortStableFunc(o.Contended, func(a, b dblock.Info) int {

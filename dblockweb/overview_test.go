@@ -68,6 +68,18 @@ func TestTheOverviewLeadsFromPageToPage(t *testing.T) {
 	}
 }
 
+func TestANameWithWaitersStandsOnALaterPageToo(t *testing.T) {
+	w := newWorld(t)
+	for i := range 130 {
+		w.lock(fmt.Sprintf("n/%03d", i))
+	}
+	w.waits("n/120", 1)
+	first := w.get("")
+	w.contains(first, ">n/120<")
+	second := w.get(w.linkTo(first, "./?prefix=&host=&older=&after="))
+	w.contains(second, ">n/119<", ">n/120<", ">n/121<")
+}
+
 func TestALockShowsItsHoldersItsQueueAndItsHistory(t *testing.T) {
 	w := newWorld(t)
 	held := w.lock("n", dblock.Permits(2, 5), dblock.Owner("there", "worker-7"), dblock.Metadata(map[string]string{"order": "4711"}))
@@ -102,4 +114,21 @@ func TestACycleIsMarked(t *testing.T) {
 	w.server = serve(t, handlerOf(chained{named{}, infos}))
 	_, chain, _ := strings.Cut(w.get("lock?name=x"), `id="chain"`)
 	w.contains(chain, "They wait for each other in a cycle", `cycle</span> back to <a class="name" href="lock?name=x">`)
+}
+
+func TestAChainThatIsTooLongIsCut(t *testing.T) {
+	w := newWorld(t)
+	var infos []dblock.Info
+	for i := range 150 {
+		holder := dblock.Party{Host: "h", Thread: fmt.Sprint(i), Session: "s", Token: 1}
+		info := dblock.Info{Name: fmt.Sprintf("n%d", i), Holders: []dblock.Party{holder}, Queued: 1}
+		if i > 0 {
+			info.Waiters = infos[i-1].Holders
+		}
+		infos = append(infos, info)
+	}
+	w.server = serve(t, handlerOf(chained{named{}, infos}))
+	_, chain, _ := strings.Cut(w.get("lock?name=n0"), `id="chain"`)
+	w.contains(chain, `lock?name=n99"`, `lock?name=n100">n100</a> <small>(not followed further)</small>`)
+	w.lacks(chain, "as above", `lock?name=n101"`)
 }
