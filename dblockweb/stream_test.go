@@ -115,13 +115,13 @@ func (w *world) eventually(yes func() bool) {
 func TestAStreamOutlivesTheTimeoutsOfItsServer(t *testing.T) {
 	w := newWorld(t)
 	server := httptest.NewUnstartedServer(http.StripPrefix("/admin/locks/", dblockweb.Handler(w.Client)))
-	server.Config.ReadTimeout, server.Config.WriteTimeout = 100*time.Millisecond, 100*time.Millisecond
+	server.Config.ReadTimeout, server.Config.WriteTimeout = time.Second, time.Second
 	server.Start()
 	t.Cleanup(server.Close)
 	w.server = server
 	next, _ := w.stream("lock?name=n")
 	w.until(next, "main", "Nobody")
-	<-time.After(300 * time.Millisecond) // for what must not happen meanwhile
+	<-time.After(3 * time.Second) // for what must not happen meanwhile
 	w.lock("n")
 	w.until(next, "main", "1 holder")
 }
