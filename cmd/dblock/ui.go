@@ -11,8 +11,7 @@ import (
 	"net"
 	"net/http"
 	"os/user"
-	"slices"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -31,11 +30,14 @@ func ui(o *options) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "ui",
 		Short: "Show locks, queues, sessions and jobs as a web page on this machine, until ^C",
-		Long: `ui serves a web page that follows what happens. It prints an address with a secret in it: who has not opened that sees nothing, also not
-other users of this machine. It is read-only without --actions.
+		Long: `ui serves a web page that follows what happens. It prints an address with a secret in it. A browser that opens that gets a cookie, without
+which the page answers nothing. The cookie is for a random path: servers on other ports of this machine do not receive it. So other
+users of this machine see nothing, unless they learn the address: a command that has it as an argument (xdg-open) shows it in the list
+of processes. The page is read-only without --actions.
 
-Only this machine reaches it. With --remote it listens where --listen says, in plain HTTP: anybody in between can read the secret. Use
-ssh -L instead, or mount package dblockweb in a server with HTTPS and a login.`,
+Only this machine reaches it. From another one: ssh -L 8080:127.0.0.1:PORT, with the port of the address, and open the address with 8080
+instead. Or mount package dblockweb in a server with HTTPS and a login. With --remote it listens where --listen says, in plain HTTP:
+anybody in between can read the secret.`,
 		Example: "  dblock ui\n  dblock ui --listen 127.0.0.1:7171 --actions",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -100,44 +102,50 @@ const ticket = "ticket"
 // port, other users and pages of any site included.
 type door struct {
 	page    http.Handler
-	address string   // as it is printed
-	hosts   []string // that requests may name; nil: any
-	secret  string
-	cookie  string // its name has the port, since browsers keep one set of cookies for all ports
+	address string // as it is printed
+	local   bool   // only this machine reaches it
+	secret  string // the ticket
+	pass    string // what the cookie has instead of it
+	root    string // the path of the page, random: browsers send a cookie to all ports of a host that are asked for its path
 }
 
+// cookie is its name. Its path tells it from those of others.
+const cookie = "dblock-ui"
+
 func newDoor(l net.Listener, page http.Handler) door {
-	port := strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
-	d := door{page: page, address: l.Addr().String(), secret: rand.Text(), cookie: "dblock-ui-" + port}
-	if loopback(l) {
-		// A site whose name leads to this machine (DNS rebinding) is none of these.
-		d.hosts = []string{d.address, "127.0.0.1:" + port, "[::1]:" + port, "localhost:" + port}
-		if port == "80" { // which browsers leave out
-			d.hosts = append(d.hosts, "127.0.0.1", "[::1]", "localhost")
-		}
-	}
-	return d
+	return door{page: page, address: l.Addr().String(), local: loopback(l), secret: rand.Text(), pass: rand.Text(), root: "/" + rand.Text() + "/"}
 }
 
 func (d door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Referrer-Policy", "no-referrer")
-	if d.hosts != nil && !slices.Contains(d.hosts, r.Host) {
+	if d.local && !namesLoopback(r.Host) {
 		http.Error(w, "This is dblock ui of another address.", http.StatusMisdirectedRequest)
 		return
 	}
-	if given := r.URL.Query().Get(ticket); r.Method == http.MethodGet && r.URL.Path == "/" && d.opens(given) {
-		http.SetCookie(w, &http.Cookie{Name: d.cookie, Value: d.secret, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode})
-		http.Redirect(w, r, "/", http.StatusSeeOther) // so that the secret does not stay in the address
+	if r.Method == http.MethodGet && r.URL.Path == "/" && same(r.URL.Query().Get(ticket), d.secret) {
+		http.SetCookie(w, &http.Cookie{Name: cookie, Value: d.pass, Path: d.root, HttpOnly: true, SameSite: http.SameSiteStrictMode})
+		http.Redirect(w, r, d.root, http.StatusSeeOther) // so that the secret does not stay in the address
 		return
 	}
-	if c, err := r.Cookie(d.cookie); err != nil || !d.opens(c.Value) {
+	if c, err := r.Cookie(cookie); err != nil || !same(c.Value, d.pass) {
 		http.Error(w, "Open the address that dblock ui has printed.", http.StatusUnauthorized)
 		return
 	}
 	d.page.ServeHTTP(w, r)
 }
 
-func (d door) opens(given string) bool {
-	return subtle.ConstantTimeCompare([]byte(given), []byte(d.secret)) == 1
+// namesLoopback reports whether a request names this machine. A site whose name leads here (DNS
+// rebinding) has another name. The port may be any: ssh -L has one of its own.
+func namesLoopback(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// same compares in constant time.
+func same(given, secret string) bool {
+	return subtle.ConstantTimeCompare([]byte(given), []byte(secret)) == 1
 }

@@ -8,11 +8,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/cookiejar"
+	"net/http/httptest"
 	"net/url"
 	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // page is dblock ui as a process, and a browser that has opened nothing yet.
@@ -20,6 +22,7 @@ type page struct {
 	*world
 	process *exec.Cmd
 	address *url.URL // as it was printed
+	root    string   // to which that leads
 	browser *http.Client
 }
 
@@ -46,7 +49,7 @@ func (w *world) ui(arguments ...string) *page {
 	if err != nil {
 		w.Fatal(err)
 	}
-	return &page{w, c, address, &http.Client{Jar: jar}}
+	return &page{world: w, process: c, address: address, browser: &http.Client{Jar: jar}}
 }
 
 // ends interrupts it.
@@ -60,8 +63,23 @@ func (p *page) ends(by syscall.Signal) {
 	}
 }
 
-// at is another address of the same server.
-func (p *page) at(path string) string { return "http://" + p.address.Host + path }
+// opens opens the printed address, and returns what that shows.
+func (p *page) opens() string {
+	p.Helper()
+	response, err := p.browser.Get(p.address.String())
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if p.root = response.Request.URL.Path; err != nil || response.StatusCode != http.StatusOK || response.Request.URL.RawQuery != "" {
+		p.Fatalf("%d at %s: %v", response.StatusCode, response.Request.URL, err)
+	}
+	return string(body)
+}
+
+// at is a page of the same server, once it has been opened.
+func (p *page) at(name string) string { return "http://" + p.address.Host + p.root + name }
 
 func (p *page) do(client *http.Client, method, at string, form url.Values, headers ...string) (status int, body string) {
 	p.Helper()
@@ -95,72 +113,91 @@ func TestUIShowsThePageToWhoHasOpenedItsAddress(t *testing.T) {
 		if host := p.address.Hostname(); host != "127.0.0.1" {
 			t.Errorf("it listens at %s", host)
 		}
+		contains(t, p.opens(), "orders/1")
+		if body := p.opens(); !strings.Contains(body, "orders/1") || len(p.root) < 26 {
+			t.Errorf("once more, at %s: %s", p.root, body)
+		}
+		ticket := p.address.RawQuery
+		origin := "http://" + p.address.Host
 		stranger := &http.Client{}
-		for _, at := range []string{p.at("/"), p.at("/style.css"), p.at("/?ticket="), p.at("/?ticket=x"), p.at("/lock?name=orders%2f1&ticket=" + p.address.Query().Get("ticket"))} {
-			if status, body := p.do(stranger, "GET", at, nil); status != http.StatusUnauthorized || strings.Contains(body, "orders") {
-				t.Errorf("%s: %d: %s", at, status, body)
+		for _, at := range []string{origin, p.at(""), p.at("style.css"), origin + "/?ticket=", origin + "/?ticket=x", p.at("?" + ticket), p.at("lock?name=orders%2f1&" + ticket)} {
+			for _, cookie := range []string{"", "dblock-ui=", "dblock-ui=" + p.address.Query().Get("ticket")} {
+				if status, body := p.do(stranger, "GET", at, nil, "Cookie", cookie); status != http.StatusUnauthorized || strings.Contains(body, "orders") {
+					t.Errorf("%s: %d: %s", at, status, body)
+				}
 			}
 		}
-		status, body := p.do(p.browser, "GET", p.address.String(), nil)
-		if contains(t, body, "orders/1"); status != http.StatusOK {
-			t.Errorf("%d", status)
-		}
-		response, err := p.browser.Get(p.at("/"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusOK || response.Request.URL.RawQuery != "" {
-			t.Errorf("%d at %s", response.StatusCode, response.Request.URL)
-		}
 		// Without --actions it is for looking.
-		status, _ = p.do(p.browser, "POST", p.at("/break"), url.Values{"name": {"orders/1"}, "token": {fmt.Sprint(held.Token())}, "reason": {"because"}})
+		status, _ := p.do(p.browser, "POST", p.at("break"), url.Values{"name": {"orders/1"}, "token": {fmt.Sprint(held.Token())}, "reason": {"because"}})
 		if status != http.StatusNotFound || held.Context().Err() != nil {
 			t.Errorf("a break without --actions: %d", status)
 		}
 	})
 }
 
-func TestUIGivesItsCookieToScriptsAndOtherSitesOfNobody(t *testing.T) {
+// cookie opens the printed address as it is, and returns the cookie that it gives.
+func (p *page) cookie() *http.Cookie {
+	p.Helper()
+	response, err := http.DefaultTransport.RoundTrip(httptest.NewRequestWithContext(p.Context(), "GET", p.address.String(), nil))
+	if err != nil {
+		p.Fatal(err)
+	}
+	defer response.Body.Close()
+	cookies := response.Cookies()
+	if len(cookies) != 1 || response.StatusCode != http.StatusSeeOther || response.Header.Get("Location") != cookies[0].Path || response.Header.Get("Referrer-Policy") != "no-referrer" {
+		p.Fatalf("%d, %v", response.StatusCode, response.Header)
+	}
+	p.root = cookies[0].Path
+	return cookies[0]
+}
+
+// Browsers send a cookie to every port of a host, where other users of the machine may listen.
+func TestUIKeepsItsCookieFromScriptsOtherSitesAndOtherPorts(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")
 	p := w.ui()
 	defer p.ends(syscall.SIGINT)
-	p.browser.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	response, err := p.browser.Get(p.address.String())
-	if err != nil {
-		t.Fatal(err)
+	c := p.cookie()
+	if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value == p.address.Query().Get("ticket") {
+		t.Errorf("%v", c)
 	}
-	defer response.Body.Close()
-	cookies := response.Cookies()
-	if len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode || !strings.HasSuffix(cookies[0].Name, p.address.Port()) {
-		t.Errorf("%v", cookies)
-	}
-	if to := response.Header.Get("Location"); response.StatusCode != http.StatusSeeOther || to != "/" || response.Header.Get("Referrer-Policy") != "no-referrer" {
-		t.Errorf("%d to %s", response.StatusCode, to)
+	got := make(chan *http.Request, 10)
+	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r }))
+	defer other.Close()
+	p.opens()
+	for _, path := range []string{"/", "/lock?name=n", "/" + strings.Repeat("A", 26) + "/"} {
+		p.do(p.browser, "GET", other.URL+path, nil)
+		if r := <-got; len(r.Cookies()) > 0 {
+			t.Errorf("the server of another port gets %v", r.Cookies())
+		}
 	}
 }
 
 // A site whose name leads to this machine has the same origin as itself, and could read what it
-// gets.
+// gets. A tunnel has another port.
 func TestUIAnswersUnderItsOwnAddressOnly(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")
 	p := w.ui()
 	defer p.ends(syscall.SIGTERM)
-	cookie := "dblock-ui-" + p.address.Port() + "=" + p.address.Query().Get("ticket")
+	c := p.cookie()
+	cookie, port := c.Name+"="+c.Value, ":"+p.address.Port()
 	client := &http.Client{}
-	for _, host := range []string{"evil.example", "evil.example:" + p.address.Port(), "127.0.0.1", "127.0.0.1:1", "localhost.evil.example:" + p.address.Port(), "0.0.0.0:" + p.address.Port()} {
-		if status, body := p.do(client, "GET", p.at("/"), nil, "Host", host, "Cookie", cookie); status != http.StatusMisdirectedRequest {
+	for _, host := range []string{
+		"evil.example", "evil.example" + port, "localhost.evil.example" + port, "127.0.0.1.evil.example" + port, "0.0.0.0" + port, "[::]" + port, "192.0.2.1" + port, "localhost:1:2",
+	} {
+		if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie", cookie); status != http.StatusMisdirectedRequest {
 			t.Errorf("as %s: %d: %s", host, status, body)
 		}
 		if status, _ := p.do(client, "GET", p.address.String(), nil, "Host", host); status != http.StatusMisdirectedRequest {
 			t.Errorf("as %s with the secret: %d", host, status)
 		}
 	}
-	for _, host := range []string{"localhost", "127.0.0.1", "[::1]"} {
-		if status, body := p.do(client, "GET", p.at("/"), nil, "Host", host+":"+p.address.Port(), "Cookie", cookie); status != http.StatusOK {
-			t.Errorf("as %s: %d: %s", host, status, body)
+	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
+		for _, host := range []string{name + port, name + ":8080", name} {
+			if status, body := p.do(client, "GET", p.at(""), nil, "Host", host, "Cookie", cookie, "Origin", "http://"+host); status != http.StatusOK {
+				t.Errorf("as %s: %d: %s", host, status, body)
+			}
 		}
 	}
 }
@@ -171,17 +208,21 @@ func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
 	held := w.lock("n")
 	p := w.ui("--actions")
 	defer p.ends(syscall.SIGTERM)
-	_, body := p.do(p.browser, "GET", p.address.String(), nil)
-	contains(t, body, "lock?name=n")
+	contains(t, p.opens(), "lock?name=n")
+	c := p.cookie()
 	form := url.Values{"name": {"n"}, "token": {fmt.Sprint(held.Token())}, "reason": {"the host is gone"}}
-	if status, body := p.do(p.browser, "POST", p.at("/break"), form, "Origin", "http://evil.example"); status != http.StatusForbidden || held.Context().Err() != nil {
+	if status, body := p.do(p.browser, "POST", p.at("break"), form, "Origin", "http://evil.example"); status != http.StatusForbidden || held.Context().Err() != nil {
 		t.Errorf("from another site: %d: %s", status, body)
 	}
-	status, body := p.do(p.browser, "POST", p.at("/break"), form, "Origin", p.at(""))
+	status, body := p.do(p.browser, "POST", p.at("break"), form, "Host", "localhost:8080", "Origin", "http://localhost:8080", "Cookie", c.Name+"="+c.Value) // a tunnel
 	if contains(t, body, "was taken away"); status != http.StatusOK {
 		t.Errorf("%d", status)
 	}
-	<-held.Context().Done()
+	select {
+	case <-held.Context().Done():
+	case <-time.After(time.Minute):
+		t.Fatal("the holder was not told")
+	}
 	contains(t, w.must("events", "--kind", "broken"), ": the host is gone")
 }
 
@@ -189,8 +230,8 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")
 	p := w.ui()
-	p.do(p.browser, "GET", p.address.String(), nil)
-	r, err := http.NewRequestWithContext(t.Context(), "GET", p.at("/lock?name=n"), nil)
+	p.opens()
+	r, err := http.NewRequestWithContext(t.Context(), "GET", p.at("lock?name=n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
