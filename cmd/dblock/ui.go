@@ -10,8 +10,11 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
+	"os/signal"
 	"os/user"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,8 +23,9 @@ import (
 	"github.com/dblock-go/dblock/dblockweb"
 )
 
-// shutdownTime is for answers under way when the command ends. Streams end at once.
-const shutdownTime = 2 * time.Second
+// shutdownTime is for answers under way when the command ends: a Break has 15 s. Streams end at
+// once.
+const shutdownTime = 20 * time.Second
 
 // ui serves the page.
 func ui(o *options) *cobra.Command {
@@ -33,7 +37,8 @@ func ui(o *options) *cobra.Command {
 		Long: `ui serves a web page that follows what happens. It prints an address with a secret in it. A browser that opens that gets a cookie, without
 which the page answers nothing. The cookie is for a random path: servers on other ports of this machine do not receive it. So other
 users of this machine see nothing, unless they learn the address: a command that has it as an argument (xdg-open) shows it in the list
-of processes. The page is read-only without --actions.
+of processes. The page is read-only without --actions. After ^C it finishes what it is doing, a Break for up to 15 seconds; a second ^C
+ends that too.
 
 Only this machine reaches it. From another one: ssh -L 8080:127.0.0.1:PORT, with the port of the address, and open the address with 8080
 instead. Or mount package dblockweb in a server with HTTPS and a login. With --remote it listens where --listen says, in plain HTTP:
@@ -63,17 +68,20 @@ anybody in between can read the secret.`,
 
 func loopback(l net.Listener) bool { return l.Addr().(*net.TCPAddr).IP.IsLoopback() }
 
-// serve serves the page until ctx ends.
+// serve serves the page until ctx ends, and then finishes the answers that are under way, unless
+// there is another signal.
 func serve(ctx context.Context, out io.Writer, listener net.Listener, i dblock.Inspector, act bool) error {
 	access := dblockweb.Access{Look: true, Act: act}
 	if who, err := user.Current(); err == nil {
 		access.By = who.Username
 	}
 	page := dblockweb.Handler(i, dblockweb.Authorize(func(*http.Request) dblockweb.Access { return access }))
-	d := newDoor(listener, page)
+	d := newDoor(listener, streamsUntil(ctx, page))
+	answers, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
 	server := &http.Server{
 		Handler: d, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 30 * time.Second,
-		BaseContext: func(net.Listener) context.Context { return ctx }, // streams end with it
+		BaseContext: func(net.Listener) context.Context { return answers },
 		ErrorLog:    log.New(io.Discard, "", 0),
 	}
 	ended := make(chan error, 1)
@@ -86,13 +94,28 @@ func serve(ctx context.Context, out io.Writer, listener net.Listener, i dblock.I
 		return err
 	case <-ctx.Done():
 	}
-	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
-	defer cancel()
+	closing, stop := context.WithTimeout(answers, shutdownTime)
+	defer stop()
+	closing, hasty := signal.NotifyContext(closing, os.Interrupt, syscall.SIGTERM)
+	defer hasty()
 	if server.Shutdown(closing) != nil {
 		_ = server.Close()
 	}
 	<-ended
 	return nil
+}
+
+// streamsUntil also ends streams with over: they do not end by themselves.
+func streamsUntil(over context.Context, page http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			ctx, cancel := context.WithCancel(r.Context())
+			defer cancel()
+			defer context.AfterFunc(over, cancel)()
+			r = r.WithContext(ctx)
+		}
+		page.ServeHTTP(w, r)
+	})
 }
 
 // ticket is the parameter of the printed address that lets a browser in.

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/cookiejar"
@@ -15,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock"
 )
 
 // page is dblock ui as a process, and a browser that has opened nothing yet.
@@ -272,5 +276,99 @@ func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
 	}
 	if status, _ := p.do(p.browser, "GET", "http://127.0.0.1:"+p.address.Port()+p.address.RequestURI(), nil); status != http.StatusOK {
 		t.Errorf("with it: %d", status)
+	}
+}
+
+// slow is an Inspector whose List and Break take until the test says so.
+type slow struct {
+	dblock.Inspector
+	began   chan struct{}
+	release chan struct{}
+}
+
+func (s slow) wait(ctx context.Context) error {
+	s.began <- struct{}{}
+	select {
+	case <-s.release:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
+}
+
+func (s slow) List(ctx context.Context, _ dblock.Filter) iter.Seq2[dblock.Info, error] {
+	return func(yield func(dblock.Info, error) bool) {
+		if err := s.wait(ctx); err != nil {
+			yield(dblock.Info{}, err)
+		}
+	}
+}
+
+func (s slow) Break(ctx context.Context, _, _ string, _ ...int64) (int, error) { return 1, s.wait(ctx) }
+
+func (s slow) Sessions(context.Context, dblock.SessionFilter) iter.Seq2[dblock.Session, error] {
+	return func(func(dblock.Session, error) bool) {}
+}
+
+// Shutdown waits for them. Streams end at once.
+func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slow{began: make(chan struct{}, 10), release: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	in, out := io.Pipe()
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, out, listener, i, true) }()
+	line, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := url.Parse(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &page{world: &world{T: t}, address: address}
+	c := p.cookie()
+	ask := func(method, at string, form url.Values, accept string) *http.Response {
+		r := httptest.NewRequestWithContext(t.Context(), method, p.at(at), strings.NewReader(form.Encode()))
+		r.Header.Set("Accept", accept)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.AddCookie(c)
+		response, err := http.DefaultTransport.RoundTrip(r)
+		if err != nil {
+			t.Error(err)
+			return &http.Response{Body: http.NoBody}
+		}
+		return response
+	}
+	stream := ask("GET", "sessions", nil, "text/event-stream")
+	defer stream.Body.Close()
+	answers := make(chan *http.Response, 2)
+	go func() { answers <- ask("GET", "", nil, "text/html") }()
+	go func() {
+		answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}}, "text/html")
+	}()
+	<-i.began
+	<-i.began
+	cancel()
+	if _, err := io.ReadAll(stream.Body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("the stream: %v", err)
+	}
+	select { // for what must not happen meanwhile
+	case err := <-ended:
+		t.Errorf("it ended before its answers: %v", err)
+	case <-time.After(2500 * time.Millisecond):
+	}
+	close(i.release)
+	for range 2 {
+		response := <-answers
+		body, err := io.ReadAll(response.Body)
+		if response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
+			t.Errorf("%d, %v: %s", response.StatusCode, err, body)
+		}
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
 	}
 }
