@@ -57,8 +57,8 @@
 //
 // The page of one lock and the forms of Ask and Break also follow Watch. These pages read more than
 // they show: the whole queue of the lock, and the page of a lock also the queues of those that its
-// holders wait for, directly or through others, 1,000 names at most. Jobs cannot be read from a name
-// on: a later page of them also reads the last run of each job before.
+// holders wait for, directly or through others, 1,000 names at most. Jobs cannot be read from a
+// name on: a later page of them also reads the last run of each job before.
 //
 // Elections: the tables have no mark of an election. The page takes names for elections whose
 // history has an event "elected" or "resigned", which package election writes. The holder whose
