@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/jedib0t/go-pretty/v6/table"
 
 	"github.com/dblock-go/dblock/migrate"
@@ -125,7 +124,7 @@ func plainName(key string) string {
 // withoutPlugin says what to do where MariaDB has no such table.
 func withoutPlugin(err error) error {
 	const unknownTable = 1109
-	if e, is := errors.AsType[*mysqldriver.MySQLError](err); is && e.Number == unknownTable {
+	if errorNumber(err) == unknownTable {
 		return fmt.Errorf("%w (MariaDB lists named locks after INSTALL SONAME 'metadata_lock_info'; SELECT IS_USED_LOCK('KEY') tells who has one, dblock key NAME its key)", err)
 	}
 	return err
