@@ -13,10 +13,9 @@ const longestChain = 1000
 
 // Why tells what a name waits for. First is what Inspect tells of it. Then comes the same of every
 // name that one of its holders waits for, directly or through others: the next first, 1,000 names
-// at most. Such a holder is a waiter of another Info, with the same Session, Host and Thread. In a
-// deadlock that Info may be an earlier one. Of a single Info no holder waits. Why does not see
-// transactions of the application that keep a row locked: dblock why does. ErrUnsupported on an
-// engine without tables.
+// at most. Such a holder is a waiter of another Info (AwaitedBy). In a deadlock that Info may be an
+// earlier one. Of a single Info no holder waits. Why does not see transactions of the application
+// that keep a row locked: dblock why does. ErrUnsupported on an engine without tables.
 func (c *Client[TX]) Why(ctx context.Context, name string) ([]Info, error) {
 	if err := checkText(name); err != nil {
 		return nil, &LockError{"why", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
@@ -47,7 +46,7 @@ func chain(infos []Info, name string) []Info {
 	infos = slices.Delete(infos, from, from+1)
 	for at := 0; at < len(chain); at++ {
 		infos = slices.DeleteFunc(infos, func(i Info) bool {
-			delays := slices.ContainsFunc(chain[at].Holders, func(holder Party) bool { return i.waits(holder) })
+			delays := slices.ContainsFunc(chain[at].Holders, func(holder Party) bool { return i.AwaitedBy(holder) })
 			if delays {
 				chain = append(chain, i)
 			}
@@ -57,8 +56,9 @@ func chain(infos []Info, name string) []Info {
 	return chain
 }
 
-// waits reports whether a party, as a holder of another name, has a place in the queue.
-func (i Info) waits(party Party) bool {
+// AwaitedBy reports whether the owner of a party, such as a holder of another name, has a place in
+// the queue: of those in i.Waiters.
+func (i Info) AwaitedBy(party Party) bool {
 	return slices.ContainsFunc(i.Waiters, func(w Party) bool {
 		return w.Session == party.Session && w.Host == party.Host && w.Thread == party.Thread
 	})

@@ -82,7 +82,7 @@ func chainOf(infos []dblock.Info) waiting {
 		for _, holder := range info.Holders {
 			b := blocker{Party: holder}
 			for _, next := range infos {
-				if slices.ContainsFunc(next.Waiters, func(p dblock.Party) bool { return same(p, holder) }) {
+				if next.AwaitedBy(holder) {
 					b.For = append(b.For, descend(next, path))
 				}
 			}
@@ -91,9 +91,4 @@ func chainOf(infos []dblock.Info) waiting {
 		return w
 	}
 	return descend(infos[0], nil)
-}
-
-// same reports whether two parties are one owner.
-func same(a, b dblock.Party) bool {
-	return a.Session == b.Session && a.Host == b.Host && a.Thread == b.Thread
 }

@@ -134,9 +134,7 @@ func (e explanation) name(l link, way []string) {
 // awaited are the names that a holder waits for.
 func (e explanation) awaited(h dblock.Party) (names []link) {
 	for _, l := range e.chain {
-		if slices.ContainsFunc(l.Waiters, func(w dblock.Party) bool {
-			return w.Session == h.Session && w.Host == h.Host && w.Thread == h.Thread
-		}) {
+		if l.AwaitedBy(h) {
 			names = append(names, l)
 		}
 	}
