@@ -43,7 +43,7 @@ func BenchmarkLook(b *testing.B) {
 	})
 }
 
-// view is a database with locks, and who looks at it.
+// view is a database with locks, and a client that reads them.
 type view struct {
 	*app
 	dblock.Inspector

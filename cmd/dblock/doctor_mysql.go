@@ -236,8 +236,8 @@ func (e *examination) denies(ctx context.Context, right, on string) (bool, error
 const wasKilled = 1317
 
 // kills ends a wait of its own with KILL QUERY, as a grant ends the sleep of a client that listens.
-// The wait is one for a named lock. On MariaDB a KILL of SLEEP may hold up all others who sleep
-// there. The waiting connection is found by a second named lock: ids of connections may be another
+// It waits for a named lock: on MariaDB a KILL of SLEEP may delay all other statements that sleep.
+// The waiting connection is found by a second named lock: ids of connections may be another
 // server's, behind a proxy.
 func kills(ctx context.Context, e *examination) ([]finding, error) {
 	is, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_on")

@@ -67,8 +67,8 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("no pooler was seen"))
 }
 
-// lending is how long doctor's transaction may take. A pooler whose server connections are all in
-// use keeps the application waiting for that long.
+// lending bounds doctor's transaction. Where a pooler has no other connection to lend, the
+// application waits for that long.
 const lending = time.Second
 
 // errRefused: no transaction of several statements can be made.

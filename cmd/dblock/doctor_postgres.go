@@ -88,8 +88,8 @@ func postgresPrivileges(ctx context.Context, e *examination) ([]finding, error) 
 // and two for work beside the application's transactions.
 const postgresClient = 4
 
-// postgresConnections counts sessions whose kind is hidden from this user as those of clients.
-// Doctor's own end with it.
+// postgresConnections leaves out doctor's own sessions, which end with it. A session whose kind is
+// hidden from this user counts as a client's.
 func postgresConnections(ctx context.Context, e *examination) (made []finding, err error) {
 	own := e.own()
 	rows, err := e.QueryContext(ctx, `

@@ -84,7 +84,7 @@ var strangers = []struct{ mark, name string }{
 	{"OceanBase", "OceanBase"},
 }
 
-// aurora is what to say of Amazon Aurora, whose version is that of the server which it was made of.
+// aurora is the finding for Amazon Aurora. Its version is that of the server that it derives from.
 func aurora(version string) finding {
 	return note("the server is Amazon Aurora ("+version+"), which dblock was not tried on", "try it, and its failover, before you rely on it: docs/operating.md")
 }
@@ -153,8 +153,8 @@ func (l limit) judge(needs int) finding {
 // TTL.
 const takeover = 15*time.Second + time.Second
 
-// timeout is a setting that ends statements or sessions. cuts says whom, where it is shorter than
-// enough; where it is shorter than least, nothing works reliably.
+// timeout is a setting that ends statements or sessions. Shorter than least, nothing works
+// reliably. Shorter than enough, it has the effect that cuts tells.
 type timeout struct {
 	name          string
 	least, enough time.Duration
