@@ -9,9 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -100,40 +98,11 @@ func (r *relay) refuses() bool {
 	return r.refused > 0
 }
 
-// The host with the command is cut off from the server, for good. Another host waits.
+// The host with the command is cut off from the server, for good.
 func TestAHostThatIsCutOffStopsItsCommandBeforeAnotherBegins(t *testing.T) {
 	eachServer(t, func(w *world) {
 		far, way := w.through()
-		alive := filepath.Join(w.TempDir(), "alive")
-		c := far.command("run", "--ttl", "4s", "--grace", "1s", "n", "--", "env", stubborn+"="+alive, os.Args[0])
-		var complaint bytes.Buffer
-		c.Stderr = &complaint
-		if err := c.Start(); err != nil {
-			w.Fatal(err)
-		}
-		w.fileWith(alive, "\n")
-		next := w.command("run", "n", "--", "date", "+%s%N")
-		var began bytes.Buffer
-		next.Stdout = &began
-		if err := next.Start(); err != nil {
-			w.Fatal(err)
-		}
-		w.queued("n", 1)
-		way.cutOff()
-		_ = c.Wait()
-		if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
-			w.Errorf("%v: %s", c.ProcessState, &complaint)
-		}
-		if err := next.Wait(); err != nil {
-			w.Fatal(err)
-		}
-		last, err := os.ReadFile(alive)
-		if err != nil {
-			w.Fatal(err)
-		}
-		if was, is := number(w.T, string(last)), number(w.T, began.String()); is <= was {
-			w.Errorf("the next began at %d, and the one before lived at %d", is, was)
-		}
+		w.diesBeforeTheNext(far, []string{"--ttl", "4s", "--grace", "1s"}, way.cutOff)
 	})
 }
 

@@ -176,56 +176,63 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	w.until(func() bool { return dead(pid) })
 }
 
-// The database takes no heartbeat for longer than the TTL. The command takes no notice of TERM: it
-// is dead before the next one starts.
+// The database takes no heartbeat for longer than the TTL.
 func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
 	w := kinds["sqlite"].world(t)
 	w.must("migrate", "up")
-	folder := t.TempDir()
-	alive := filepath.Join(folder, "alive")
 	const ttl = 4 * time.Second
-	c := w.command("run", "--ttl", ttl.String(), "--grace", (ttl / 2).String(), "n", "--", "env", stubborn+"="+alive, os.Args[0])
+	w.diesBeforeTheNext(w, []string{"--ttl", ttl.String(), "--grace", (ttl / 2).String()}, func() {
+		tx, err := w.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl + ttl/20) // the lock ends, by the database's clock, whether or not anybody is dead
+		if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+			t.Fatal(err)
+		}
+		_ = tx.Close()
+	})
+}
+
+// diesBeforeTheNext runs a command on a host that then loses its lock. The command takes no notice
+// of TERM. It must be dead before the one that waits on this host begins.
+func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
+	w.Helper()
+	alive := filepath.Join(w.TempDir(), "alive")
+	c := host.command(append(append([]string{"run"}, options...), "n", "--", "env", stubborn+"="+alive, os.Args[0])...)
 	var complaint bytes.Buffer
 	c.Stderr = &complaint
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	w.fileWith(alive, "\n")
 	next := w.command("run", "n", "--", "date", "+%s%N")
 	var began bytes.Buffer
 	next.Stdout = &began
 	if err := next.Start(); err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	w.queued("n", 1)
-	tx, err := w.db.Conn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(ttl + ttl/20) // the lock ends, by the database's clock, whether or not anybody is dead
-	if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-		t.Fatal(err)
-	}
-	_ = tx.Close()
+	lose()
 	_ = c.Wait()
 	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
-		t.Errorf("%v: %s", c.ProcessState, &complaint)
+		w.Errorf("%v: %s", c.ProcessState, &complaint)
 	}
 	if _, err := os.Stat(alive + ".term"); err != nil {
-		t.Error("it got no TERM before")
+		w.Error("it got no TERM before")
 	}
 	if err := next.Wait(); err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	last, err := os.ReadFile(alive)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	if was, is := number(t, string(last)), number(t, began.String()); is <= was {
-		t.Errorf("the next began at %d, and the one before lived at %d", is, was)
+	if was, is := number(w.T, string(last)), number(w.T, began.String()); is <= was {
+		w.Errorf("the next began at %d, and the one before lived at %d", is, was)
 	}
 }
 
