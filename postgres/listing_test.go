@@ -17,6 +17,7 @@ type plan struct {
 	Loops     float64 `json:"Actual Loops"`
 	Filtered  float64 `json:"Rows Removed by Filter"`
 	Rechecked float64 `json:"Rows Removed by Index Recheck"`
+	Unjoined  float64 `json:"Rows Removed by Join Filter"`
 	Plans     []plan
 }
 
@@ -31,9 +32,18 @@ func (p plan) read() (n float64) {
 	return n
 }
 
-// read runs a statement with a plan for its parameters (force_custom_plan), or with the one that
-// the server keeps after some times (auto), and tells how many rows it has read.
-func (s *script) read(st statement, mode string) int {
+// seen is how many rows, of tables or not, all of its parts have looked at.
+func (p plan) seen() float64 {
+	n := (p.Rows + p.Filtered + p.Rechecked + p.Unjoined) * p.Loops
+	for _, part := range p.Plans {
+		n += part.seen()
+	}
+	return n
+}
+
+// plan runs a statement with a plan for its parameters (force_custom_plan), or with the one that
+// the server keeps after some times (auto), and returns the plan.
+func (s *script) plan(st statement, mode string) plan {
 	s.Helper()
 	conn, err := s.pool.Acquire(s.Context())
 	if err != nil {
@@ -59,14 +69,56 @@ func (s *script) read(st statement, mode string) int {
 	run("SET plan_cache_mode = " + mode)
 	run("DEALLOCATE ALL")
 	run("PREPARE measured AS " + st.sql)
+	undone := func(text string) string {
+		run("BEGIN")
+		defer run("ROLLBACK")
+		return run(text)
+	}
 	for range 6 {
-		run(execute)
+		undone(execute)
 	}
 	var plans []struct{ Plan plan }
-	if err := json.Unmarshal([]byte(run("EXPLAIN (ANALYZE, FORMAT JSON) "+execute)), &plans); err != nil {
+	if err := json.Unmarshal([]byte(undone("EXPLAIN (ANALYZE, FORMAT JSON) "+execute)), &plans); err != nil {
 		s.Fatal(err)
 	}
-	return int(plans[0].Plan.read())
+	return plans[0].Plan
+}
+
+// TestABatchLooksAtItsOwnRows counts what 128 requests and 128 releases look at in a table of 3,000
+// locks, with statistics and without.
+func TestABatchLooksAtItsOwnRows(t *testing.T) {
+	const half = 128
+	s := newScript(t)
+	s.alone(`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id)
+	         SELECT 'n' || i, i, i, i, 1, CASE WHEN i <= 128 THEN 's' END FROM generate_series(1, 3000) i`)
+	var changes []change
+	var names []string
+	for i := 1; i <= 2*half; i++ {
+		c := change{Order: i, Name: fmt.Sprint("n", i), Session: "s", Attempt: fmt.Sprint("a", i)}
+		if i <= half {
+			c.Token = int64(i)
+		}
+		changes, names = append(changes, c), append(names, c.Name)
+	}
+	for _, prepare := range []string{"SELECT 1", "ANALYZE"} {
+		s.alone(prepare)
+		for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+			for _, c := range []struct {
+				what string
+				statement
+				most int // for each name
+			}{
+				{"BatchRows", query(postgresdb.BatchRows, list(changes)), 20},
+				{"EnsureRows", query(postgresdb.EnsureRows, list(names)), 6},
+			} {
+				n := int(s.plan(c.statement, mode).seen())
+				if n > c.most*len(names) || n < len(names) {
+					t.Errorf("%s: %d rows, want at most %d (%s, %s)", c.what, n, c.most*len(names), mode, prepare)
+				}
+				t.Logf("%s: %d rows (%s, %s)", c.what, n, mode, prepare)
+			}
+		}
+	}
 }
 
 // TestAPageReadsWhatItShows counts rows: of 100,000 locks, of which one has 10,000 waiters, of as
@@ -119,7 +171,7 @@ func TestAPageReadsWhatItShows(t *testing.T) {
 		{"the runs of a job", query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: "job001500", Most: 10}), 2 * (30 + 4)},
 	} {
 		for _, mode := range []string{"force_custom_plan", "auto"} {
-			n := s.read(c.statement, mode)
+			n := int(s.plan(c.statement, mode).read())
 			if n > c.most || n == 0 {
 				t.Errorf("%s: %d rows were read, want at most %d (%s)", c.what, n, c.most, mode)
 			}

@@ -7,7 +7,8 @@
 INSERT INTO dblock_locks (name, token, acquired_at)
 SELECT n.name, dblock_now(), dblock_now()
   FROM (SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb) COLLATE "C" AS name) n
- WHERE NOT EXISTS (SELECT FROM dblock_locks l WHERE l.name = n.name) ORDER BY n.name
+  LEFT JOIN LATERAL (SELECT true AS there FROM dblock_locks l WHERE l.name = n.name LIMIT 1) l ON true
+ WHERE l.there IS NULL ORDER BY n.name
 ON CONFLICT (name) DO NOTHING;
 
 -- As TakeLock and TakeShare, up to the first that is not free. Each row is judged as it is once it is locked. A row that was
@@ -53,48 +54,46 @@ SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name
 -- Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
 -- judged as it is once it is locked, which may be later than the statement's snapshot: a share whose release may raise the
 -- smallest number that the holders state is left out, since that snapshot may lack one of them. Without a take the commit
--- need not reach the disk, as that of ReleaseIdle.
+-- need not reach the disk, as that of ReleaseIdle. Each row is looked up by itself, in the index: a join of two lists of
+-- which the planner expects one row each would compare each with each.
 -- name: BatchRows :many
 WITH want AS MATERIALIZED (
-    SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS token,
+    SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS releases,
            (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
            (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'MinHold')::bigint AS min_hold,
            (j.r ->> 'Metadata')::text AS metadata, dblock_now() AS now_us
       FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
 ), locked AS MATERIALIZED (
-    SELECT c.name, c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.mixed, c.rests_until FROM dblock_locks c
-     WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) FOR UPDATE SKIP LOCKED
+    SELECT want.*, l.session_id AS holder, l.token, l.last_token, l.waiters, l.shared_units, l.mixed, l.rests_until
+      FROM want CROSS JOIN LATERAL (
+           SELECT c.session_id, c.token, c.last_token, c.waiters, c.shared_units, c.mixed, c.rests_until FROM dblock_locks c
+            WHERE c.name = want.name FOR UPDATE SKIP LOCKED) l
 ), taken AS (
     UPDATE dblock_locks l SET
-           session_id = w.session_id, host = w.host, thread = w.thread, holds = 1, attempt = w.attempt, metadata = w.metadata,
-           expires_at = CASE WHEN w.lease > 0 THEN w.now_us + w.lease END,
-           rests_until = CASE WHEN w.min_hold > 0 THEN w.now_us + w.min_hold ELSE 0 END,
-           token = greatest(k.token + 1, w.now_us), first_token = greatest(k.token + 1, w.now_us), last_token = greatest(k.token + 1, w.now_us),
-           acquired_at = w.now_us, asked = ''
-      FROM want w JOIN locked k ON k.name = w.name
-     WHERE w.token = 0 AND k.session_id IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= w.now_us AND l.name = k.name
-    RETURNING l.name, l.token
+           session_id = k.session_id, host = k.host, thread = k.thread, holds = 1, attempt = k.attempt, metadata = k.metadata,
+           expires_at = CASE WHEN k.lease > 0 THEN k.now_us + k.lease END,
+           rests_until = CASE WHEN k.min_hold > 0 THEN k.now_us + k.min_hold ELSE 0 END,
+           token = greatest(k.token + 1, k.now_us), first_token = greatest(k.token + 1, k.now_us), last_token = greatest(k.token + 1, k.now_us),
+           acquired_at = k.now_us, asked = ''
+      FROM locked k
+     WHERE k.releases = 0 AND k.holder IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= k.now_us AND l.name = k.name
+    RETURNING k.nth, l.token
 ), shares AS (
-    DELETE FROM dblock_shares s USING want w, locked k
-     WHERE w.token > 0 AND k.name = w.name AND k.waiters = 0 AND NOT k.mixed AND s.name = w.name AND s.session_id = w.session_id AND s.token = w.token
-    RETURNING s.name, s.token, s.units
-), whole AS (
-    SELECT k.name, k.last_token AS token FROM want w JOIN locked k ON k.name = w.name
-     WHERE w.token > 0 AND k.waiters = 0 AND k.session_id = w.session_id AND k.last_token = w.token
+    DELETE FROM dblock_shares s USING locked k
+     WHERE k.releases > 0 AND k.waiters = 0 AND NOT k.mixed AND s.name = k.name AND s.session_id = k.session_id AND s.token = k.releases
+    RETURNING k.nth::integer AS nth, s.name, s.token, s.units
 ), released AS (
-    SELECT shares.name, sum(shares.units) AS units FROM shares GROUP BY shares.name
+    SELECT shares.nth, shares.name, shares.token, shares.units FROM shares
      UNION ALL
-    SELECT whole.name, 0 FROM whole
+    SELECT k.nth, k.name, k.last_token, 0 FROM locked k
+     WHERE k.releases > 0 AND k.waiters = 0 AND k.holder = k.session_id AND k.last_token = k.releases
 ), locks AS (
     UPDATE dblock_locks l SET
            session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
-           expires_at = NULL, metadata = '', shared_units = l.shared_units - released.units
-      FROM released WHERE l.name = released.name
+           expires_at = NULL, metadata = '', shared_units = l.shared_units - r.units
+      FROM (SELECT released.name, sum(released.units) AS units FROM released GROUP BY released.name) r WHERE l.name = r.name
     RETURNING l.name
 )
-SELECT w.nth::integer AS nth, t.token::bigint AS token, dblock_durable()::boolean AS durable
-  FROM taken t JOIN want w ON w.name = t.name AND w.token = 0
+SELECT taken.nth::integer AS nth, taken.token::bigint AS token, dblock_durable()::boolean AS durable FROM taken
  UNION ALL
-SELECT w.nth, w.token, EXISTS (SELECT FROM taken) OR set_config('synchronous_commit', 'off', true) <> 'off'
-  FROM (SELECT shares.name, shares.token FROM shares UNION ALL SELECT whole.name, whole.token FROM whole) r
-  JOIN want w ON w.name = r.name AND w.token = r.token;
+SELECT released.nth, released.token, EXISTS (SELECT FROM taken) OR set_config('synchronous_commit', 'off', true) <> 'off' FROM released;
