@@ -96,6 +96,24 @@ func (j *joins) lingers(name string, of *joining) bool {
 	return rivals && ahead > of.users
 }
 
+// drain waits a moment for the requests that are about to join the queue of a name, before a run of
+// it is released: then they are the next run, as many as they are. They and the release would wait
+// for each other at the name's row all the same. Where others linger for the release it does not.
+func (j *joins) drain(ctx context.Context, name string) {
+	if _, rivals := j.ahead(name); rivals {
+		return
+	}
+	j.mu.Lock()
+	of := j.names[name]
+	j.mu.Unlock()
+	if of == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, lingerLimit)
+	defer cancel()
+	of.Drain(ctx)
+}
+
 // run sends requests for one name. No single caller's context ends it.
 func (j *joins) run(all []*driver.Request) ([]joined, error) {
 	rs := make([]driver.Request, len(all))

@@ -151,3 +151,36 @@ func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 		})
 	}
 }
+
+// Broken by releasing a run before those who are about to wait again do, which makes the next run
+// as much shorter; by making the release wait for them where another session waits for it, or
+// without an end.
+func TestTheReleaseOfARunWaitsForThoseWhoJoin(t *testing.T) {
+	for _, c := range []struct {
+		rivals         bool
+		answered, want time.Duration
+	}{
+		{answered: lingerLimit / 2, want: lingerLimit / 2},
+		{answered: time.Second, want: lingerLimit},
+		{answered: time.Second, rivals: true, want: 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q := &queueing{outcome: driver.Queued, may: make(chan struct{})}
+			j := newJoins(q, newCalls(time.Hour), func() time.Duration { return 0 }, func(string) (int, bool) { return 0, c.rivals })
+			j.drain(t.Context(), "n") // nobody joins
+			go func() {
+				of := j.of("n")
+				defer j.done("n")
+				_, _ = of.Do(t.Context(), &driver.Request{Name: "n"})
+			}()
+			synctest.Wait()
+			began := time.Now()
+			time.AfterFunc(c.answered, func() { close(q.may) })
+			j.drain(t.Context(), "n")
+			if took := time.Since(began); took != c.want {
+				t.Errorf("%+v: took %v", c, took)
+			}
+			<-q.may
+		})
+	}
+}

@@ -48,6 +48,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		if g.registry.state(h.claim) == Undoing {
 			return lost(errDisowned)
 		}
+		g.in.joins.drain(ctx, h.name)
 	}
 	began := g.config.Clock()
 	for {

@@ -45,6 +45,7 @@ type Coalescer[Q, A any] struct {
 	mu      sync.Mutex // protects what follows
 	taken   int        // slots
 	waiting []*member[Q, A]
+	latest  <-chan struct{} // answered, of the request that came last
 }
 
 // member is a request that waits for a batch, or for its answer.
@@ -88,7 +89,7 @@ func (c *Coalescer[Q, A]) Alone() (done func(), alone bool) {
 func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	m := &member[Q, A]{request: request, answered: make(chan struct{})}
 	c.mu.Lock()
-	c.waiting = append(c.waiting, m)
+	c.waiting, c.latest = append(c.waiting, m), m.answered
 	if c.taken < c.config.Slots { // one became free since Alone
 		c.send(c.slot())
 	}
@@ -105,6 +106,20 @@ func (c *Coalescer[Q, A]) Do(ctx context.Context, request Q) (A, error) {
 	return none, &Left{Cause: context.Cause(ctx), Answered: m.answered}
 }
 
+// Drain waits until the requests are answered that have come to Do so far, or ctx ends.
+func (c *Coalescer[Q, A]) Drain(ctx context.Context) {
+	c.mu.Lock()
+	latest := c.latest
+	c.mu.Unlock()
+	if latest == nil {
+		return
+	}
+	select {
+	case <-latest:
+	case <-ctx.Done():
+	}
+}
+
 // withdraw takes a request back that was not sent yet.
 func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
 	c.mu.Lock()
@@ -112,6 +127,7 @@ func (c *Coalescer[Q, A]) withdraw(m *member[Q, A]) bool {
 	for i, other := range c.waiting {
 		if other == m {
 			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			close(m.answered)
 			return true
 		}
 	}

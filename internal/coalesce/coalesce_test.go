@@ -217,6 +217,56 @@ func TestACallerThatLeavesEndsNothing(t *testing.T) {
 	})
 }
 
+// Who drains waits for those who have come, and for nobody else: neither for a request that was
+// taken back, nor for one that came later.
+func TestDrainWaitsForTheRequestsThatHaveCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{took: time.Second}
+		c := s.coalescer(10)
+		began := time.Now()
+		drained := func(want time.Duration) {
+			t.Helper()
+			c.Drain(t.Context())
+			if took := time.Since(began); took != want {
+				t.Errorf("after %v, want %v", took, want)
+			}
+		}
+		ask := func(ctx context.Context, r string) {
+			go func() { _, _ = c.Do(ctx, r) }()
+			synctest.Wait()
+		}
+		drained(0)
+		ask(t.Context(), "a") // is sent
+		done := busy(c)
+		ask(t.Context(), "b") // waits
+		go func() {
+			time.Sleep(1500 * time.Millisecond)
+			ask(t.Context(), "c")
+		}()
+		go done()
+		drained(time.Second)
+		drained(time.Second)
+		time.Sleep(time.Second)
+		drained(2500 * time.Millisecond)
+
+		done = busy(c)
+		taken, takeBack := context.WithCancel(t.Context())
+		ask(taken, "d")
+		takeBack()
+		synctest.Wait()
+		drained(2500 * time.Millisecond)
+		ask(t.Context(), "e")
+		ended, end := context.WithTimeout(t.Context(), slow/2)
+		defer end()
+		c.Drain(ended)
+		if took := time.Since(began); took != 2500*time.Millisecond+slow/2 {
+			t.Errorf("with a context that ends: %v", took)
+		}
+		done()
+		drained(3500*time.Millisecond + slow/2)
+	})
+}
+
 func TestAnErrorIsEverybodys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{fail: errors.New("no answer")}
