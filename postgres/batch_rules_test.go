@@ -218,6 +218,34 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	}
 }
 
+// Broken by looking a place up by its attempt alone: the queue that is left is the one whose row is
+// locked, and counts who leaves.
+func TestLeaveTakesItsOwnPlaces(t *testing.T) {
+	s := newScript(t)
+	for _, id := range []string{"a", "b", "c"} {
+		s.session(id, time.Minute)
+	}
+	var places []string
+	for _, name := range []string{"m", "n"} {
+		s.have(requests("c", name)[0])
+		for _, session := range []string{"a", "b"} {
+			r := requests(session, name)[0]
+			s.enqueue(r)
+			places = append(places, r.Attempt)
+		}
+	}
+	if next, err := s.Leave(t.Context(), "a", "n", places); err != nil || len(next) > 0 {
+		t.Error(next, err)
+	}
+	if n := s.number("SELECT count(*) FROM dblock_waiters WHERE session_id = 'b' OR name = 'm'"); n != 3 {
+		t.Errorf("%d of 3 places are left", n)
+	}
+	if n := s.number("SELECT count(*) FROM dblock_waiters"); n != 3 {
+		t.Error("the place is still there")
+	}
+	s.sound()
+}
+
 // Broken by leaving out that Break passes the guard. The event comes with the theft, once.
 func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	for _, r := range []driver.Request{request("a", "a1"), reader("a", "a1")} {

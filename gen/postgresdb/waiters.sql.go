@@ -118,10 +118,14 @@ func (q *Queries) JoinTogether(ctx context.Context, arg JoinTogetherParams) (Joi
 }
 
 const LeaveQueue = `-- name: LeaveQueue :one
-WITH gone AS (
-    DELETE FROM dblock_waiters w
-     WHERE w.name = $1 AND w.session_id = $2::text
-       AND w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text($3::text::jsonb))) RETURNING w.name
+WITH places AS MATERIALIZED (
+    SELECT q.name, q.ticket
+      FROM (SELECT jsonb_array_elements_text($1::text::jsonb) COLLATE "C" AS attempt) a
+     CROSS JOIN LATERAL (SELECT f.name, f.ticket, f.session_id FROM dblock_waiters f WHERE f.attempt = a.attempt LIMIT 1) q
+     WHERE q.name = $2::text AND q.session_id = $3::text
+     LIMIT (SELECT jsonb_array_length($1::text::jsonb))
+), gone AS (
+    DELETE FROM dblock_waiters w USING places WHERE w.name = places.name AND w.ticket = places.ticket RETURNING w.name
 ), counted AS (
     SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
 )
@@ -130,14 +134,15 @@ RETURNING l.name
 `
 
 type LeaveQueueParams struct {
+	Attempts string
 	Name     string
 	Session  string
-	Attempts string
 }
 
-// After LockRow. Members of a run leave it like waiters.
+// After LockRow. Members of a run leave it like waiters. Each place is looked up by itself, as in
+// BatchRows, whatever the planner believes: of a LIMIT that is not a constant it expects little.
 func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string, error) {
-	row := q.db.QueryRow(ctx, LeaveQueue, arg.Name, arg.Session, arg.Attempts)
+	row := q.db.QueryRow(ctx, LeaveQueue, arg.Attempts, arg.Name, arg.Session)
 	var name string
 	err := row.Scan(&name)
 	return name, err

@@ -52,12 +52,17 @@ SELECT l.capacity FROM dblock_locks l
  WHERE l.name = @name AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity > 0
    AND (l.capacity = 2147483647) <> (sqlc.arg(capacity)::integer = 2147483647);
 
--- After LockRow. Members of a run leave it like waiters.
+-- After LockRow. Members of a run leave it like waiters. Each place is looked up by itself, as in
+-- BatchRows, whatever the planner believes: of a LIMIT that is not a constant it expects little.
 -- name: LeaveQueue :one
-WITH gone AS (
-    DELETE FROM dblock_waiters w
-     WHERE w.name = @name AND w.session_id = sqlc.arg(session)::text
-       AND w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(attempts)::text::jsonb))) RETURNING w.name
+WITH places AS MATERIALIZED (
+    SELECT q.name, q.ticket
+      FROM (SELECT jsonb_array_elements_text(sqlc.arg(attempts)::text::jsonb) COLLATE "C" AS attempt) a
+     CROSS JOIN LATERAL (SELECT f.name, f.ticket, f.session_id FROM dblock_waiters f WHERE f.attempt = a.attempt LIMIT 1) q
+     WHERE q.name = sqlc.arg(name)::text AND q.session_id = sqlc.arg(session)::text
+     LIMIT (SELECT jsonb_array_length(sqlc.arg(attempts)::text::jsonb))
+), gone AS (
+    DELETE FROM dblock_waiters w USING places WHERE w.name = places.name AND w.ticket = places.ticket RETURNING w.name
 ), counted AS (
     SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
 )
