@@ -82,6 +82,21 @@ type Handoff struct {
 type Hint struct {
 	Attempt string // "" if unknown
 	Grant   Grant
+	Behind  []string // the attempts behind it in its run, in the order of their tokens, each of which is one higher
+}
+
+// Grants are the attempt's and those of its run.
+func (h Hint) Grants() []Own {
+	grant := h.Grant
+	if len(h.Behind) > 0 {
+		grant.Run = Range{First: grant.Token, Last: grant.Token + int64(len(h.Behind))}
+	}
+	own := []Own{{Attempt: h.Attempt, Grant: grant}}
+	for _, attempt := range h.Behind {
+		grant.Token++
+		own = append(own, Own{Attempt: attempt, Grant: grant})
+	}
+	return own
 }
 
 // State is a name as one session sees it.

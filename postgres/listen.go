@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -198,14 +200,27 @@ func hear(ctx context.Context, conn *pgx.Conn, channel string, limit time.Durati
 	}
 }
 
-// hint reads what a hand-over or Reenter sends: an attempt, and behind it, where there is neither a
-// fixed lease nor a run, the token and the number of waiters.
+// hint reads what a hand-over or Reenter sends: an attempt, and behind it, where that tells all of
+// the grant, the attempts behind it in its run, the token and the number of waiters. Whatever else
+// it may be, it is a hint that something has come.
 func hint(payload string) driver.Hint {
-	var h driver.Hint
-	var waiters int
-	if n, _ := fmt.Sscan(payload, &h.Attempt, &h.Grant.Token, &waiters); n != 3 {
-		h.Grant.Token = 0
+	fields := strings.Fields(payload)
+	if len(fields) == 0 {
+		return driver.Hint{}
 	}
-	h.Grant.Contended = waiters > 0
+	h := driver.Hint{Attempt: fields[0]}
+	if len(fields) < 3 || len(fields) > 4 {
+		return h
+	}
+	n := len(fields)
+	token, err := strconv.ParseInt(fields[n-2], 10, 64)
+	waiters, unreadable := strconv.Atoi(fields[n-1])
+	if err != nil || unreadable != nil {
+		return h
+	}
+	h.Grant = driver.Grant{Token: token, Contended: waiters > 0}
+	if n == 4 {
+		h.Behind = strings.Split(fields[1], ",")
+	}
 	return h
 }

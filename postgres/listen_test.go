@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,7 +72,7 @@ func (l *listener) hears(db *sql.DB) {
 	}
 	select {
 	case h := <-l.hints:
-		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7}}); h != want {
+		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7}}); !reflect.DeepEqual(h, want) {
 			l.Errorf("%+v: want %+v", h, want)
 		}
 	case err := <-l.ended:
@@ -317,7 +318,7 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 		}
 		select {
 		case h := <-l.hints:
-			if h != (driver.Hint{}) {
+			if !reflect.DeepEqual(h, driver.Hint{}) {
 				t.Errorf("%+v", h)
 			}
 		case <-time.After(patience()):
@@ -329,6 +330,29 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 }
 
 // The application's hooks may listen to channels of their own.
+// What tells less than a whole grant is a hint that something has come.
+func TestAHintIsReadOrNot(t *testing.T) {
+	grant := driver.Grant{Token: 7, Contended: true}
+	for payload, want := range map[string]driver.Hint{
+		"":              {},
+		"a":             {Attempt: "a"},
+		"a 7":           {Attempt: "a"},
+		"a 7 2":         {Attempt: "a", Grant: grant},
+		"a 7 0":         {Attempt: "a", Grant: driver.Grant{Token: 7}},
+		"a b 7 2":       {Attempt: "a", Grant: grant, Behind: []string{"b"}},
+		"a b,c,d 7 2":   {Attempt: "a", Grant: grant, Behind: []string{"b", "c", "d"}},
+		"a b,c x 2":     {Attempt: "a"},
+		"a b,c 7 x":     {Attempt: "a"},
+		"a b,c 7":       {Attempt: "a"},
+		"a b c 7 2":     {Attempt: "a"},
+		"a 7 2 b c d e": {Attempt: "a"},
+	} {
+		if is := hint(payload); !reflect.DeepEqual(is, want) {
+			t.Errorf("%q: %+v, want %+v", payload, is, want)
+		}
+	}
+}
+
 func TestAListenerKnowsItsChannel(t *testing.T) {
 	db := dbtest.Postgres(t)
 	pool := limited(t, stdlib.OpenDB(configOf(t, db), stdlib.OptionAfterConnect(func(ctx context.Context, conn *pgx.Conn) error {

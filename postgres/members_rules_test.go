@@ -91,6 +91,7 @@ func TestAHandOverToARunWritesWhatTheGeneralOneWrites(t *testing.T) {
 		"nobody waits":          nil,
 		"a single waiter":       passable("c", "c2"),
 		"another's behind":      append(passable("c", "c2"), passable("b", "b2")...),
+		"another's run":         append(passable("a", "a2", "a3", "a4"), passable("b", "b2")...),
 		"another's between":     append(append(passable("c", "c2"), passable("b", "b2")...), passable("c", "c3")...),
 		"not passable behind":   append(passable("c", "c2"), request("c", "c3")),
 		"not passable, and one": append([]driver.Request{request("c", "c2")}, passable("c", "c3")...),

@@ -149,7 +149,8 @@ SELECT coalesce(after.given, false)::boolean AS given, coalesce(g.session_id, ''
        coalesce(g.token, 0)::bigint AS token, coalesce(after.waiters, 0)::integer AS waiters, coalesce(g.lease, 0)::bigint AS lease,
        coalesce(run.first, 0)::bigint AS first, coalesce(run.last, 0)::bigint AS last, dblock_durable() AS durable,
        coalesce(CASE WHEN g.heads AND g.session_id <> $1::text THEN pg_notify('dblock_' || g.session_id,
-           CASE WHEN g.lease = 0 AND run.last IS NULL THEN concat_ws(' ', g.attempt, g.token, after.waiters) ELSE g.attempt END)::text END, '')::text AS notified,
+           CASE WHEN g.lease = 0 THEN concat_ws(' ', g.attempt, (SELECT string_agg(members.attempt, ',' ORDER BY members.token) FROM members),
+                g.token, after.waiters) ELSE g.attempt END)::text END, '')::text AS notified,
        coalesce((SELECT pg_notify('dblock_' || b.session_id, b.attempt)::text FROM behind b), '')::text AS forewarned
   FROM l LEFT JOIN after ON true CROSS JOIN (SELECT min(members.token) - 1 AS first, max(members.token) AS last FROM members) run LEFT JOIN (
        SELECT granted.session_id, granted.attempt, granted.token, granted.lease, true AS heads FROM granted
@@ -325,7 +326,7 @@ WITH places AS MATERIALIZED (
 )
 SELECT given.session_id::text AS session, g.attempt, g.token::bigint AS token, given.waiters, given.first_token AS first, given.last_token AS last, given.durable,
        coalesce(CASE WHEN g.heads AND given.session_id <> $1::text THEN pg_notify('dblock_' || given.session_id,
-           CASE WHEN given.first_token = given.last_token THEN concat_ws(' ', g.attempt, g.token, given.waiters) ELSE g.attempt END)::text END, '')::text AS notified
+           concat_ws(' ', g.attempt, (SELECT string_agg(members.attempt, ',' ORDER BY members.token) FROM members), g.token, given.waiters))::text END, '')::text AS notified
   FROM given CROSS JOIN (SELECT head.attempt, head.token, true AS heads FROM head UNION ALL SELECT members.attempt, members.token, false FROM members) g
  ORDER BY g.token
 `
@@ -350,7 +351,7 @@ type HandToRunRow struct {
 // HandToHead where a run ends, or begins. Of the run that ends, the members' places go: they are the
 // first of the queue, fewer than 64. Where the head is passable, those behind it become its members,
 // up to the first that is of another session or not passable. One row for each grant, in the order
-// of their tokens. A session that is granted a run has to look up which of its attempts are in it.
+// of their tokens, in which the session is told of its attempts, too.
 //
 // Whatever the planner believes of the queue, it goes through the index: places are looked up by an
 // array of tickets, and of a LIMIT that is not a constant it expects little.

@@ -210,8 +210,9 @@ func (d *tables) handOn(r *row, self string) (next []driver.Handoff) {
 		}
 		if head.Session != self {
 			hint := driver.Hint{Attempt: head.Attempt}
-			if members == 0 {
-				hint.Grant = next[0].Grant
+			hint.Grant = driver.Grant{Token: first, Contended: next[0].Grant.Contended}
+			for _, n := range next[1:] {
+				hint.Behind = append(hint.Behind, n.Attempt)
 			}
 			d.notify(head.Session, hint)
 		}

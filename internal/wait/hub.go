@@ -370,7 +370,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	w := h.waiters[hint.Attempt]
 	switch {
 	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
-		h.grant([]driver.Own{{Attempt: hint.Attempt, Grant: hint.Grant}}, h.config.Clock())
+		h.grant(hint.Grants(), h.config.Clock())
 	case w != nil:
 		h.due[w.Name] = 0
 	case hint.Attempt == "":
@@ -379,6 +379,11 @@ func (h *Hub) heard(hint driver.Hint) {
 		}
 		for _, w := range h.waiters {
 			w.notify(true)
+		}
+	}
+	for _, attempt := range hint.Behind {
+		if behind := h.waiters[attempt]; behind != nil && w == nil { // who heads the run has left
+			h.due[behind.Name] = 0
 		}
 	}
 	w.notify(true)

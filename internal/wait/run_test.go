@@ -105,6 +105,46 @@ func TestNewsOfARunCountsOnce(t *testing.T) {
 	})
 }
 
+// Broken by tokens that do not count up along the run, or by a hint that begins a run whose head has
+// left: what became of the run since is for a look to say.
+func TestAHintBeginsARunWhoseHeadWaits(t *testing.T) {
+	hint := driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7, Contended: true}, Behind: []string{"b", "c"}}
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		h.heard(hint)
+		h.heard(hint)
+		for i := range w {
+			r, ok := has(w[i])
+			want := driver.Grant{Token: 7 + int64(i), Contended: true, Run: driver.Range{First: 7, Last: 9}}
+			if !ok || r.Grant != want || r.Run == nil {
+				t.Fatalf("%d: %+v %v", i, r, ok)
+			}
+			if i < 2 {
+				if _, next := has(w[i+1]); next {
+					t.Fatal("two have the lock")
+				}
+			}
+			if passed := r.Run.Pass(w[i].Attempt); passed != (i < 2) {
+				t.Errorf("%d: passed on: %v", i, passed)
+			}
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		h.Remove(w[0])
+		synctest.Wait()
+		f := h.backend.(*table)
+		looks := f.looks
+		h.heard(hint)
+		if _, second := has(w[1]); second {
+			t.Error("begins without its head")
+		}
+		if f.looks == looks {
+			t.Error("nobody looks what became of it")
+		}
+	})
+}
+
 // Broken by passing on while, or after, the database is told who has the lock.
 func TestNobodyBeginsOnceARunIsBeingSettled(t *testing.T) {
 	for _, by := range []string{"the clock", "its holder"} {
