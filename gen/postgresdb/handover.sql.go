@@ -104,14 +104,14 @@ WITH RECURSIVE l AS MATERIALIZED (
 ), head AS MATERIALIZED (
     SELECT g.name, g.ticket, g.session_id, g.token FROM granted g WHERE g.units = 0 AND g.passable
 ), next AS MATERIALIZED (
-    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets
+    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets, max(n.ticket) FILTER (WHERE n.follows) AS last
       FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
               FROM head CROSS JOIN LATERAL (
                    SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
                     WHERE p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
 ), members AS (
     UPDATE dblock_waiters m SET token = (SELECT head.token FROM head) + array_position((SELECT next.tickets FROM next), m.ticket)
-     WHERE m.name = (SELECT head.name FROM head) AND m.ticket = ANY ((SELECT next.tickets FROM next)::bigint[])
+     WHERE m.name = (SELECT head.name FROM head) AND m.ticket > (SELECT head.ticket FROM head) AND m.ticket <= (SELECT next.last FROM next)
     RETURNING m.session_id, m.attempt, m.token
 ), shares AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
@@ -303,17 +303,17 @@ WITH places AS MATERIALIZED (
               greatest(l.token + 1, dblock_now()) AS token, l.first_token < l.last_token AS ends_run
 ), served AS (
     DELETE FROM dblock_waiters m USING head
-     WHERE head.ends_run AND m.name = head.name AND m.ticket = ANY (ARRAY(SELECT p.ticket FROM places p WHERE p.token > 0))
+     WHERE head.ends_run AND m.name = head.name AND m.token > 0 AND m.ticket <= (SELECT max(p.ticket) FROM places p WHERE p.token > 0)
     RETURNING m.ticket
 ), next AS MATERIALIZED (
-    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets
+    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets, max(n.ticket) FILTER (WHERE n.follows) AS last
       FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
               FROM head CROSS JOIN LATERAL (
                    SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
                     WHERE head.passable AND p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
 ), members AS (
     UPDATE dblock_waiters m SET token = head.token + array_position(next.tickets, m.ticket)
-      FROM head CROSS JOIN next WHERE m.name = head.name AND m.ticket = ANY (next.tickets)
+      FROM head CROSS JOIN next WHERE m.name = head.name AND m.ticket > head.ticket AND m.ticket <= next.last
     RETURNING m.attempt, m.token
 ), given AS (
     UPDATE dblock_locks c SET
@@ -353,8 +353,8 @@ type HandToRunRow struct {
 // up to the first that is of another session or not passable. One row for each grant, in the order
 // of their tokens, in which the session is told of its attempts, too.
 //
-// Whatever the planner believes of the queue, it goes through the index: places are looked up by an
-// array of tickets, and of a LIMIT that is not a constant it expects little.
+// Whatever the planner believes of the queue, it goes through the index: places that change are a
+// range of tickets, and of a LIMIT that is not a constant it expects little.
 func (q *Queries) HandToRun(ctx context.Context, arg HandToRunParams) ([]HandToRunRow, error) {
 	rows, err := q.db.Query(ctx, HandToRun, arg.Session, arg.Name, arg.Token)
 	if err != nil {
