@@ -27,7 +27,9 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 			return lost(err)
 		case err != nil && errors.Is(context.Cause(h.ctx), ErrLost):
 			return errors.Unwrap(context.Cause(h.ctx))
-		case err == nil || !transient(err) || ctx.Err() != nil || h.ctx.Err() != nil || !g.in.Alive():
+		case err != nil && h.ctx.Err() != nil: // UnlockTx has released it
+			return lost(err)
+		case err == nil || !transient(err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond)

@@ -14,8 +14,13 @@ import (
 const worthwhile = 2
 
 // settleRun makes the present member of a run a plain holder. It is repeated until an answer is
-// known, since a run never goes on once that was sent.
+// known, since a run never goes on once that was sent. Without a present member the database has
+// taken the run.
 func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int) {
+	if present.Attempt == "" {
+		t.disband(s, r)
+		return
+	}
 	singly := served < worthwhile
 	if singly {
 		t.registry.noteSlow(r.Name, t.config.Clock())
@@ -30,7 +35,7 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 			t.registry.settled(present.Attempt, r.End())
 			return
 		case errors.Is(err, driver.ErrNotHeld):
-			t.disband(s, r, present)
+			t.disband(s, r)
 			return
 		case !transient(err) && ctx.Err() == nil:
 			t.settling.Failed(err, "name", r.Name)
@@ -42,14 +47,16 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 // disband ends a run that the database has taken from its session: its present member has lost the
 // lock, and what the database still has of it and of those before it is given back. Those behind it
 // wait where they did.
-func (t *tables) disband(s *clientSession, r *wait.Run, present driver.Own) {
-	r.End()
+func (t *tables) disband(s *clientSession, r *wait.Run) {
+	present := r.Disown()
 	if h := t.registry.held(present.Attempt); h != nil {
 		t.lose(h, errDisowned)
 	}
 	if t.begin() == nil {
 		t.dropRun(s, r)
-		t.abandon(s, t.registry.known(r.Name, present.Attempt), false)
+		if present.Attempt != "" {
+			t.abandon(s, t.registry.known(r.Name, present.Attempt), false)
+		}
 		t.done()
 	}
 	s.hub.Recheck(r.Name)

@@ -143,9 +143,14 @@ func (h *Hub) Add(name, attempt string) *Waiter {
 	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.waiters[attempt] = w
-	h.names[name]++
+	h.register(w)
 	return w
+}
+
+// register MUST be called with mu locked.
+func (h *Hub) register(w *Waiter) {
+	h.waiters[w.Attempt] = w
+	h.names[w.Name]++
 }
 
 // Queued notes that the attempt is in the queue. From now on an attempt that is neither queued nor

@@ -38,7 +38,8 @@ type Run struct {
 
 	// The hub's mu protects what follows.
 	stage   stage
-	present driver.Own   // the member that has the lock
+	present driver.Own   // the member that has the lock; none: it was taken back
+	holder  *Waiter      // of the present member
 	served  []string     // the attempts that had it before
 	pending []driver.Own // those behind it
 }
@@ -71,8 +72,36 @@ func (h *Hub) begin(members []driver.Own, asked time.Duration) {
 // locked.
 func (h *Hub) supersede(name string, token int64) {
 	if r := h.runs[name]; r != nil && r.Range.Last < token {
+		r.retract()
 		r.settle()
 	}
+}
+
+// retract takes the lock back from a present member that does not know of it yet: it waits as
+// before, and a look tells whether it has been granted the name anew. MUST be called with mu
+// locked.
+func (r *Run) retract() {
+	if r.holder == nil || r.stage == over {
+		return
+	}
+	select {
+	case <-r.holder.C:
+		r.hub.register(r.holder)
+		r.hub.due[r.Name] = 0
+		r.hub.wake()
+		r.present, r.holder = driver.Own{}, nil
+	default: // it has the lock
+	}
+}
+
+// Disown ends a run that the database has taken from the session. It returns the member that has
+// the lock as far as it knows.
+func (r *Run) Disown() (present driver.Own) {
+	r.hub.mu.Lock()
+	defer r.hub.mu.Unlock()
+	r.retract()
+	r.end()
+	return r.present
 }
 
 // next gives the lock to the next member that waits here; false: there is none. MUST be called with
@@ -81,6 +110,7 @@ func (r *Run) next() bool {
 	for len(r.pending) > 0 {
 		r.present, r.pending = r.pending[0], r.pending[1:]
 		if w := r.hub.waiters[r.present.Attempt]; w != nil {
+			r.holder = w
 			r.hub.answer(w, Result{Granted: true, Grant: r.present.Grant, Asked: r.asked, Run: r})
 			return true
 		}

@@ -105,6 +105,59 @@ func TestNewsOfARunCountsOnce(t *testing.T) {
 	})
 }
 
+// The member to which a run was passed on has not heard of it yet when the database takes the run,
+// has its members wait again, and grants them the name anew. Broken by leaving it with what it was
+// passed: it would give its place back, and those behind it would have the lock before it.
+func TestAGrantThatNobodyKnowsOfIsTakenBackWithItsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, s, w := hubWithRuns(t)
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		r, _ := has(w[0])
+		r.Run.Pass("a") // b does not take it
+		h.Deliver("name", handoffs(10, "b", "c"), 0)
+		got, ok := has(w[1])
+		if _, next := has(w[2]); !ok || got.Grant.Token != 10 || next {
+			t.Errorf("the first: %+v %v, the next one: %v", got, ok, next)
+		}
+		if len(s.asked) != 1 || s.asked[0] != (driver.Own{}) {
+			t.Errorf("settled: %+v", s.asked)
+		}
+		if !got.Run.Pass("b") {
+			t.Error("is not passed on")
+		}
+		if next, ok := has(w[2]); !ok || next.Grant.Token != 11 {
+			t.Errorf("the next one: %+v %v", next, ok)
+		}
+		close(s.may)
+	})
+}
+
+// Broken by giving back the place of a member that has not heard of the run: where it waits, or was
+// granted the name since, others would have the lock before it.
+func TestAMemberThatKnowsNothingOfARunThatWasTakenWaitsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		r, _ := has(w[0])
+		r.Run.Pass("a") // b does not take it
+		if present := r.Run.Disown(); present != (driver.Own{}) || !r.Run.Over() {
+			t.Errorf("has it: %+v, over: %v", present, r.Run.Over())
+		}
+		h.Deliver("name", handoffs(10, "b"), 0)
+		if got, ok := has(w[1]); !ok || got.Grant.Token != 10 {
+			t.Errorf("%+v %v", got, ok)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		h, _, w := hubWithRuns(t)
+		h.Deliver("name", handoffs(7, "a", "b", "c"), 0)
+		r, _ := has(w[0])
+		if present := r.Run.Disown(); present.Attempt != "a" || present.Grant.Token != 7 {
+			t.Errorf("%+v has it", present)
+		}
+	})
+}
+
 // Broken by tokens that do not count up along the run, or by a hint that begins a run whose head has
 // left: what became of the run since is for a look to say.
 func TestAHintBeginsARunWhoseHeadWaits(t *testing.T) {
