@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -25,10 +26,8 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
 			return lost(err)
-		case err != nil && errors.Is(context.Cause(h.ctx), ErrLost):
-			return errors.Unwrap(context.Cause(h.ctx))
-		case err != nil && h.ctx.Err() != nil: // UnlockTx has released it
-			return lost(err)
+		case err != nil && h.ctx.Err() != nil: // by UnlockTx, where nothing else is known
+			return cmp.Or(h.ended(), lost(err))
 		case err == nil || !transient(err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}

@@ -158,8 +158,8 @@ func TestAMemberThatKnowsNothingOfARunThatWasTakenWaitsAgain(t *testing.T) {
 	})
 }
 
-// Broken by tokens that do not count up along the run, or by a hint that begins a run whose head has
-// left: what became of the run since is for a look to say.
+// Broken by tokens that do not count up along the run, or by a hint that begins a run whose head
+// has left: what became of the run since is for a look to say.
 func TestAHintBeginsARunWhoseHeadWaits(t *testing.T) {
 	hint := driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7, Contended: true}, Behind: []string{"b", "c"}}
 	synctest.Test(t, func(t *testing.T) {
