@@ -303,7 +303,8 @@ WITH places AS MATERIALIZED (
               greatest(l.token + 1, dblock_now()) AS token, l.first_token < l.last_token AS ends_run
 ), served AS (
     DELETE FROM dblock_waiters m USING head
-     WHERE head.ends_run AND m.name = head.name AND m.token > 0 AND m.ticket <= (SELECT max(p.ticket) FROM places p WHERE p.token > 0)
+     WHERE head.ends_run AND m.name = head.name AND m.token > 0
+       AND m.ticket >= (SELECT min(p.ticket) FROM places p) AND m.ticket <= (SELECT max(p.ticket) FROM places p WHERE p.token > 0)
     RETURNING m.ticket
 ), next AS MATERIALIZED (
     SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets, max(n.ticket) FILTER (WHERE n.follows) AS last
@@ -354,7 +355,8 @@ type HandToRunRow struct {
 // of their tokens, in which the session is told of its attempts, too.
 //
 // Whatever the planner believes of the queue, it goes through the index: places that change are a
-// range of tickets, and of a LIMIT that is not a constant it expects little.
+// range of tickets with two ends, and of that, as of a LIMIT that is not a constant, it expects
+// little.
 func (q *Queries) HandToRun(ctx context.Context, arg HandToRunParams) ([]HandToRunRow, error) {
 	rows, err := q.db.Query(ctx, HandToRun, arg.Session, arg.Name, arg.Token)
 	if err != nil {

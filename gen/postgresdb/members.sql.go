@@ -14,7 +14,8 @@ UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l
  WHERE l.name = $1::text AND l.first_token < l.last_token
    AND (l.session_id = $2::text AND l.last_token = $3::bigint
         OR $2::text = '' AND l.session_id IS NOT NULL AND l.host = $4::text AND l.thread = $5::text)
-   AND q.name = l.name AND q.ticket <= (
+   AND q.name = l.name AND q.ticket >= (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = $1::text)
+   AND q.ticket <= (
        SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = $1::text ORDER BY w.ticket LIMIT (SELECT 64)) f
         WHERE f.token > 0)
 `
@@ -60,11 +61,13 @@ WITH run AS MATERIALIZED (
 ), served AS (
     DELETE FROM dblock_waiters q
      WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.token > 0 AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= $3::bigint)
+       AND q.token > 0 AND q.ticket >= (SELECT min(m.ticket) FROM members m)
+       AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= $3::bigint)
 ), waiting AS (
     UPDATE dblock_waiters q SET token = 0, passable = q.passable AND NOT $4::boolean
      WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.ticket <= (SELECT max(m.ticket) FROM members m) AND q.token > $3::bigint
+       AND q.ticket >= (SELECT min(m.ticket) FROM members m) AND q.ticket <= (SELECT max(m.ticket) FROM members m)
+       AND q.token > $3::bigint
 )
 SELECT run.name, dblock_durable() AS durable FROM run WHERE run.first_token = run.last_token OR EXISTS (SELECT 1 FROM settled)
 `

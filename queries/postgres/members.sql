@@ -24,11 +24,13 @@ WITH run AS MATERIALIZED (
 ), served AS (
     DELETE FROM dblock_waiters q
      WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.token > 0 AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= sqlc.arg(token)::bigint)
+       AND q.token > 0 AND q.ticket >= (SELECT min(m.ticket) FROM members m)
+       AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= sqlc.arg(token)::bigint)
 ), waiting AS (
     UPDATE dblock_waiters q SET token = 0, passable = q.passable AND NOT sqlc.arg(singly)::boolean
      WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.ticket <= (SELECT max(m.ticket) FROM members m) AND q.token > sqlc.arg(token)::bigint
+       AND q.ticket >= (SELECT min(m.ticket) FROM members m) AND q.ticket <= (SELECT max(m.ticket) FROM members m)
+       AND q.token > sqlc.arg(token)::bigint
 )
 SELECT run.name, dblock_durable() AS durable FROM run WHERE run.first_token = run.last_token OR EXISTS (SELECT 1 FROM settled);
 
@@ -52,6 +54,7 @@ UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l
  WHERE l.name = sqlc.arg(name)::text AND l.first_token < l.last_token
    AND (l.session_id = sqlc.arg(session)::text AND l.last_token = sqlc.arg(token)::bigint
         OR sqlc.arg(session)::text = '' AND l.session_id IS NOT NULL AND l.host = sqlc.arg(host)::text AND l.thread = sqlc.arg(thread)::text)
-   AND q.name = l.name AND q.ticket <= (
+   AND q.name = l.name AND q.ticket >= (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = sqlc.arg(name)::text)
+   AND q.ticket <= (
        SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = sqlc.arg(name)::text ORDER BY w.ticket LIMIT (SELECT 64)) f
         WHERE f.token > 0);
