@@ -62,7 +62,7 @@ var probes = map[string]probe{
 			  JOIN performance_schema.data_lock_waits w ON w.requesting_engine_transaction_id = me.trx_id WHERE me.trx_mysql_thread_id = ?
 			UNION
 			SELECT w.blocking_engine_transaction_id FROM ahead a JOIN performance_schema.data_lock_waits w ON w.requesting_engine_transaction_id = a.id
-		) SELECT b.trx_id, b.trx_mysql_thread_id, COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''),
+		) SELECT CONCAT(b.trx_id, ' ', b.trx_mysql_thread_id), b.trx_mysql_thread_id, COALESCE(t.processlist_user, ''), COALESCE(t.processlist_host, ''),
 		         IF(b.trx_mysql_thread_id = 0, 'prepared (XA RECOVER)', COALESCE(t.processlist_command, '')),
 		         ` + mysqlAge + `, COALESCE(b.trx_query, s.sql_text, '')
 		    FROM ahead a JOIN information_schema.innodb_trx b ON b.trx_id = a.id AND b.trx_state = 'RUNNING'
@@ -76,10 +76,10 @@ var probes = map[string]probe{
 			  JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = me.trx_id WHERE me.trx_mysql_thread_id = ?
 			UNION
 			SELECT w.blocking_trx_id FROM ahead a JOIN information_schema.innodb_lock_waits w ON w.requesting_trx_id = a.id
-		) SELECT b.trx_id, b.trx_mysql_thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''),
+		) SELECT CONCAT(b.trx_id, ' ', b.trx_mysql_thread_id), b.trx_mysql_thread_id, COALESCE(p.user, ''), COALESCE(p.host, ''),
 		         IF(b.trx_mysql_thread_id = 0, 'prepared (XA RECOVER)', COALESCE(p.command, '')),
 		         ` + mysqlAge + `, COALESCE(b.trx_query, '')
-		    FROM ahead a JOIN information_schema.innodb_trx b ON b.trx_id = a.id AND b.trx_state = 'RUNNING'
+		    FROM ahead a JOIN information_schema.innodb_trx b ON b.trx_id = a.id AND b.trx_state = 'RUNNING' AND b.trx_lock_structs > 0
 		    LEFT JOIN information_schema.processlist p ON p.id = b.trx_mysql_thread_id`,
 	},
 	migrate.SQLite: {begin: []string{"PRAGMA busy_timeout = 1000"}, id: "SELECT 0", locks: []string{"BEGIN IMMEDIATE"}},
