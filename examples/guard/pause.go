@@ -31,7 +31,10 @@ func stopped(ctx context.Context, w worker, ttl time.Duration) error {
 	if err != nil {
 		return err
 	}
-	defer late.Process.Kill() // where it has not ended by itself
+	defer func() { // where it has not ended by itself
+		_ = late.Process.Kill()
+		_ = late.Wait()
+	}()
 	if err := says("holds"); err != nil {
 		return err
 	}
