@@ -218,8 +218,8 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	}
 }
 
-// Broken by looking a place up by its attempt alone: the queue that is left is the one whose row is
-// locked, and counts who leaves.
+// Broken by finding a place by its attempt alone. Leave has locked one name's row and counts its
+// waiters: it must delete no place of another name, and none of another session.
 func TestLeaveTakesItsOwnPlaces(t *testing.T) {
 	s := newScript(t)
 	for _, id := range []string{"a", "b", "c"} {

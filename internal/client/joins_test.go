@@ -152,9 +152,9 @@ func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 	}
 }
 
-// Broken by releasing a run before those who are about to wait again do, which makes the next run
-// as much shorter; by making the release wait for them where another session waits for it, or
-// without an end.
+// Broken by a release that does not wait for the requests that are joining the queue: the next run
+// would lack them. Broken also by a release that waits although another session wants the name, or
+// that waits without a limit.
 func TestTheReleaseOfARunWaitsForThoseWhoJoin(t *testing.T) {
 	for _, c := range []struct {
 		rivals         bool

@@ -217,8 +217,8 @@ func TestACallerThatLeavesEndsNothing(t *testing.T) {
 	})
 }
 
-// Who drains waits for those who have come, and for nobody else: neither for a request that was
-// taken back, nor for one that came later.
+// Drain waits for the requests that have come. It waits neither for a request that was withdrawn
+// nor for one that came later.
 func TestDrainWaitsForTheRequestsThatHaveCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{took: time.Second}

@@ -385,10 +385,11 @@ func (h *Hub) heard(hint driver.Hint) {
 		for _, w := range h.waiters {
 			w.notify(true)
 		}
-	}
-	for _, attempt := range hint.Behind {
-		if behind := h.waiters[attempt]; behind != nil && w == nil { // who heads the run has left
-			h.due[behind.Name] = 0
+	default: // the head of a run has left: the members behind it look
+		for _, attempt := range hint.Behind {
+			if behind := h.waiters[attempt]; behind != nil {
+				h.due[behind.Name] = 0
+			}
 		}
 	}
 	w.notify(true)
