@@ -57,6 +57,26 @@ func TestAFixedLeaseEndsBeforeAnotherHasTheName(t *testing.T) {
 	})
 }
 
+func TestAFixedLeaseCountsFromTheGrantHoweverLongItWasWaitedFor(t *testing.T) {
+	inBothWorlds(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		release := f.Hold(t, "n")
+		first := taking(t, f.Client, "n", func(lock) {}, dblock.Lease(time.Hour))
+		f.AwaitQueue(t, "n", 1)
+		second := taking(t, f.Another(t).Client, "n", func(lock) {})
+		f.AwaitQueue(t, "n", 2)
+		f.Advance(2 * time.Hour)
+		release()
+		l := got(t, first)
+		has(t, l)
+		isTaken(t, f.Client, "n")
+		if err := l.Unlock(context.Background()); err != nil {
+			t.Error(err)
+		}
+		has(t, got(t, second))
+	})
+}
+
 func TestAFixedLeaseEndsWithoutAConnectionBeforeAnotherHasTheName(t *testing.T) {
 	inBothWorlds(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t, dblock.WithTTL(time.Hour))

@@ -4,7 +4,7 @@ import "fmt"
 
 // SchemaVersion is the version of dblock's tables that this build creates, and the lowest that it
 // works with.
-const SchemaVersion = 6
+const SchemaVersion = 7
 
 // firstSaid is the first version of the tables that tells which builds can use it.
 const firstSaid = 3

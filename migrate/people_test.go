@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pressly/goose/v3"
+
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/migrations"
 )
 
 // A comment in the catalog on PostgreSQL, a row of dblock_columns elsewhere: for every table, view
@@ -110,10 +113,16 @@ func TestTheMigrationForPeopleWaitsForNoTransaction(t *testing.T) {
 				_, err := tx.ExecContext(t.Context(), statement)
 				ok(t, err)
 			}
+			files, err := migrations.FS(db.Engine)
+			ok(t, err)
+			provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrations.Locks.Table()), goose.WithDisableGlobalRegistry(true))
+			ok(t, err)
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
-			ok(t, migrate.Up(ctx, pool, db.Engine))
+			_, err = provider.ApplyVersion(ctx, 6, true)
+			ok(t, err)
 			ok(t, tx.Commit())
+			ok(t, migrate.Up(t.Context(), pool, db.Engine))
 			complete(t, db, pool)
 		})
 	}

@@ -118,6 +118,49 @@ func TestTheShortHandOverWritesWhatTheGeneralOneWrites(t *testing.T) {
 	}
 }
 
+// Broken by a hand-over that leaves first_ticket where it is: each later one would pass all places
+// again that have left. Broken also by one that sets it to a place that somebody has, for then that
+// place would never be served.
+func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
+	for name, statements := range map[string]func(d *handed, v driver.Vacancy) []statement{
+		"to the head": func(d *handed, v driver.Vacancy) []statement { return []statement{d.toHead(v)} },
+		"to a run":    func(d *handed, v driver.Vacancy) []statement { return []statement{d.toRun(v)} },
+		"in general":  func(d *handed, v driver.Vacancy) []statement { return d.release(v.Self, v.Held(), true) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScript(t)
+			s.session("a", time.Minute)
+			s.session("b", time.Minute)
+			h := s.have(request("a", "a1"))
+			var rs []driver.Request
+			switch name {
+			case "to the head":
+				rs = []driver.Request{request("b", "b1"), request("b", "b2"), request("b", "b3")}
+			default:
+				rs = append(passable("b", "b1", "b2"), request("b", "b3"))
+			}
+			for _, r := range rs {
+				s.enqueue(r)
+			}
+			for i, last := range []int64{1, 3} { // the ticket of each head
+				if name == "to the head" {
+					last = int64(i + 1)
+				}
+				var d handed
+				v := driver.Release(h, true)
+				if err := s.handOver(t.Context(), "n", statements(&d, v)...); err != nil || !d.given {
+					t.Fatal(d.given, err)
+				}
+				s.sound()
+				if first := s.number("SELECT first_ticket FROM dblock_locks"); first != last {
+					t.Errorf("after hand-over %d the queue begins at %d, want %d", i+1, first, last)
+				}
+				h = driver.Held{Name: "n", Session: "b", Token: d.next[len(d.next)-1].Grant.Token}
+			}
+		})
+	}
+}
+
 // Broken by leaving out any condition of HandToHead or HandToRun. Only the latter does runs.
 func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 	for name, prepare := range map[string]func(s *script, v *driver.Vacancy){

@@ -21,6 +21,8 @@ type plan struct {
 	Unjoined  float64 `json:"Rows Removed by Join Filter"`
 	Filter    string
 	Join      string `json:"Join Filter"`
+	Hit       int    `json:"Shared Hit Blocks"`
+	Read      int    `json:"Shared Read Blocks"`
 	Plans     []plan
 }
 
@@ -49,8 +51,9 @@ func (p plan) seen(list int) float64 {
 }
 
 // plan runs a statement with a plan for its parameters (force_custom_plan), or with the one that
-// the server keeps after some times (auto), and returns the plan.
-func (s *script) plan(st statement, mode string) plan {
+// the server keeps after some times (auto), and returns the plan. In its transaction others come
+// before it.
+func (s *script) plan(st statement, mode string, before ...statement) plan {
 	s.Helper()
 	conn, err := s.pool.Acquire(s.Context())
 	if err != nil {
@@ -68,16 +71,25 @@ func (s *script) plan(st statement, mode string) plan {
 		}
 		return answer
 	}
-	var values []string
-	for _, arg := range st.args {
-		values = append(values, "'"+strings.ReplaceAll(fmt.Sprint(arg), "'", "''")+"'")
-	}
-	execute := "EXECUTE measured (" + strings.Join(values, ", ") + ")"
 	run("SET plan_cache_mode = " + mode)
 	run("DEALLOCATE ALL")
-	run("PREPARE measured AS " + st.sql)
+	prepare := func(name string, st statement) (execute string) {
+		var values []string
+		for _, arg := range st.args {
+			values = append(values, "'"+strings.ReplaceAll(fmt.Sprint(arg), "'", "''")+"'")
+		}
+		run("PREPARE " + name + " AS " + st.sql)
+		return "EXECUTE " + name + " (" + strings.Join(values, ", ") + ")"
+	}
+	begin := []string{"BEGIN"}
+	for i, st := range before {
+		begin = append(begin, prepare(fmt.Sprint("before", i), st))
+	}
+	execute := prepare("measured", st)
 	undone := func(text string) string {
-		run("BEGIN")
+		for _, text := range begin {
+			run(text)
+		}
 		defer run("ROLLBACK")
 		return run(text)
 	}
@@ -85,7 +97,7 @@ func (s *script) plan(st statement, mode string) plan {
 		undone(execute)
 	}
 	var plans []struct{ Plan plan }
-	if err := json.Unmarshal([]byte(undone("EXPLAIN (ANALYZE, FORMAT JSON) "+execute)), &plans); err != nil {
+	if err := json.Unmarshal([]byte(undone("EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) "+execute)), &plans); err != nil {
 		s.Fatal(err)
 	}
 	return plans[0].Plan
@@ -132,6 +144,74 @@ func TestABatchLooksAtItsOwnRows(t *testing.T) {
 				t.Logf("%s: %d rows (%s, %s)", c.what, n, mode, prepare)
 			}
 		}
+	}
+}
+
+// TestThoseThatLeftAQueueAreNotPassedAgain counts the pages that statements touch which look for
+// the first places of a queue, where 30,000 have left it since the last VACUUM, with statistics
+// from before and from after that. Broken by a search that begins at the first ticket of all, or
+// that goes through the index on sessions, which is the smaller one.
+func TestThoseThatLeftAQueueAreNotPassedAgain(t *testing.T) {
+	for _, waiting := range []int{1, 2, 3, 30} {
+		t.Run(fmt.Sprint(waiting), func(t *testing.T) {
+			s := newScript(t)
+			for i := range 8 {
+				s.session(fmt.Sprint("s", i), time.Minute)
+			}
+			for _, text := range []string{
+				"ALTER TABLE dblock_waiters SET (autovacuum_enabled = false)",
+				`INSERT INTO dblock_locks (name, token, first_token, last_token, acquired_at, session_id, attempt, first_ticket, waiters)
+				 SELECT 'held', 1, 1, 1, 1, 's1', 'a', 30001, n FROM generate_series(%[1]d, %[1]d) n UNION ALL
+				 SELECT 'free', 1, 1, 1, 1, NULL, '', 30001, n FROM generate_series(%[1]d, %[1]d) n UNION ALL
+				 SELECT 'run', 1 + n, 1, 1 + n, 1, 's1', 'b', 30001, n FROM generate_series(%[1]d, %[1]d) n`,
+				`INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, token)
+				 SELECT name, i, 's' || i %% 8, 'h', 't', name || i, 0, '', 1, CASE WHEN name = 'run' AND i > 30000 THEN i - 29999 ELSE 0 END
+				   FROM (VALUES ('held'), ('run'), ('free')) n (name), generate_series(1, 30000 + %[1]d) i`,
+				"DELETE FROM dblock_waiters WHERE ticket <= 30000",
+			} {
+				if strings.Contains(text, "%") {
+					text = fmt.Sprintf(text, waiting)
+				}
+				s.alone(text)
+			}
+			for _, prepare := range []string{"SELECT 1", "ANALYZE"} {
+				s.alone(prepare)
+				for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {
+					for _, c := range []struct {
+						what string
+						name string // the row of this name is locked before
+						statement
+					}{
+						{"HandToHead", "held", query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "held", Session: "s1", Token: 1})},
+						{"HandToRun", "held", query(postgresdb.HandToRun, postgresdb.HandToRunParams{Name: "held", Session: "s1", Token: 1})},
+						{"HandOver", "held", query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "held", Session: "s1", Token: 1})},
+						{"HandOver of a run", "run", query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "run", Session: "s1", Token: int64(1 + waiting)})},
+						{"Settle", "run", query(postgresdb.Settle, postgresdb.SettleParams{Name: "run", Session: "s1", Token: 2})},
+						{"ShowNextMember", "run", query(postgresdb.ShowNextMember, postgresdb.ShowNextMemberParams{Name: "run", Session: "s1", Attempt: "b"})},
+						{"RequeueMembers", "run", query(postgresdb.RequeueMembers, postgresdb.RequeueMembersParams{Name: "run", Session: "s1", Token: int64(1 + waiting)})},
+						{"Look", "", query(postgresdb.Look, postgresdb.LookParams{Names: list([]string{"free"})})},
+						{"Describe", "", query(postgresdb.Describe, postgresdb.DescribeParams{Names: list([]string{"held", "run"}), Most: 10})},
+					} {
+						var before []statement
+						if c.name != "" {
+							before = append(before, query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: "1s", Name: c.name}))
+						}
+						most := 100 + 10*waiting
+						p := s.plan(c.statement, mode, before...)
+						for tries := 1; tries < 3 && p.Hit+p.Read > most; tries++ {
+							// What is written goes to other pages, and into the indexes, while the
+							// server itself has one of these in use and does not tidy it up.
+							p = s.plan(c.statement, mode, before...)
+						}
+						if n := p.Hit + p.Read; n > most || p.Rows == 0 && c.what != "RequeueMembers" {
+							t.Errorf("%s: %d pages, %v rows (%s, %s)", c.what, n, p.Rows, mode, prepare)
+						} else {
+							t.Logf("%s: %d pages (%s, %s)", c.what, n, mode, prepare)
+						}
+					}
+				}
+			}
+		})
 	}
 }
 

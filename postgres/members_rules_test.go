@@ -84,6 +84,46 @@ func (s *script) shows(from int64, attempt string, first, last int64, places ...
 	s.sound()
 }
 
+// Broken by taking the places of the members before it although the one that has the lock, so its
+// session says, has given its place up.
+func TestASettlingThatDoesNothingChangesNothing(t *testing.T) {
+	s, run := running(t, "b1", "b2", "b3", "b4")
+	if _, err := s.Leave(t.Context(), "b", "n", []string{"b3"}); err != nil {
+		t.Fatal(err)
+	}
+	was := s.tables()
+	for _, h := range []driver.Held{ofRun(run.First + 2), ofRun(run.Last + 1), {Name: "n", Session: "a", Token: run.First + 1}} {
+		if err := s.Settle(t.Context(), h, true); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%+v: %v", h, err)
+		}
+		if is := s.tables(); is != was {
+			t.Errorf("%+v: it was\n%s\nand is\n%s", h, was, is)
+		}
+	}
+}
+
+// Broken by a limit for the members of both runs, the one that ends and the one that begins.
+func TestARunHasAtMost64MembersWhateverItIsGivenBy(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(request("a", "a1"))
+	var attempts []string
+	for i := range 2 * 70 {
+		attempts = append(attempts, fmt.Sprint("b", i))
+	}
+	s.joins(passable("b", attempts...)...)
+	for range 2 { // from a holder, and from a run
+		var d handed
+		if err := s.handOver(t.Context(), "n", d.toRun(driver.Release(h, true))); err != nil || len(d.next) != 64 {
+			t.Fatalf("%d grants, %v", len(d.next), err)
+		}
+		s.sound()
+		s.went(d.next, true, attempts[:64]...)
+		h, attempts = ofRun(d.next[0].Grant.Run.Last), attempts[64:]
+	}
+}
+
 // Broken by leaving out anything that HandOver writes or says.
 func TestAHandOverToARunWritesWhatTheGeneralOneWrites(t *testing.T) {
 	for what, queue := range map[string][]driver.Request{

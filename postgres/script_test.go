@@ -230,6 +230,7 @@ func (s *script) sound() {
 		LEFT JOIN LATERAL (SELECT units, capacity FROM dblock_waiters w WHERE w.name = l.name ORDER BY ticket LIMIT 1) head ON true
 		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares h WHERE h.name = l.name)
 		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR EXISTS (SELECT FROM dblock_waiters w WHERE w.name = l.name AND w.ticket < l.first_ticket)
 		   OR shared_units > 0 AND session_id IS NOT NULL
 		   OR shared_units > 0 AND l.capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
 		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)

@@ -26,7 +26,7 @@ type application struct {
 
 func newApplication(t *testing.T, path, journal string, ttl time.Duration) application {
 	t.Helper()
-	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=journal_mode("+journal+")")
+	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)&_pragma=journal_mode("+journal+")")
 	if err != nil {
 		t.Fatal(err)
 	}

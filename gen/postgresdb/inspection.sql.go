@@ -69,7 +69,7 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
        coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
        CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters,
        (l.waiters - CASE WHEN l.first_token < l.last_token THEN (
-           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
+           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name AND f.ticket >= l.first_ticket ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
         ELSE 0 END)::bigint AS queued
   FROM dblock_locks l
   LEFT JOIN LATERAL (
@@ -78,7 +78,7 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
          FROM dblock_holders h WHERE h.name = l.name
         UNION ALL
       (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 ORDER BY w.ticket LIMIT $1)) p ON true
+         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket AND w.token = 0 ORDER BY w.ticket LIMIT $1)) p ON true
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))

@@ -10,14 +10,16 @@ import (
 )
 
 const RequeueMembers = `-- name: RequeueMembers :exec
-UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l
+WITH places AS MATERIALIZED (
+    SELECT w.ctid AS at, w.token FROM dblock_waiters w
+     WHERE w.name = $1::text AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = $1::text)
+     ORDER BY w.ticket LIMIT (SELECT 64)
+)
+UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l, places
  WHERE l.name = $1::text AND l.first_token < l.last_token
    AND (l.session_id = $2::text AND l.last_token = $3::bigint
         OR $2::text = '' AND l.session_id IS NOT NULL AND l.host = $4::text AND l.thread = $5::text)
-   AND q.name = l.name AND q.ticket >= (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = $1::text)
-   AND q.ticket <= (
-       SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = $1::text ORDER BY w.ticket LIMIT (SELECT 64)) f
-        WHERE f.token > 0)
+   AND places.token > 0 AND q.ctid = places.at
 `
 
 type RequeueMembersParams struct {
@@ -47,8 +49,10 @@ WITH run AS MATERIALIZED (
      WHERE l.name = $1 AND l.session_id = $2::text
        AND l.first_token <= $3::bigint AND l.last_token >= $3::bigint
 ), members AS MATERIALIZED (
-    SELECT w.ticket, w.token, w.host, w.thread, w.attempt
-      FROM (SELECT q.ticket, q.token, q.host, q.thread, q.attempt FROM dblock_waiters q WHERE q.name = $1 ORDER BY q.ticket LIMIT (SELECT 64)) w
+    SELECT w.at, w.token, w.host, w.thread, w.attempt
+      FROM (SELECT q.ctid AS at, q.token, q.host, q.thread, q.attempt FROM dblock_waiters q
+             WHERE q.name = $1 AND q.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = $1)
+             ORDER BY q.ticket LIMIT (SELECT 64)) w
      WHERE w.token > 0 AND (SELECT run.first_token < run.last_token FROM run)
 ), settled AS (
     UPDATE dblock_locks l SET
@@ -59,15 +63,10 @@ WITH run AS MATERIALIZED (
      WHERE l.name = run.name AND run.first_token < run.last_token AND (m.token IS NOT NULL OR run.first_token = $3::bigint)
     RETURNING l.name
 ), served AS (
-    DELETE FROM dblock_waiters q
-     WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.token > 0 AND q.ticket >= (SELECT min(m.ticket) FROM members m)
-       AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= $3::bigint)
+    DELETE FROM dblock_waiters q USING settled, members m WHERE m.token <= $3::bigint AND q.ctid = m.at
 ), waiting AS (
     UPDATE dblock_waiters q SET token = 0, passable = q.passable AND NOT $4::boolean
-     WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.ticket >= (SELECT min(m.ticket) FROM members m) AND q.ticket <= (SELECT max(m.ticket) FROM members m)
-       AND q.token > $3::bigint
+      FROM settled, members m WHERE m.token > $3::bigint AND q.ctid = m.at
 )
 SELECT run.name, dblock_durable() AS durable FROM run WHERE run.first_token = run.last_token OR EXISTS (SELECT 1 FROM settled)
 `
@@ -105,7 +104,9 @@ const ShowNextMember = `-- name: ShowNextMember :one
 WITH next AS (
     DELETE FROM dblock_waiters q USING dblock_locks l
      WHERE l.name = $1 AND l.session_id = $2::text AND l.attempt = $3
-       AND q.name = l.name AND q.ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = $1) AND q.token > 0
+       AND q.ctid = (SELECT w.ctid FROM dblock_waiters w
+                      WHERE w.name = $1 AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = $1) ORDER BY w.ticket LIMIT 1)
+       AND q.token > 0
     RETURNING q.name, q.host, q.thread, q.attempt, q.token
 )
 UPDATE dblock_locks l SET

@@ -130,6 +130,8 @@ type DblockLock struct {
 	LastToken int64
 	// the holders of shares state several numbers of units
 	Mixed bool
+	// no place in the queue has a lower ticket
+	FirstTicket int64
 }
 
 // Who waits for which name, for people: one row for each place in a queue.
@@ -274,6 +276,7 @@ type DblockWaiter struct {
 	Token int64
 	// of how many units: what the waiter states
 	Capacity int32
+	Ctid     pgtype.TID
 }
 
 // Takeovers that a guarded transaction has refused, and that come back.

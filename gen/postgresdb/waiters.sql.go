@@ -119,13 +119,13 @@ func (q *Queries) JoinTogether(ctx context.Context, arg JoinTogetherParams) (Joi
 
 const LeaveQueue = `-- name: LeaveQueue :one
 WITH places AS MATERIALIZED (
-    SELECT q.name, q.ticket
+    SELECT q.at
       FROM (SELECT jsonb_array_elements_text($1::text::jsonb) COLLATE "C" AS attempt) a
-     CROSS JOIN LATERAL (SELECT f.name, f.ticket, f.session_id FROM dblock_waiters f WHERE f.attempt = a.attempt LIMIT 1) q
+     CROSS JOIN LATERAL (SELECT f.ctid AS at, f.name, f.session_id FROM dblock_waiters f WHERE f.attempt = a.attempt LIMIT 1) q
      WHERE q.name = $2::text AND q.session_id = $3::text
      LIMIT (SELECT jsonb_array_length($1::text::jsonb))
 ), gone AS (
-    DELETE FROM dblock_waiters w USING places WHERE w.name = places.name AND w.ticket = places.ticket RETURNING w.name
+    DELETE FROM dblock_waiters w USING places WHERE w.ctid = places.at RETURNING w.name
 ), counted AS (
     SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
 )

@@ -35,18 +35,19 @@ WITH head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
      WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.rests_until <= dblock_now()
        AND l.first_token = l.last_token
-       AND q.name = l.name AND q.ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name)
+       AND q.ctid = (SELECT w.ctid FROM dblock_waiters w
+                      WHERE w.name = @name AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = @name) ORDER BY w.ticket LIMIT 1)
        AND NOT (q.passable AND EXISTS (
            SELECT 1 FROM (SELECT n.passable, n.session_id FROM dblock_waiters n WHERE n.name = q.name AND n.ticket > q.ticket ORDER BY n.ticket LIMIT 1) b
             WHERE b.passable AND b.session_id = q.session_id))
        AND q.units = 0 AND q.lease = 0 AND q.min_hold = 0
        AND h.session_id = q.session_id AND h.expires_at > dblock_now()
-    RETURNING q.name, q.session_id, q.host, q.thread, q.attempt, q.metadata, greatest(l.token + 1, dblock_now()) AS token
+    RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.metadata, greatest(l.token + 1, dblock_now()) AS token
 )
 UPDATE dblock_locks c SET
        session_id = head.session_id, host = head.host, thread = head.thread, holds = 1, attempt = head.attempt, asked = '',
        metadata = head.metadata, expires_at = NULL, token = head.token, first_token = head.token, last_token = head.token,
-       acquired_at = dblock_now(), waiters = c.waiters - 1
+       acquired_at = dblock_now(), waiters = c.waiters - 1, first_ticket = head.ticket
   FROM head WHERE c.name = head.name
 RETURNING head.session_id AS session, c.attempt, c.token, c.waiters, dblock_durable() AS durable,
           coalesce(CASE WHEN head.session_id <> sqlc.arg(session)::text
@@ -57,41 +58,39 @@ RETURNING head.session_id AS session, c.attempt, c.token, c.waiters, dblock_dura
 -- up to the first that is of another session or not passable. One row for each grant, in the order
 -- of their tokens, in which the session is told of its attempts, too.
 --
--- Whatever the planner believes of the queue, it goes through the index: places that change are a
--- range of tickets with two ends, and of that, as of a LIMIT that is not a constant, it expects
--- little.
+-- The first places are read once, through the index, and found by their addresses (ctid) from then
+-- on: under the row's lock they stay there. What the planner believes of the queue, or of an index
+-- full of places that have left, makes no difference.
 -- name: HandToRun :many
 WITH places AS MATERIALIZED (
-    SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name ORDER BY w.ticket LIMIT (SELECT 64)
+    SELECT w.ctid AS at, w.ticket, w.token, w.session_id, w.passable FROM dblock_waiters w
+     WHERE w.name = @name AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = @name)
+     ORDER BY w.ticket LIMIT (SELECT 63 + 64)
 ), head AS (
     DELETE FROM dblock_waiters q USING dblock_locks l, dblock_heartbeats h
      WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.last_token = @token AND l.rests_until <= dblock_now()
-       AND q.name = l.name AND q.ticket = (SELECT min(p.ticket) FROM places p WHERE p.token = 0)
+       AND q.ctid = (SELECT p.at FROM places p WHERE p.token = 0 ORDER BY p.ticket LIMIT 1)
        AND q.units = 0 AND q.lease = 0 AND q.min_hold = 0
        AND h.session_id = q.session_id AND h.expires_at > dblock_now()
     RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.metadata, q.passable,
               greatest(l.token + 1, dblock_now()) AS token, l.first_token < l.last_token AS ends_run
 ), served AS (
-    DELETE FROM dblock_waiters m USING head
-     WHERE head.ends_run AND m.name = head.name AND m.token > 0
-       AND m.ticket >= (SELECT min(p.ticket) FROM places p) AND m.ticket <= (SELECT max(p.ticket) FROM places p WHERE p.token > 0)
+    DELETE FROM dblock_waiters m USING head, places WHERE head.ends_run AND places.token > 0 AND m.ctid = places.at
     RETURNING m.ticket
 ), next AS MATERIALIZED (
-    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets, max(n.ticket) FILTER (WHERE n.follows) AS last
-      FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
-              FROM head CROSS JOIN LATERAL (
-                   SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
-                    WHERE head.passable AND p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
+    SELECT p.at, row_number() OVER (ORDER BY p.ticket) AS nth,
+           bool_and(p.passable AND p.session_id = head.session_id) OVER (ORDER BY p.ticket) AS follows
+      FROM head JOIN places p ON head.passable AND p.ticket > head.ticket
 ), members AS (
-    UPDATE dblock_waiters m SET token = head.token + array_position(next.tickets, m.ticket)
-      FROM head CROSS JOIN next WHERE m.name = head.name AND m.ticket > head.ticket AND m.ticket <= next.last
+    UPDATE dblock_waiters m SET token = head.token + next.nth FROM head, next
+     WHERE next.follows AND next.nth < 64 AND m.ctid = next.at
     RETURNING m.attempt, m.token
 ), given AS (
     UPDATE dblock_locks c SET
            session_id = head.session_id, host = head.host, thread = head.thread, holds = 1, attempt = head.attempt, asked = '',
            metadata = head.metadata, expires_at = NULL, acquired_at = dblock_now(), first_token = head.token,
            token = head.token + (SELECT count(*) FROM members), last_token = head.token + (SELECT count(*) FROM members),
-           waiters = c.waiters - 1 - (SELECT count(*) FROM served)::integer
+           waiters = c.waiters - 1 - (SELECT count(*) FROM served)::integer, first_ticket = head.ticket
       FROM head WHERE c.name = head.name
     RETURNING c.session_id, c.attempt, c.first_token, c.last_token, c.waiters, dblock_durable() AS durable
 )
@@ -106,7 +105,8 @@ SELECT given.session_id::text AS session, g.attempt, g.token::bigint AS token, g
 -- heartbeat row) and does not fit. The dead before that one leave the queue. While the name cools
 -- down it goes to nobody. A waiter that has to look later, for the end of that or of a lease, is
 -- told. One row for each waiter that gets it, or else one without a session; no row: the name is
--- another's. Runs end and begin as in HandToHead: served is the last place of a member, or -1.
+-- another's. Runs end and begin as in HandToHead: served is the last place of a member, or the
+-- ticket before the first.
 --
 -- A row that LockRow did not find may have come since, and change while it is locked here: the
 -- queue would be that of an older snapshot. Then (it is not where it was seen) nothing is handed
@@ -116,8 +116,9 @@ WITH RECURSIVE l AS MATERIALIZED (
     SELECT c.name, c.shared_units, c.capacity, c.mixed, c.waiters, c.session_id IS NOT NULL AS given, dblock_now() AS now,
            greatest(c.token + 1, dblock_now()) AS token, c.waiters > 0 AND c.rests_until <= dblock_now() AS wanted,
            CASE WHEN c.session_id IS NOT NULL AND c.first_token < c.last_token THEN coalesce((
-                SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name ORDER BY w.ticket LIMIT (SELECT 64)) f
-                 WHERE f.token > 0), -1) ELSE -1 END AS served
+                SELECT max(f.ticket)
+                  FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = @name AND w.ticket >= c.first_ticket ORDER BY w.ticket LIMIT (SELECT 64)) f
+                 WHERE f.token > 0), c.first_ticket - 1) ELSE c.first_ticket - 1 END AS served, c.first_ticket
       FROM dblock_locks c JOIN dblock_locks seen ON seen.name = c.name AND seen.ctid = c.ctid
      WHERE c.name = @name
        AND (c.session_id IS NULL
@@ -142,7 +143,8 @@ WITH RECURSIVE l AS MATERIALIZED (
     SELECT coalesce(min(walk.ticket), 9223372036854775807) AS ticket FROM walk WHERE NOT walk.fits
 ), gone AS (
     DELETE FROM dblock_waiters q
-     WHERE q.name = (SELECT l.name FROM l) AND q.ticket < (SELECT CASE WHEN l.wanted THEN stop.ticket ELSE l.served + 1 END FROM l CROSS JOIN stop)
+     WHERE q.name = (SELECT l.name FROM l) AND q.ticket >= (SELECT l.first_ticket FROM l)
+       AND q.ticket < (SELECT CASE WHEN l.wanted THEN stop.ticket ELSE l.served + 1 END FROM l CROSS JOIN stop)
     RETURNING q.name, q.ticket, q.session_id, q.host, q.thread, q.attempt, q.lease, q.metadata, q.units, q.capacity, q.min_hold, q.passable
 ), granted AS (
     SELECT gone.name, gone.ticket, gone.session_id, gone.host, gone.thread, gone.attempt, gone.lease, gone.metadata, gone.units, gone.capacity,
@@ -152,14 +154,13 @@ WITH RECURSIVE l AS MATERIALIZED (
 ), head AS MATERIALIZED (
     SELECT g.name, g.ticket, g.session_id, g.token FROM granted g WHERE g.units = 0 AND g.passable
 ), next AS MATERIALIZED (
-    SELECT array_agg(n.ticket ORDER BY n.ticket) FILTER (WHERE n.follows) AS tickets, max(n.ticket) FILTER (WHERE n.follows) AS last
-      FROM (SELECT w.ticket, bool_and(w.passable AND w.session_id = head.session_id) OVER (ORDER BY w.ticket) AS follows
-              FROM head CROSS JOIN LATERAL (
-                   SELECT p.ticket, p.passable, p.session_id FROM dblock_waiters p
-                    WHERE p.name = head.name AND p.ticket > head.ticket ORDER BY p.ticket LIMIT (SELECT 63)) w) n
+    SELECT p.at, row_number() OVER (ORDER BY p.ticket) AS nth,
+           bool_and(p.passable AND p.session_id = head.session_id) OVER (ORDER BY p.ticket) AS follows
+      FROM head CROSS JOIN LATERAL (
+           SELECT w.ctid AS at, w.ticket, w.session_id, w.passable FROM dblock_waiters w
+            WHERE w.name = head.name AND w.ticket > head.ticket ORDER BY w.ticket LIMIT (SELECT 63)) p
 ), members AS (
-    UPDATE dblock_waiters m SET token = (SELECT head.token FROM head) + array_position((SELECT next.tickets FROM next), m.ticket)
-     WHERE m.name = (SELECT head.name FROM head) AND m.ticket > (SELECT head.ticket FROM head) AND m.ticket <= (SELECT next.last FROM next)
+    UPDATE dblock_waiters m SET token = head.token + next.nth FROM head, next WHERE next.follows AND m.ctid = next.at
     RETURNING m.session_id, m.attempt, m.token
 ), shares AS (
     INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
@@ -176,6 +177,7 @@ WITH RECURSIVE l AS MATERIALIZED (
            metadata = coalesce(whole.metadata, ''), expires_at = whole.expires_at,
            rests_until = CASE WHEN whole.min_hold > 0 THEN whole.now + whole.min_hold ELSE c.rests_until END,
            token = coalesce(sums.token, c.token), first_token = coalesce(whole.token, c.first_token),
+           first_ticket = coalesce((SELECT max(gone.ticket) FROM gone), c.first_ticket),
            last_token = CASE WHEN whole.token IS NULL THEN c.last_token ELSE sums.token END,
            acquired_at = l.now, shared_units = c.shared_units + sums.units,
            capacity = coalesce(shared.capacity, c.capacity), mixed = coalesce(shared.mixed, c.mixed),

@@ -23,8 +23,9 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
         WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
         ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
   LEFT JOIN LATERAL (
-       SELECT w.*, b.expires_at AS ends_at FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
-        WHERE w.name = l.name AND l.session_id IS NULL AND l.waiters > 0
+       SELECT w.session_id, w.host, w.thread, w.attempt, w.units, w.capacity, w.enqueued_at, b.expires_at AS ends_at
+         FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
+        WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (
        SELECT w.attempt, w.token, NULL AS expires_at FROM dblock_waiters w

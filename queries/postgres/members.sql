@@ -10,8 +10,10 @@ WITH run AS MATERIALIZED (
      WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text
        AND l.first_token <= sqlc.arg(token)::bigint AND l.last_token >= sqlc.arg(token)::bigint
 ), members AS MATERIALIZED (
-    SELECT w.ticket, w.token, w.host, w.thread, w.attempt
-      FROM (SELECT q.ticket, q.token, q.host, q.thread, q.attempt FROM dblock_waiters q WHERE q.name = @name ORDER BY q.ticket LIMIT (SELECT 64)) w
+    SELECT w.at, w.token, w.host, w.thread, w.attempt
+      FROM (SELECT q.ctid AS at, q.token, q.host, q.thread, q.attempt FROM dblock_waiters q
+             WHERE q.name = @name AND q.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = @name)
+             ORDER BY q.ticket LIMIT (SELECT 64)) w
      WHERE w.token > 0 AND (SELECT run.first_token < run.last_token FROM run)
 ), settled AS (
     UPDATE dblock_locks l SET
@@ -22,15 +24,10 @@ WITH run AS MATERIALIZED (
      WHERE l.name = run.name AND run.first_token < run.last_token AND (m.token IS NOT NULL OR run.first_token = sqlc.arg(token)::bigint)
     RETURNING l.name
 ), served AS (
-    DELETE FROM dblock_waiters q
-     WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.token > 0 AND q.ticket >= (SELECT min(m.ticket) FROM members m)
-       AND q.ticket <= (SELECT max(s.ticket) FROM members s WHERE s.token <= sqlc.arg(token)::bigint)
+    DELETE FROM dblock_waiters q USING settled, members m WHERE m.token <= sqlc.arg(token)::bigint AND q.ctid = m.at
 ), waiting AS (
     UPDATE dblock_waiters q SET token = 0, passable = q.passable AND NOT sqlc.arg(singly)::boolean
-     WHERE q.name = (SELECT settled.name FROM settled)
-       AND q.ticket >= (SELECT min(m.ticket) FROM members m) AND q.ticket <= (SELECT max(m.ticket) FROM members m)
-       AND q.token > sqlc.arg(token)::bigint
+      FROM settled, members m WHERE m.token > sqlc.arg(token)::bigint AND q.ctid = m.at
 )
 SELECT run.name, dblock_durable() AS durable FROM run WHERE run.first_token = run.last_token OR EXISTS (SELECT 1 FROM settled);
 
@@ -40,7 +37,9 @@ SELECT run.name, dblock_durable() AS durable FROM run WHERE run.first_token = ru
 WITH next AS (
     DELETE FROM dblock_waiters q USING dblock_locks l
      WHERE l.name = @name AND l.session_id = sqlc.arg(session)::text AND l.attempt = @attempt
-       AND q.name = l.name AND q.ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = @name) AND q.token > 0
+       AND q.ctid = (SELECT w.ctid FROM dblock_waiters w
+                      WHERE w.name = @name AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = @name) ORDER BY w.ticket LIMIT 1)
+       AND q.token > 0
     RETURNING q.name, q.host, q.thread, q.attempt, q.token
 )
 UPDATE dblock_locks l SET
@@ -50,11 +49,13 @@ RETURNING l.name, dblock_durable() AS durable;
 
 -- After LockGuard, before a run is taken from a session that lives: its members wait again.
 -- name: RequeueMembers :exec
-UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l
+WITH places AS MATERIALIZED (
+    SELECT w.ctid AS at, w.token FROM dblock_waiters w
+     WHERE w.name = sqlc.arg(name)::text AND w.ticket >= (SELECT b.first_ticket FROM dblock_locks b WHERE b.name = sqlc.arg(name)::text)
+     ORDER BY w.ticket LIMIT (SELECT 64)
+)
+UPDATE dblock_waiters q SET token = 0 FROM dblock_locks l, places
  WHERE l.name = sqlc.arg(name)::text AND l.first_token < l.last_token
    AND (l.session_id = sqlc.arg(session)::text AND l.last_token = sqlc.arg(token)::bigint
         OR sqlc.arg(session)::text = '' AND l.session_id IS NOT NULL AND l.host = sqlc.arg(host)::text AND l.thread = sqlc.arg(thread)::text)
-   AND q.name = l.name AND q.ticket >= (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = sqlc.arg(name)::text)
-   AND q.ticket <= (
-       SELECT max(f.ticket) FROM (SELECT w.ticket, w.token FROM dblock_waiters w WHERE w.name = sqlc.arg(name)::text ORDER BY w.ticket LIMIT (SELECT 64)) f
-        WHERE f.token > 0);
+   AND places.token > 0 AND q.ctid = places.at;
