@@ -18,8 +18,7 @@ type facts struct {
 	undoes bool
 	// writers is what the server is where several nodes write; "" where it is not.
 	writers string
-	// undoesNowait: so does NOWAIT, which to MariaDB is a wait that times out at once.
-	undoesNowait bool
+	mariaDB bool
 }
 
 // factsOf asks a server.
@@ -28,9 +27,10 @@ func factsOf(ctx context.Context, on *sql.Conn) (*facts, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &facts{undoes: mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]), writers: mysqlserver.SeveralWriters(variables)}
-	f.undoesNowait = f.undoes && strings.Contains(variables["version"], "MariaDB")
-	return f, nil
+	return &facts{
+		undoes: mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]), writers: mysqlserver.SeveralWriters(variables),
+		mariaDB: strings.Contains(variables["version"], "MariaDB"),
+	}, nil
 }
 
 // oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless

@@ -56,10 +56,10 @@ func (g *gate) shut(ctx context.Context) error {
 	return nil
 }
 
-// check tells an interrupted wait, 2, from a gate that was found open, 1: its connection is gone,
-// and the listener has nothing more to wait at.
-func (g *gate) check(outcome int64, err error) (interrupted int64, _ error) {
-	if err == nil && outcome == 1 {
+// check finds a gate that is open: its connection is gone, and the listener has nothing more to
+// wait at.
+func (g *gate) check(outcome int64, err error) (int64, error) {
+	if err == nil && outcome == gateOpen {
 		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection beside the listener's was lost"))
 	}
 	return outcome, err

@@ -88,9 +88,12 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		if cut {
 			wake(driver.Hint{})
 		}
-		cut, err = l.await(ctx)
+		outcome, err := l.await(ctx)
 		if err != nil {
 			return mysqlserver.Interpret(err)
+		}
+		if outcome == slept && len(l.known) <= maxKnown {
+			continue
 		}
 		hints, late, err := l.news(ctx)
 		if err != nil {
@@ -99,7 +102,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		for _, h := range hints {
 			wake(h)
 		}
-		if late || cut && len(hints) == 0 { // what ended the sleep told of a grant, if there is one
+		if late || outcome == interrupted && len(hints) == 0 { // what ended the sleep told of a grant, if there is one
 			wake(driver.Hint{})
 		}
 	}
@@ -151,18 +154,18 @@ func (l *listener) open(ctx context.Context) error {
 	}
 	ended, killing := make(chan struct{}), make(chan error, 1)
 	go func() { killing <- l.interruptUntil(ended, proofTimeout) }()
-	cut, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (interrupted int64, err error) {
+	outcome, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (outcome int64, err error) {
 		if l.gate != nil {
-			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, proofTimeout.Seconds()).Scan(&interrupted)
-			return l.gate.check(interrupted, err)
+			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, proofTimeout.Seconds()).Scan(&outcome)
+			return l.gate.check(outcome, err)
 		}
-		err = l.conn.QueryRowContext(ctx, "SELECT SLEEP(?)", proofTimeout.Seconds()).Scan(&interrupted)
-		return interrupted, err
+		err = l.conn.QueryRowContext(ctx, "SELECT 2 * SLEEP(?)", proofTimeout.Seconds()).Scan(&outcome)
+		return outcome, err
 	})
 	close(ended)
 	cause := <-killing
 	switch {
-	case err != nil || cut:
+	case err != nil || outcome == interrupted:
 		return err
 	case cause == nil:
 		return driver.Fail(driver.ErrUnsupported, errors.New("KILL QUERY does not reach the listener: is a proxy in between?"))
@@ -178,9 +181,15 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 	return locked.Bool, err
 }
 
-// await sleeps until there is a grant that wake was not called with. It reports true where the
-// sleep was cut short.
-func (l *listener) await(ctx context.Context) (cut bool, err error) {
+// How a sleep ends; see queries/mysql/handed.sql.
+const (
+	slept       = 0
+	gateOpen    = 1
+	interrupted = 2
+)
+
+// await sleeps until there is a grant that wake was not called with.
+func (l *listener) await(ctx context.Context) (outcome int64, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
 	return l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) {
 		if l.gate != nil {
@@ -196,9 +205,9 @@ func (l *listener) await(ctx context.Context) (cut bool, err error) {
 // sleep runs a statement that sleeps. The driver answers the end of a context by closing the
 // connection, on whose other end the server would sleep on and keep the named lock: so the
 // statement is interrupted instead.
-func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (interrupted int64, err error)) (cut bool, err error) {
+func (l *listener) sleep(ctx context.Context, length time.Duration, statement func(context.Context) (outcome int64, err error)) (outcome int64, err error) {
 	if err := ctx.Err(); err != nil {
-		return false, err
+		return 0, err
 	}
 	own, cancel := context.WithTimeout(context.WithoutCancel(ctx), length+replyTimeout)
 	defer cancel()
@@ -208,16 +217,16 @@ func (l *listener) sleep(ctx context.Context, length time.Duration, statement fu
 		_ = l.interruptUntil(ended, mysqlserver.CloseTimeout)
 		cancel()
 	})
-	interrupted, err := statement(own)
+	outcome, err = statement(own)
 	close(ended)
 	if !stop() {
 		<-killed
-		return false, ctx.Err()
+		return 0, ctx.Err()
 	}
 	if mysqlserver.WasKilled(err) {
-		return true, nil
+		return interrupted, nil
 	}
-	return interrupted != 0, unanswered(ctx, err)
+	return outcome, unanswered(ctx, err)
 }
 
 // interruptUntil interrupts the listener's statement again and again, until it has ended or the

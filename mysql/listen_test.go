@@ -491,3 +491,16 @@ func TestAListenerSleepsWithinTheReadTimeout(t *testing.T) {
 		is(t, b.end(t), context.Canceled)
 	})
 }
+
+// The process that grants a lock may die between its commit and the wake-up.
+func TestAGrantWithoutAWakeUpIsHeardOfAfterTheSleep(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s server) {
+		b := s.listen(t, s.open(t, func(c *sqldriver.Config) { c.ReadTimeout = 3 * time.Second })) // it sleeps for 2 s
+		b.take(t, "n")
+		_, err := s.pool.ExecContext(t.Context(), "UPDATE dblock_locks SET attempt = 'granted', handed = 1 WHERE name = 'n'")
+		must(t, err)
+		b.hear(t, map[string]bool{"granted": true})
+		is(t, b.end(t), context.Canceled)
+	})
+}

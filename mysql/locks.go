@@ -28,7 +28,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 		}
 		return grant, true, nil
 	}
-	if grant, taken, err = take(ctx, e.queries(), r); taken || err != nil {
+	if grant, taken, err = e.takeAlone(ctx, r); taken || err != nil {
 		return grant, taken, mysqlserver.Interpret(err)
 	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
@@ -38,8 +38,31 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 	if err != nil || there && !standing(row).Free(r) {
 		return driver.Grant{}, false, mysqlserver.Interpret(err)
 	}
-	grant, taken, err = take(ctx, e.queries(), r)
+	grant, taken, err = e.takeAlone(ctx, r)
 	return grant, taken, mysqlserver.Interpret(err)
+}
+
+// takeAlone takes a whole name that is free, unless it rests, or another has its row locked.
+func (e *engine) takeAlone(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if f := e.facts.Load(); f != nil && f.mariaDB {
+		grant, taken, err := take(ctx, mysqldb.New(nowait{e.prepared}), r)
+		if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
+			err = nil
+		}
+		return grant, taken, err
+	}
+	token, err := e.queries().TakeLock(ctx, mysqldb.TakeLockParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
+	})
+	return took(token, r, err)
+}
+
+// nowait has statements that do not wait for rows, on MariaDB: to MySQL the words are a comment.
+type nowait struct{ mysqldb.DBTX }
+
+func (n nowait) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	return n.DBTX.ExecContext(ctx, "/*M! SET STATEMENT innodb_lock_wait_timeout = 0 FOR */ "+text, args...)
 }
 
 // takeNext takes a name in a transaction, if it is free, and makes its row where there is none.
@@ -68,12 +91,17 @@ func takeLocked(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow,
 	return take(ctx, q, r)
 }
 
-// take takes a whole name that is free, unless it rests, or another has its row locked.
+// take takes a whole name that is free, unless it rests. If another has its row locked, it waits.
 func take(ctx context.Context, q *mysqldb.Queries, r driver.Request) (driver.Grant, bool, error) {
-	token, err := q.TakeLock(ctx, mysqldb.TakeLockParams{
+	token, err := q.TakeRow(ctx, mysqldb.TakeRowParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Lease: lease(r.Lease), MinHold: lease(r.MinHold), Metadata: plainJSON(r.Metadata),
 	})
+	return took(token, r, err)
+}
+
+// took is what came of a statement that returns 0 where it took nothing.
+func took(token int64, r driver.Request, err error) (driver.Grant, bool, error) {
 	if err != nil || token == 0 {
 		return driver.Grant{}, false, err
 	}

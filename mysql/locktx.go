@@ -130,7 +130,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	q, facts := t.queries(tx), t.engine.facts.Load()
-	if !facts.undoesNowait {
+	if !facts.undoes || !facts.mariaDB { // to which NOWAIT is a wait that times out at once
 		row, err := q.LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		if !wait || !errors.Is(err, driver.ErrBusy) {

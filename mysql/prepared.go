@@ -6,8 +6,19 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 )
+
+// clock is how statements name the time, and now is what that view says.
+const (
+	clock = "(SELECT c.now_us FROM dblock_clock c)"
+	now   = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
+)
+
+// spelled is a statement with the clock spelled out. The servers make a temporary table wherever a
+// statement names the view, and sqlc does not know UTC_TIMESTAMP(6).
+func spelled(text string) string { return strings.ReplaceAll(text, clock, now) }
 
 // prepared runs statements that it prepares once. Without that, a statement with parameters is two
 // round trips on a pool that does not interpolate them, and nothing tells whether it does. The
@@ -68,7 +79,7 @@ func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) 
 	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := p.on.PrepareContext(ctx, text)
+	stmt, err := p.on.PrepareContext(ctx, spelled(text))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +172,7 @@ func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.ExecContext(ctx, args...)
 	}
-	return t.tx.ExecContext(ctx, text, args...)
+	return t.tx.ExecContext(ctx, spelled(text), args...)
 }
 
 func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
@@ -169,7 +180,7 @@ func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) 
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.QueryContext(ctx, args...)
 	}
-	return t.tx.QueryContext(ctx, text, args...)
+	return t.tx.QueryContext(ctx, spelled(text), args...)
 }
 
 func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
@@ -177,5 +188,5 @@ func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...an
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.QueryRowContext(ctx, args...)
 	}
-	return t.tx.QueryRowContext(ctx, text, args...)
+	return t.tx.QueryRowContext(ctx, spelled(text), args...)
 }

@@ -4,8 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
@@ -365,19 +368,63 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 	})
 }
 
+// An engine knows its server from its first reserved connection on. Before that it takes a name on
+// MariaDB as on MySQL.
 func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		a := s.actor(t)
-		for what, change := range map[string]string{
-			"held":       "session_id = 'another'",
-			"waited for": "waiters = 1",
-			"shared":     "shared_units = 1, capacity = 2",
-			"resting":    "rests_until = 4000000000000000",
-		} {
-			must(t, second(drivertest.Release(t.Context(), a, a.take(t, what), false)))
-			s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", what)
-			if _, taken, err := a.Take(t.Context(), a.request(what)); err != nil || taken {
-				t.Errorf("%s: %v %v", what, taken, err)
+		for _, known := range []bool{false, true} {
+			a := s.actor(t)
+			if known {
+				a = s.acquainted(t, nil)
+			}
+			for what, change := range map[string]string{
+				"held":       "session_id = 'another'",
+				"waited for": "waiters = 1",
+				"shared":     "shared_units = 1, capacity = 2",
+				"resting":    "rests_until = 4000000000000000",
+			} {
+				name := fmt.Sprint(what, known)
+				must(t, second(drivertest.Release(t.Context(), a, a.take(t, name), false)))
+				s.exec(t, "UPDATE dblock_locks SET "+change+" WHERE name = ?", name)
+				if _, taken, err := a.Take(t.Context(), a.request(name)); err != nil || taken {
+					t.Errorf("%s: %v %v", name, taken, err)
+				}
+			}
+		}
+	})
+}
+
+// acquainted is an actor that knows its server, over a pool with such settings.
+func (s server) acquainted(t *testing.T, change func(*sqldriver.Config)) actor {
+	t.Helper()
+	a := actor{Backend: mysql.New(s.open(t, change)).Backend, session: id()}
+	aside(t, a.Backend)
+	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
+	return a
+}
+
+func TestATakeWritesTheWholeRow(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, a := range []actor{s.actor(t), s.acquainted(t, variable("time_zone", "'+05:00'"))} {
+			for _, timed := range []bool{false, true} {
+				r := a.request(id())
+				r.Metadata = `{"k":"ü"}`
+				if timed {
+					r.Lease, r.MinHold = time.Hour, time.Minute
+				}
+				must(t, second(drivertest.Release(t.Context(), a, a.take(t, r.Name), false)))
+				s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = 1, last_token = 1 WHERE name = ?", farAhead, r.Name)
+				grant, taken, err := a.Take(t.Context(), r)
+				if err != nil || !taken || grant.Token != farAhead+1 || grant.Lease != r.Lease {
+					t.Fatal(grant, taken, err)
+				}
+				const minute = 60_000_000
+				if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks CROSS JOIN dblock_clock WHERE name = ? AND session_id = ? AND host = ? AND thread = ? AND attempt = ?"+
+					" AND holds = 1 AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND acquired_at BETWEEN now_us - ? AND now_us"+
+					" AND COALESCE(expires_at - acquired_at, 0) = ? AND IF(rests_until = 0, 0, rests_until - acquired_at) = ?",
+					r.Name, r.Session, r.Host, r.Thread, r.Attempt, farAhead+1, minute, r.Lease.Microseconds(), r.MinHold.Microseconds()); n != 1 {
+					t.Errorf("timed %v: the name's row is not as it should be", timed)
+				}
 			}
 		}
 	})
@@ -388,21 +435,26 @@ func TestATakeDoesNotWaitForALockedRow(t *testing.T) {
 		a := s.actor(t)
 		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		for _, level := range []string{"READ-COMMITTED", "REPEATABLE-READ"} {
-			b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}
-			row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
-			for _, wait := range []bool{false, true} {
-				r := b.request("n")
-				r.Wait = wait
-				got := <-start(t, func(ctx context.Context) (bool, error) {
-					_, taken, err := b.Take(ctx, r)
-					return taken, err
-				})
-				is(t, got.err, driver.ErrBusy)
+			for _, known := range []bool{false, true} {
+				b := actor{Backend: mysql.New(s.open(t, s.apply(isolation(level)))).Backend, session: a.session}
+				if known {
+					b = s.acquainted(t, s.apply(isolation(level)))
+				}
+				row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
+				for _, wait := range []bool{false, true} {
+					r := b.request("n")
+					r.Wait = wait
+					got := <-start(t, func(ctx context.Context) (bool, error) {
+						_, taken, err := b.Take(ctx, r)
+						return taken, err
+					})
+					is(t, got.err, driver.ErrBusy)
+				}
+				// No gap is locked, behind which the rows of other names would wait.
+				b.take(t, fmt.Sprint("before ", level, known))
+				b.take(t, fmt.Sprint("o after ", level, known))
+				must(t, row.Commit())
 			}
-			// No gap is locked, behind which the rows of other names would wait.
-			b.take(t, "before "+level)
-			b.take(t, "o after "+level)
-			must(t, row.Commit())
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
@@ -92,7 +93,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 			t.Fatal(next, err, s.spares(t))
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND holds = 1 AND waiters = 1"+
-			" AND handed = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
+			" AND first_token = token AND last_token = token AND handed = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
 		// A spare is nobody's place.
@@ -301,5 +302,48 @@ func TestSparesDoNotOutliveTheirUse(t *testing.T) {
 		if n := s.spares(t); n != 0 {
 			t.Fatalf("%d spares are left after the end of the session", n)
 		}
+	})
+}
+
+// MariaDB keeps in a file what an UPDATE of several tables sets, if there is text and it is not in
+// the first table.
+func TestAHandOverKeepsNothingInAFile(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		a := s.actor(t)
+		conn, err := s.open(t, nil).Conn(t.Context())
+		must(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		q := mysqldb.New(conn)
+		files := func() (n int64) {
+			must(t, conn.QueryRowContext(t.Context(), "SHOW SESSION STATUS LIKE 'Created_tmp_disk_tables'").Scan(new(string), &n))
+			return n
+		}
+		none := func(what string, do func() (int64, error)) {
+			t.Helper()
+			before := files()
+			n, err := do()
+			if must(t, err); n == 0 {
+				t.Fatalf("%s did nothing", what)
+			}
+			if n := files() - before; n != 0 {
+				t.Errorf("%s: %d files", what, n)
+			}
+		}
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
+		var token int64
+		none("to take", func() (int64, error) {
+			token, err = q.TakeRow(t.Context(), mysqldb.TakeRowParams{Name: "n", Session: a.session, Host: "h", Thread: "t", Attempt: id()})
+			return token, err
+		})
+		a.enqueue(t, "n") // ticket 1
+		none("to hand over", func() (int64, error) {
+			token, err = q.HandToHead(t.Context(), mysqldb.HandToHeadParams{
+				Name: "n", Holder: a.session, Token: token, Spare: -7, Ticket: 1, Session: a.session, Host: "h", Thread: "t", Attempt: id(),
+			})
+			return token, err
+		})
+		none("to queue", func() (int64, error) {
+			return q.JoinQueue(t.Context(), mysqldb.JoinQueueParams{Name: "n", Spare: -7, Session: a.session, Host: "h", Thread: "t", Attempt: id(), Passable: 1})
+		})
 	})
 }

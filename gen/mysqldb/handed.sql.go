@@ -203,7 +203,7 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = ? AND h.handed = 1 AND FIND_IN_SET(h.attempt, ?) = 0
-       ), 0, COALESCE(GET_LOCK(?, CAST(? AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome
+       ), 3, COALESCE(GET_LOCK(?, CAST(? AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome
 `
 
 type SleepAtGateParams struct {
@@ -213,8 +213,7 @@ type SleepAtGateParams struct {
 	Micros  int64
 }
 
-// The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
-// is over, or there is such a grant; 1: the gate is open; 2: interrupted.
+// The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 1: the gate is open.
 func (q *Queries) SleepAtGate(ctx context.Context, arg SleepAtGateParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, sleepAtGate,
 		arg.Session,
@@ -236,7 +235,7 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = ? AND h.handed = 1 AND FIND_IN_SET(h.attempt, ?) = 0
-       ), 0, SLEEP(CAST(? AS SIGNED) / 1000000)) AS SIGNED) AS interrupted
+       ), 3, 2 * SLEEP(CAST(? AS SIGNED) / 1000000)) AS SIGNED) AS outcome
 `
 
 type SleepUntilHandedParams struct {
@@ -246,7 +245,7 @@ type SleepUntilHandedParams struct {
 }
 
 // Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
-// KILL QUERY falls between them. 1: the sleep was interrupted.
+// KILL QUERY falls between them. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
 func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, sleepUntilHanded,
 		arg.Session,
@@ -255,7 +254,7 @@ func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedPara
 		arg.Known,
 		arg.Micros,
 	)
-	var interrupted int64
-	err := row.Scan(&interrupted)
-	return interrupted, err
+	var outcome int64
+	err := row.Scan(&outcome)
+	return outcome, err
 }

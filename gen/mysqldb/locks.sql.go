@@ -118,8 +118,7 @@ type GiveLockParams struct {
 }
 
 // After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
-// many members of its run behind its own. The highest is the one returned. SET runs from left to
-// right, or, where MariaDB is told so, at once: token is last.
+// many members of its run behind its own. The highest is the one returned. SET as in TakeRow.
 func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, giveLock,
 		arg.Members,
@@ -549,7 +548,7 @@ type TakeLockParams struct {
 	Metadata string
 }
 
-// The acquire of a free name: also alone, in one statement and one commit. It never waits: a row
+// The acquire of a free name on MySQL: alone, in one statement and one commit. It never waits: a row
 // that another transaction has locked is not found, and not taken. All else is decided by the lock
 // row alone. The token is computed from the row as it is, and under its lock, and travels back as
 // the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
@@ -565,6 +564,50 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (int64, erro
 		arg.Lease,
 		arg.MinHold,
 		arg.Metadata,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
+}
+
+const takeRow = `-- name: TakeRow :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
+       acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
+       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
+       metadata = ?
+ WHERE name = ? AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
+`
+
+type TakeRowParams struct {
+	Session  string
+	Host     string
+	Thread   string
+	Attempt  string
+	Lease    sql.NullInt64
+	MinHold  sql.NullInt64
+	Metadata string
+	Name     string
+}
+
+// TakeLock after LockRow; and alone on MariaDB, which is told with the statement not to wait, and
+// which keeps what an UPDATE of several tables sets in a file, where there is a column of text. SET
+// runs from left to right, or, where MariaDB is told so, at once: token is last.
+func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeRow,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Lease,
+		arg.MinHold,
+		arg.Metadata,
+		arg.Name,
 	)
 	if err != nil {
 		return 0, err

@@ -177,25 +177,19 @@ func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWai
 }
 
 const handToHead = `-- name: HandToHead :execlastid
-UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
-         WHERE r.name = ? AND r.session_id = ? AND r.last_token = ?
-           AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
-         LIMIT 1 FOR UPDATE) s
-  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = s.name
-   SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
+UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
+   SET l.first_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)), l.last_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
        l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = ?, l.asked = NULL,
        l.waiters = GREATEST(l.waiters - 1, 0), l.handed = ?,
-       w.name = '', w.ticket = CAST(? AS SIGNED), w.session_id = '', w.attempt = CAST(? AS CHAR), w.metadata = '',
+       w.name = '', w.ticket = CAST(? AS SIGNED), w.session_id = '', w.attempt = CAST(? AS CHAR),
        w.enqueued_at = (SELECT c.now_us FROM dblock_clock c)
- WHERE w.ticket = CAST(? AS SIGNED)
+ WHERE l.name = ? AND l.session_id = ? AND l.last_token = ?
+   AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND w.ticket = CAST(? AS SIGNED)
 `
 
 type HandToHeadParams struct {
-	Name     string
-	Holder   string
-	Token    int64
 	Session  string
 	Host     string
 	Thread   string
@@ -203,6 +197,9 @@ type HandToHeadParams struct {
 	Metadata string
 	Handed   int8
 	Spare    int64
+	Name     string
+	Holder   string
+	Token    int64
 	Ticket   int64
 }
 
@@ -211,12 +208,9 @@ type HandToHeadParams struct {
 // decides by it as it is then. Nobody comes before the waiter as long as its place is there: tickets
 // rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
 // name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
-// id; 0: not done.
+// id; 0: not done. SET as in TakeRow: nothing of w is made of what is set in l.
 func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, handToHead,
-		arg.Name,
-		arg.Holder,
-		arg.Token,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
@@ -225,6 +219,9 @@ func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, 
 		arg.Handed,
 		arg.Spare,
 		arg.Spare,
+		arg.Name,
+		arg.Holder,
+		arg.Token,
 		arg.Ticket,
 	)
 	if err != nil {
@@ -234,16 +231,16 @@ func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, 
 }
 
 const joinQueue = `-- name: JoinQueue :execrows
-UPDATE (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
+UPDATE dblock_waiters w FORCE INDEX (PRIMARY)
+  STRAIGHT_JOIN (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = ? AND r.session_id IS NOT NULL LIMIT 1 FOR UPDATE) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = ''
    SET l.next_ticket = s.next_ticket + 1, l.waiters = s.waiters + 1, l.capacity = IF(s.waiters = 0, 0, s.capacity),
        w.name = s.name, w.ticket = s.next_ticket, w.session_id = ?, w.host = ?, w.thread = ?,
        w.attempt = ?, w.lease = CAST(? AS SIGNED), w.metadata = ?,
        w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(? AS SIGNED),
        w.passable = CAST(? AS SIGNED)
- WHERE w.ticket = CAST(? AS SIGNED)
+ WHERE w.name = '' AND w.ticket = CAST(? AS SIGNED)
 `
 
 type JoinQueueParams struct {
@@ -263,7 +260,9 @@ type JoinQueueParams struct {
 // somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
 // It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
 // the change: the order in which two tables are set is not defined. 0: the name is not held, or the
-// place is gone.
+// place is gone. Here and in HandToHead the first table is the one with columns of text that are set,
+// and is named once: that one MariaDB changes at once. What it sets in others it keeps until the end,
+// in a file if there is text.
 func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, joinQueue,
 		arg.Name,

@@ -7,7 +7,7 @@ SELECT h.name, h.attempt, h.token, 0, l.waiters, h.expires_at, 1 FROM dblock_sha
  WHERE h.session_id = sqlc.arg(session) AND h.handed = 1;
 
 -- Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
--- KILL QUERY falls between them. 1: the sleep was interrupted.
+-- KILL QUERY falls between them. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
 -- name: SleepUntilHanded :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l
@@ -15,10 +15,9 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
-       ), 0, SLEEP(CAST(sqlc.arg(micros) AS SIGNED) / 1000000)) AS SIGNED) AS interrupted;
+       ), 3, 2 * SLEEP(CAST(sqlc.arg(micros) AS SIGNED) / 1000000)) AS SIGNED) AS outcome;
 
--- The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 0: the time
--- is over, or there is such a grant; 1: the gate is open; 2: interrupted.
+-- The same on MariaDB, where it is a wait at a gate: a named lock that another connection holds. 1: the gate is open.
 -- name: SleepAtGate :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l
@@ -26,7 +25,7 @@ SELECT CAST(IF(EXISTS(
        ) OR EXISTS(
            SELECT h.name FROM dblock_shares h
             WHERE h.session_id = sqlc.arg(session) AND h.handed = 1 AND FIND_IN_SET(h.attempt, sqlc.arg(known)) = 0
-       ), 0, COALESCE(GET_LOCK(sqlc.arg(gate), CAST(sqlc.arg(micros) AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome;
+       ), 3, COALESCE(GET_LOCK(sqlc.arg(gate), CAST(sqlc.arg(micros) AS SIGNED) / 1000000), 2)) AS SIGNED) AS outcome;
 
 -- Rows in use are passed over: nobody's wake-up waits for this, and what is left is said later.
 -- name: LockHanded :many

@@ -22,7 +22,7 @@ SELECT name, COALESCE(session_id, '') AS session_id, host, thread, attempt, toke
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names)) ORDER BY name FOR UPDATE SKIP LOCKED;
 
--- The acquire of a free name: also alone, in one statement and one commit. It never waits: a row
+-- The acquire of a free name on MySQL: alone, in one statement and one commit. It never waits: a row
 -- that another transaction has locked is not found, and not taken. All else is decided by the lock
 -- row alone. The token is computed from the row as it is, and under its lock, and travels back as
 -- the insert id; 0: not taken. No lease: null, and so is the sum. LIMIT keeps MySQL from merging
@@ -41,9 +41,23 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
        l.metadata = sqlc.arg(metadata);
 
+-- TakeLock after LockRow; and alone on MariaDB, which is told with the statement not to wait, and
+-- which keeps what an UPDATE of several tables sets in a file, where there is a column of text. SET
+-- runs from left to right, or, where MariaDB is told so, at once: token is last.
+-- name: TakeRow :execlastid
+UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
+       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
+       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),
+       acquired_at = (SELECT c.now_us FROM dblock_clock c),
+       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
+       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), rests_until),
+       metadata = sqlc.arg(metadata)
+ WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until <= (SELECT c.now_us FROM dblock_clock c);
+
 -- After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
--- many members of its run behind its own. The highest is the one returned. SET runs from left to
--- right, or, where MariaDB is told so, at once: token is last.
+-- many members of its run behind its own. The highest is the one returned. SET as in TakeRow.
 -- name: GiveLock :execlastid
 UPDATE dblock_locks SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),

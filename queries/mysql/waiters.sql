@@ -88,39 +88,38 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
 -- somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
 -- It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
 -- the change: the order in which two tables are set is not defined. 0: the name is not held, or the
--- place is gone.
+-- place is gone. Here and in HandToHead the first table is the one with columns of text that are set,
+-- and is named once: that one MariaDB changes at once. What it sets in others it keeps until the end,
+-- in a file if there is text.
 -- name: JoinQueue :execrows
-UPDATE (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
+UPDATE dblock_waiters w FORCE INDEX (PRIMARY)
+  STRAIGHT_JOIN (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = sqlc.arg(name) AND r.session_id IS NOT NULL LIMIT 1 FOR UPDATE) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = ''
    SET l.next_ticket = s.next_ticket + 1, l.waiters = s.waiters + 1, l.capacity = IF(s.waiters = 0, 0, s.capacity),
        w.name = s.name, w.ticket = s.next_ticket, w.session_id = sqlc.arg(session), w.host = sqlc.arg(host), w.thread = sqlc.arg(thread),
        w.attempt = sqlc.arg(attempt), w.lease = CAST(sqlc.arg(lease) AS SIGNED), w.metadata = sqlc.arg(metadata),
        w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(sqlc.arg(min_hold) AS SIGNED),
        w.passable = CAST(sqlc.arg(passable) AS SIGNED)
- WHERE w.ticket = CAST(sqlc.arg(spare) AS SIGNED);
+ WHERE w.name = '' AND w.ticket = CAST(sqlc.arg(spare) AS SIGNED);
 
 -- The release of a whole name to a waiter that NextWaiters found to be the first, without a row
 -- locked: GiveLock and DropWaiter in one statement and one commit. It waits for the name's row, and
 -- decides by it as it is then. Nobody comes before the waiter as long as its place is there: tickets
 -- rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
 -- name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
--- id; 0: not done.
+-- id; 0: not done. SET as in TakeRow: nothing of w is made of what is set in l.
 -- name: HandToHead :execlastid
-UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
-         WHERE r.name = sqlc.arg(name) AND r.session_id = sqlc.arg(holder) AND r.last_token = sqlc.arg(token)
-           AND r.rests_until <= (SELECT c.now_us FROM dblock_clock c)
-         LIMIT 1 FOR UPDATE) s
-  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = s.name
-   SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
+UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
+   SET l.first_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)), l.last_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
        l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.holds = 1, l.attempt = sqlc.arg(attempt),
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = sqlc.arg(metadata), l.asked = NULL,
        l.waiters = GREATEST(l.waiters - 1, 0), l.handed = sqlc.arg(handed),
-       w.name = '', w.ticket = CAST(sqlc.arg(spare) AS SIGNED), w.session_id = '', w.attempt = CAST(sqlc.arg(spare) AS CHAR), w.metadata = '',
+       w.name = '', w.ticket = CAST(sqlc.arg(spare) AS SIGNED), w.session_id = '', w.attempt = CAST(sqlc.arg(spare) AS CHAR),
        w.enqueued_at = (SELECT c.now_us FROM dblock_clock c)
- WHERE w.ticket = CAST(sqlc.arg(ticket) AS SIGNED);
+ WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(holder) AND l.last_token = sqlc.arg(token)
+   AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND w.ticket = CAST(sqlc.arg(ticket) AS SIGNED);
 
 -- Places that were set aside by clients that did not come to use or drop them.
 -- name: Spares :many
