@@ -77,7 +77,7 @@ func wantsOf(names []string, options []LockOption) (wants []client.Want, failed 
 	for _, name := range names {
 		config, err := lockConfigOf(name, append(slices.Clone(options), common.each[name]...))
 		config.each = nil
-		var want client.Want
+		var want *client.Want
 		if err == nil {
 			want, err = config.want(name)
 		}
@@ -87,7 +87,7 @@ func wantsOf(names []string, options []LockOption) (wants []client.Want, failed 
 		if err != nil {
 			return nil, name, err
 		}
-		wants = append(wants, want)
+		wants = append(wants, *want)
 	}
 	return wants, "", nil
 }

@@ -201,24 +201,24 @@ func Also(names ...string) LockOption {
 }
 
 // wantOf validates a name and the options of one lock.
-func wantOf(name string, options []LockOption) (client.Want, error) {
+func wantOf(name string, options []LockOption) (*client.Want, error) {
 	c, err := lockConfigOf(name, options)
 	if err != nil {
-		return client.Want{}, err
+		return nil, err
 	}
 	if c.each != nil {
-		return client.Want{}, fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
 	}
 	return c.want(name)
 }
 
 // want is what is asked of the client.
-func (c *lockConfig) want(name string) (client.Want, error) {
+func (c *lockConfig) want(name string) (*client.Want, error) {
 	if len(c.also) > 0 {
-		return client.Want{}, fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
 	}
 	metadata, err := c.json()
-	return client.Want{Owner: c.owner, Request: driver.Request{
+	return &client.Want{Owner: c.owner, Request: driver.Request{
 		Name: name, Lease: c.lease, Metadata: metadata, MinHold: c.minHold, Units: c.units, Of: c.of,
 	}}, err
 }

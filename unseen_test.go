@@ -5,9 +5,11 @@ import (
 	"errors"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/driver"
 )
 
@@ -45,4 +47,33 @@ func TestATryOfANativeLockThatIsNotAnsweredIsNotHeld(t *testing.T) {
 			t.Errorf("%s: %v: want ErrUnavailable and the context's error: nobody was seen to hold the lock", what, err)
 		}
 	}
+}
+
+// A request waits a moment for others of its client before it joins a queue. Nothing of it was sent
+// when its context ends, but the client knows that others wait.
+func TestALockThatEndsBeforeItJoinsTheQueueHasSeenTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := dblocktest.New[*struct{}](t)
+		held, err := f.Client.Lock(t.Context(), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		for i, c := range []*dblock.Client[*struct{}]{f.Another(t).Client, f.Client} {
+			go func() { _, _ = c.Lock(ctx, "n") }()
+			f.AwaitQueue(t, "n", i+1)
+		}
+		if err := held.Unlock(t.Context()); err != nil { // the other client has it now
+			t.Fatal(err)
+		}
+		for _, option := range [][]dblock.LockOption{nil, {dblock.Lease(time.Hour)}} {
+			brief, stop := context.WithCancel(t.Context())
+			time.AfterFunc(5*time.Millisecond, stop)
+			_, err = f.Client.Lock(brief, "n", option...)
+			if !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.Canceled) || errors.Is(err, dblock.ErrUnavailable) {
+				t.Errorf("%v: want ErrNotAcquired and the context's error", err)
+			}
+		}
+	})
 }

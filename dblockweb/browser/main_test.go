@@ -161,11 +161,19 @@ func (x *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// open loads a page, and waits until its stream has begun where it has one.
+// open loads a page, and waits until it settles.
 func (x *tab) open(url string) {
 	x.Helper()
 	x.do(chromedp.Navigate(url))
+	x.settles()
+}
+
+// settles waits until the page's stream has begun where it has one, and until the browser has drawn
+// the page: before that it drops keys and clicks.
+func (x *tab) settles() {
+	x.Helper()
 	x.until(`!("live" in document.body.dataset) || document.getElementById("state").textContent === "Live"`)
+	value[bool](x, "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(true))))")
 }
 
 // until waits until an expression is true, which it looks at with every frame. Unlike
@@ -205,12 +213,37 @@ func (x *tab) text() string {
 	return all
 }
 
-// submits clicks, and waits for the page to which that leads.
+// submits clicks, and waits for the page to which that leads. It clicks at a place, as a person
+// does: chromedp.Click and chromedp.SendKeys fail where a page that has just come makes the
+// browser number its nodes anew.
 func (x *tab) submits(selector string) {
 	x.Helper()
-	if _, err := chromedp.RunResponse(x.ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
-		x.Fatal(err)
+	x.settles()
+	at := value[struct{ X, Y float64 }](x, fmt.Sprintf(`(() => {
+		const e = document.querySelector(%q);
+		e.scrollIntoView({block: "center", behavior: "instant"});
+		const {x, y, width, height} = e.getBoundingClientRect();
+		return {X: x + width / 2, Y: y + height / 2};
+	})()`, selector))
+	if _, err := chromedp.RunResponse(x.ctx, chromedp.MouseClickXY(at.X, at.Y)); err != nil {
+		x.Fatalf("%s: %v", selector, err)
 	}
+}
+
+// focus gives an element the focus.
+func (x *tab) focus(selector string) {
+	x.Helper()
+	x.settles()
+	if !value[bool](x, fmt.Sprintf(`(() => { const e = document.querySelector(%q); e.focus(); return document.activeElement === e; })()`, selector)) {
+		x.Fatalf("%s takes no focus", selector)
+	}
+}
+
+// types gives an element the focus, and presses keys.
+func (x *tab) types(selector, keys string) {
+	x.Helper()
+	x.focus(selector)
+	x.do(chromedp.KeyEvent(keys))
 }
 
 // tx stands for an application's transactions.

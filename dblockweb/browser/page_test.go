@@ -60,7 +60,7 @@ func TestABreakNeedsConfirmationAndTakesFromWhoWasSeen(t *testing.T) {
 		x.submits(`a[href="lock?name=n"]`)
 		x.submits(`a.danger`)
 		x.shows("Only this holder loses the lock")
-		x.do(chromedp.SendKeys(chromedp.CSS(`input[name=reason]`), "it looked dead"))
+		x.types(`input[name=reason]`, "it looked dead")
 	}
 	confirm()
 	if err := context.Cause(seen.Context()); err != nil {
@@ -88,7 +88,7 @@ func TestABreakWithAStaleTokenIsRefused(t *testing.T) {
 	seen := w.lock("n")
 	x := newTab(t, 1000, 700)
 	x.open(fmt.Sprintf("%sbreak?name=n&token=%d", w.url, seen.Token()))
-	x.do(chromedp.SendKeys(chromedp.CSS(`input[name=reason]`), "it looked dead"))
+	x.types(`input[name=reason]`, "it looked dead")
 	value[bool](x, "disconnect() === undefined") // a page that does not hear of it, as with a network that is slow
 	if err := seen.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -105,13 +105,14 @@ func TestFocusAndTypedTextSurviveAnUpdate(t *testing.T) {
 	w := newWorld(t)
 	x := newTab(t, 1000, 700)
 	x.open(w.url)
-	x.do(chromedp.SendKeys(chromedp.CSS(`input[name=prefix]`), "ord"))
+	x.types(`input[name=prefix]`, "ord")
 	w.lock("orders/1")
 	x.shows("orders/1")
 	if got := value[string](x, `document.activeElement.name + "=" + document.activeElement.value`); got != "prefix=ord" {
 		t.Errorf("after an update: %s", got)
 	}
-	x.do(chromedp.KeyEvent("ers"), chromedp.Focus(chromedp.CSS(`a[href="lock?name=orders%2f1"]`)))
+	x.do(chromedp.KeyEvent("ers"))
+	x.focus(`a[href="lock?name=orders%2f1"]`)
 	for _, name := range []string{"a", "b", "z"} {
 		w.lock(name)
 		x.until(`document.querySelector('[data-key="` + name + `"]')`)
@@ -125,7 +126,7 @@ func TestFocusAndTypedTextSurviveAnUpdate(t *testing.T) {
 
 	held := w.lock("n")
 	x.open(fmt.Sprintf("%sbreak?name=n&token=%d", w.url, held.Token()))
-	x.do(chromedp.SendKeys(chromedp.CSS(`input[name=reason]`), "the host"))
+	x.types(`input[name=reason]`, "the host")
 	w.waits("n", 1)
 	x.until(`document.querySelector("dl dd:last-of-type").innerText === "1"`)
 	x.do(chromedp.KeyEvent(" is gone"))

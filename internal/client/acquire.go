@@ -152,16 +152,26 @@ func (t *tables) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wai
 	return h, err
 }
 
-func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	var s *clientSession
+// session returns the session that is alive now, and opens one where none is. Without wait it does
+// not wait for a transaction which has locked the database: ErrBusy.
+func (t *tables) session(ctx context.Context, wait bool) (*clientSession, error) {
+	if s := t.sessions.alive(); s != nil {
+		return s, nil
+	}
 	open := t.sessions.open
 	if !wait {
 		open = t.sessions.tryOpen
 	}
+	var opened *clientSession
 	err := t.statement(ctx, func(ctx context.Context) (err error) {
-		s, err = open(ctx)
+		opened, err = open(ctx)
 		return err
 	})
+	return opened, err
+}
+
+func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+	s, err := t.session(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
@@ -173,10 +183,7 @@ func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 		if h, ok := t.rely(ctx, s, k, rows{t, s}, r, o, got.grant, got.asked); ok {
 			return h, nil
 		}
-		err, got.left = errSessionOver, something
-		if now := t.config.Clock(); tooLate(got.grant.Lease, got.asked, now) {
-			err = driver.Fail(driver.ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
-		}
+		err, got.left = t.unreliable(r, got), something
 	}
 	switch got.left {
 	case nothing:
@@ -189,6 +196,15 @@ func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 		return nil, errSessionOver
 	}
 	return nil, err
+}
+
+// unreliable is why a grant cannot be relied upon.
+func (t *tables) unreliable(r *driver.Request, got *receipt) error {
+	now := t.config.Clock()
+	if !tooLate(got.grant.Lease, got.asked, now) {
+		return errSessionOver
+	}
+	return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
 }
 
 // receipt is what came of an attempt: a grant, and the clock before the statement was sent that
@@ -343,7 +359,7 @@ func overdue(s driver.State) *driver.Holder {
 func (t *tables) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
 	r.Passable = r.Passable && !t.registry.isSlow(r.Name, t.config.Clock())
 	s.hub.Ready(ctx)
-	w := s.hub.Add(r.Name, r.Attempt)
+	w := s.hub.Add(r.Name, r.Attempt, r.Passable)
 	got, outcome, err := t.join(ctx, s, r)
 	switch {
 	case err == nil && outcome == driver.Gone:
@@ -368,7 +384,7 @@ func (t *tables) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 		if !answer.Granted {
 			return errPlaceGone
 		}
-		*got = receipt{grant: answer.Grant, asked: answer.Asked, run: answer.Run}
+		got.grant, got.asked, got.run = answer.Grant, answer.Asked, answer.Run
 		return nil
 	case <-s.Context().Done():
 		return errSessionOver
@@ -394,15 +410,29 @@ func (t *tables) waitedFor(s *clientSession, name string, cause error) error {
 // queue, together with those of the session's other goroutines that join it meanwhile.
 func (t *tables) join(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
 	if r.Units == 0 {
-		joining := s.joins.of(r.Name)
-		defer s.joins.done(r.Name)
-		done, alone := s.joins.alone(r.Name, joining)
+		joining := s.joins.of(r)
+		defer s.joins.done(r)
+		done, alone := s.joins.alone(ctx, r, joining)
 		if !alone {
 			j, err := joining.Do(ctx, r)
-			return shared(j.grant, j.asked, err), j.outcome, err
+			return shared(j.grant, j.asked, err), j.outcome, t.lingered(s, r.Name, joining, err)
 		}
 		defer done()
 	}
+	return t.enqueue(ctx, r)
+}
+
+// lingered is the error of a request that joined a queue with others. Where it lingered, others of
+// its session were seen waiting.
+func (t *tables) lingered(s *clientSession, name string, joining *joining, err error) error {
+	var left *coalesce.Left
+	if errors.As(err, &left) && left.Answered == nil && joining.lingering.Load() {
+		return t.waitedFor(s, name, left.Cause)
+	}
+	return err
+}
+
+func (t *tables) enqueue(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
 	got = &receipt{asked: t.config.Clock()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, outcome, err = t.engine.Enqueue(ctx, *r)

@@ -156,11 +156,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	if fresh < 2 { // one is taken as well by Lock
 		return 0, nil
 	}
-	var s *clientSession
-	err := t.statement(ctx, func(ctx context.Context) (err error) {
-		s, err = t.sessions.tryOpen(ctx)
-		return err
-	})
+	s, err := t.session(ctx, false)
 	if err != nil {
 		return 0, severally(err)
 	}

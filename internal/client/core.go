@@ -42,7 +42,7 @@ type Want struct {
 }
 
 // shared reports whether others may have the name as well.
-func (w Want) shared() bool { return w.Units > 0 }
+func (w *Want) shared() bool { return w.Units > 0 }
 
 // Tx is a transaction of the application's, with what the engine does in it.
 type Tx interface {
@@ -56,7 +56,7 @@ type Tx interface {
 // backing is what a client's locks are in: rows of tables, or the server's own lock functions.
 type backing interface {
 	// allow refuses what such a lock cannot be, before any I/O.
-	allow(w Want) error
+	allow(w *Want) error
 	// acquire takes a name, and waits for it where wait is true.
 	acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error)
 	// lockTx takes a name in a transaction.

@@ -12,7 +12,7 @@ import (
 // Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another. f
 // is told when its slot begins. The outcome is what f returned; failure is everything else that
 // went wrong.
-func (c *Client) Job(ctx context.Context, name string, lock Want, slot driver.Slot, retry bool, f func(ctx context.Context, l *Lock, begins time.Time) error) (ran bool, outcome, failure error) {
+func (c *Client) Job(ctx context.Context, name string, lock *Want, slot driver.Slot, retry bool, f func(ctx context.Context, l *Lock, begins time.Time) error) (ran bool, outcome, failure error) {
 	t, err := c.table()
 	if err != nil {
 		return false, nil, err
@@ -50,7 +50,7 @@ func (c *Client) Job(ctx context.Context, name string, lock Want, slot driver.Sl
 
 // lockJob takes the lock of a job; nil where a run of it goes on. A client that has the lock only
 // to look whether the slot has been run is waited for: by then it may be the next slot.
-func (t *tables) lockJob(ctx context.Context, name string, w Want) (*Lock, error) {
+func (t *tables) lockJob(ctx context.Context, name string, w *Want) (*Lock, error) {
 	ctx = t.owners.without(ctx) // a job that asks for itself is another owner, and finds itself running
 	for tries := 1; ; tries++ {
 		l, err := t.Acquire(ctx, w, false)

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -11,7 +12,7 @@ import (
 
 const (
 	// lingerLimit is how long a request waits at most for others of its session, before it joins
-	// the queue.
+	// the queue, and how long the release of a run waits for requests that are on their way.
 	lingerLimit = 5 * time.Millisecond
 	lingerPause = 200 * time.Microsecond
 )
@@ -30,7 +31,9 @@ type joins struct {
 
 type joining struct {
 	*coalesce.Coalescer[*driver.Request, joined]
-	users int
+	users     int         // requests
+	passable  int         // of them
+	lingering atomic.Bool // what was not sent waits for those of its session that are ahead
 }
 
 // joined is what came of a request.
@@ -44,41 +47,49 @@ func newJoins(engine driver.Queue, calls *calls, clock func() time.Duration, ahe
 	return &joins{engine: engine, calls: calls, clock: clock, ahead: ahead, names: map[string]*joining{}}
 }
 
-// of is where to join the queue of a name. done MUST be called afterwards.
-func (j *joins) of(name string) *joining {
+// of is where a request joins the queue of its name. done MUST be called afterwards.
+func (j *joins) of(r *driver.Request) *joining {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	of := j.names[name]
+	of := j.names[r.Name]
 	if of == nil {
 		of = &joining{Coalescer: coalesce.New(coalesce.Config[*driver.Request, joined]{
 			Run: j.run, Most: maxExchange, Go: j.calls.underWay.Go, Slots: 1, // a second would wait for the row that the first has locked
 		})}
-		j.names[name] = of
+		j.names[r.Name] = of
 	}
-	of.users++
+	of.count(r, 1)
 	return of
 }
 
-func (j *joins) done(name string) {
+func (j *joins) done(r *driver.Request) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if of := j.names[name]; of.users == 1 {
-		delete(j.names, name)
-	} else {
-		of.users--
+	if of := j.names[r.Name]; of.count(r, -1) == 0 {
+		delete(j.names, r.Name)
 	}
+}
+
+func (j *joining) count(r *driver.Request, change int) (users int) {
+	j.users += change
+	if r.Passable {
+		j.passable += change
+	}
+	return j.users
 }
 
 // alone reports whether a request is to be sent by its caller, which calls done then. Otherwise it
 // goes together with others.
-func (j *joins) alone(name string, of *joining) (done func(), alone bool) {
+func (j *joins) alone(ctx context.Context, r *driver.Request, of *joining) (done func(), alone bool) {
 	free, alone := of.Alone()
-	if !alone || !j.lingers(name, of) {
+	if !alone || !r.Passable || endsWithin(ctx, 2*lingerLimit) || !j.lingers(r.Name, of) {
 		return free, alone
 	}
+	of.lingering.Store(true)
 	j.calls.underWay.Go(func() {
 		defer free()
-		for end := j.clock() + lingerLimit; j.clock() < end && j.lingers(name, of); {
+		defer of.lingering.Store(false)
+		for end := j.clock() + lingerLimit; j.clock() < end && j.lingers(r.Name, of); {
 			time.Sleep(lingerPause)
 		}
 		time.Sleep(lingerPause) // the way from Unlock to Lock
@@ -86,14 +97,20 @@ func (j *joins) alone(name string, of *joining) (done func(), alone bool) {
 	return nil, false
 }
 
+// endsWithin reports whether ctx has a deadline that is so near.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ok && time.Until(deadline) < d
+}
+
 // lingers reports whether a request is to wait for others of its session, which are to have the
 // name before it. They will ask again, and then all of them are a run; with requests of other
 // sessions between them they would be none.
 func (j *joins) lingers(name string, of *joining) bool {
-	ahead, rivals := j.ahead(name)
-	j.mu.Lock()
+	j.mu.Lock() // first: users are ahead from before they come until after they go
 	defer j.mu.Unlock()
-	return rivals && ahead > of.users
+	ahead, rivals := j.ahead(name)
+	return rivals && ahead > of.passable
 }
 
 // drain waits a moment for the requests that are about to join the queue of a name, before a run of

@@ -40,9 +40,10 @@ func joinAll(t *testing.T, q *queueing, n int) (answers []joined, errs []error) 
 	var all sync.WaitGroup
 	for i := range n {
 		all.Go(func() {
-			of := j.of("n")
-			defer j.done("n")
-			answers[i], errs[i] = of.Do(t.Context(), &driver.Request{Name: "n", Attempt: fmt.Sprint(i)})
+			r := &driver.Request{Name: "n", Attempt: fmt.Sprint(i)}
+			of := j.of(r)
+			defer j.done(r)
+			answers[i], errs[i] = of.Do(t.Context(), r)
 		})
 		synctest.Wait()
 	}
@@ -96,23 +97,33 @@ func TestThoseThatJoinTogetherFailTogether(t *testing.T) {
 	})
 }
 
-// Broken by sending the first of them alone, or by waiting for longer than others are ahead, or
-// than the limit.
+// Broken by sending the first of them alone, by waiting for longer than others are ahead, or than
+// the limit, or by waiting for a run that the request cannot be part of, or with a context that
+// ends soon.
 func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 	for _, c := range []struct {
 		ahead  int // beside the requests
 		rivals bool
+		alone  bool          // the requests are not passable
+		brief  bool          // their contexts end soon
 		over   time.Duration // when nothing is ahead any more
 		sent   time.Duration
 		batch  int
 	}{
 		{ahead: 0, rivals: true, sent: 0, batch: 1},
 		{ahead: 1, rivals: false, sent: 0, batch: 1},
-		{ahead: 1, rivals: true, over: 2 * time.Millisecond, sent: 2*time.Millisecond + lingerPause, batch: 3},
+		{ahead: 1, rivals: true, alone: true, sent: 0, batch: 1},
+		{ahead: 1, rivals: true, brief: true, sent: 0, batch: 1},
+		{ahead: 1, rivals: true, over: 2500 * time.Microsecond, sent: 2600*time.Microsecond + lingerPause, batch: 3}, // nobody comes just then
 		{ahead: 1, rivals: true, over: time.Second, sent: lingerLimit + lingerPause, batch: 4},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			began := time.Now()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*lingerLimit-time.Millisecond)
+			defer cancel()
+			if !c.brief {
+				ctx = t.Context()
+			}
 			q := &queueing{outcome: driver.Queued, may: make(chan struct{})}
 			close(q.may)
 			var asked atomic.Int32
@@ -126,15 +137,16 @@ func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 4 { // one a millisecond
 				all.Go(func() {
-					of := j.of("n")
-					defer j.done("n")
-					asked.Add(1)
+					asked.Add(1) // first, as the hub knows of a waiter before it joins
 					defer asked.Add(-1)
-					done, alone := j.alone("n", of)
+					r := &driver.Request{Name: "n", Attempt: fmt.Sprint(i), Passable: !c.alone}
+					of := j.of(r)
+					defer j.done(r)
+					done, alone := j.alone(ctx, r, of)
 					if alone {
-						_, _, _ = q.Enqueue(t.Context(), driver.Request{})
+						_, _, _ = q.Enqueue(t.Context(), *r)
 						done()
-					} else if _, err := of.Do(t.Context(), &driver.Request{Name: "n", Attempt: fmt.Sprint(i)}); err != nil {
+					} else if _, err := of.Do(t.Context(), r); err != nil {
 						t.Error(err)
 					}
 					if i == 0 {
@@ -150,6 +162,29 @@ func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Broken by asking what is ahead before the users are counted. A request that comes in between
+// would count as a user only.
+func TestARequestThatComesMeanwhileEndsNoLingering(t *testing.T) {
+	var j *joins
+	r := &driver.Request{Name: "n", Passable: true}
+	came := make(chan struct{})
+	j = newJoins(nil, newCalls(time.Hour), nil, func(string) (int, bool) {
+		go func() {
+			defer close(came)
+			j.of(r)
+		}()
+		select {
+		case <-came:
+		case <-time.After(50 * time.Millisecond): // it waits for the count
+		}
+		return 2, true
+	})
+	if of := j.of(r); !j.lingers("n", of) {
+		t.Error("it lingers no more")
+	}
+	<-came
 }
 
 // Broken by a release that does not wait for the requests that are joining the queue: the next run
@@ -169,9 +204,10 @@ func TestTheReleaseOfARunWaitsForThoseWhoJoin(t *testing.T) {
 			j := newJoins(q, newCalls(time.Hour), func() time.Duration { return 0 }, func(string) (int, bool) { return 0, c.rivals })
 			j.drain(t.Context(), "n") // nobody joins
 			go func() {
-				of := j.of("n")
-				defer j.done("n")
-				_, _ = of.Do(t.Context(), &driver.Request{Name: "n"})
+				r := &driver.Request{Name: "n"}
+				of := j.of(r)
+				defer j.done(r)
+				_, _ = of.Do(t.Context(), r)
 			}()
 			synctest.Wait()
 			began := time.Now()

@@ -87,8 +87,8 @@ func (l *Lock) Run(ctx context.Context, f func(ctx context.Context) error) error
 	return f(inner)
 }
 
-// Acquire is Lock of package dblock, and with wait false TryLock.
-func (c *Client) Acquire(ctx context.Context, w Want, wait bool) (*Lock, error) {
+// Acquire is Lock of package dblock, and with wait false TryLock. It fills in the rest of w.
+func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error) {
 	if ctx == nil {
 		return nil, errNilContext
 	}
@@ -109,7 +109,7 @@ func (c *Client) Acquire(ctx context.Context, w Want, wait bool) (*Lock, error) 
 		told.end(0, err)
 		return nil, err
 	}
-	return c.handle(h, &told, h.attempt != w.Attempt), nil
+	return c.handle(h, told, h.attempt != w.Attempt), nil
 }
 
 // handle makes the handle of a hold, which is new or was entered again.

@@ -25,7 +25,7 @@ type native struct {
 	waiting *atomic.Int64 // calls
 }
 
-func (n native) allow(w Want) error {
+func (n native) allow(w *Want) error {
 	if w.Owner != nil || w.Lease != 0 || w.Metadata != "" || w.MinHold != 0 || w.shared() && w.Of != driver.Readers {
 		return fmt.Errorf("%w: Owner, Lease, MinHold, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
 	}

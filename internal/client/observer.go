@@ -33,8 +33,7 @@ func attemptAt(r *driver.Request, wait bool) Attempt {
 	return a
 }
 
-// sight is an attempt under way that the observer was told of. The zero value: there is no
-// observer.
+// sight is an attempt under way that the observer was told of; nil: there is no observer.
 type sight struct {
 	observer Observer
 	ctx      context.Context
@@ -44,20 +43,20 @@ type sight struct {
 
 // end tells the observer what came of the attempt. A hold that it gave is told of by tellAcquired.
 func (s *sight) end(token int64, err error) {
-	if s != nil && s.observer != nil {
+	if s != nil {
 		s.observer.AcquireEnd(s.ctx, s.attempt, time.Since(s.began), token, err)
 	}
 }
 
 // sights are the attempts at several names; nil: there is no observer.
-type sights []sight
+type sights []*sight
 
 // at is the attempt at one of them; nil without an observer.
 func (s sights) at(i int) *sight {
 	if s == nil {
 		return nil
 	}
-	return &s[i]
+	return s[i]
 }
 
 // under is the context with which the attempt at one of them goes on, which is ctx without an

@@ -23,13 +23,13 @@ func TestAWaitThatEndsBeforeItIsInTheQueueHasSeenTheHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, want := newPaper(), Want{Request: driver.Request{Name: "n"}}
 		holder := newPaperClient(t, p, nil)
-		if _, err := holder.Acquire(t.Context(), want, true); err != nil {
+		if _, err := holder.Acquire(t.Context(), &want, true); err != nil {
 			t.Fatal(err)
 		}
 		waiter := newPaperClient(t, hesitant{p}, nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if _, err := waiter.Acquire(ctx, want, true); !errors.Is(err, ErrNotAcquired) {
+		if _, err := waiter.Acquire(ctx, &want, true); !errors.Is(err, ErrNotAcquired) {
 			t.Errorf("%v, want ErrNotAcquired", err)
 		}
 	})

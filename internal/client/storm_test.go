@@ -46,7 +46,7 @@ func TestAnOutageOfHalfAMinuteIsAFewLinesOfTheLog(t *testing.T) {
 		})
 		l := acquire(t, t.Context(), c, "held")
 		go func() {
-			if waited, err := c.Acquire(t.Context(), want("held"), true); err == nil {
+			if waited, err := c.Acquire(t.Context(), new(want("held")), true); err == nil {
 				_ = waited.Unlock(t.Context())
 			}
 		}()

@@ -33,7 +33,7 @@ type undo struct {
 	claim *claim
 }
 
-func (t *tables) allow(Want) error { return nil }
+func (t *tables) allow(*Want) error { return nil }
 
 func (t *tables) schema(ctx context.Context) error { return t.sessions.checkSchema(ctx) }
 

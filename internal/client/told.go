@@ -17,11 +17,11 @@ const (
 
 // tellStart tells the observer of an attempt, which goes on with the context that it returns. end
 // or tellAcquired MUST be called with its outcome.
-func (c *Client) tellStart(ctx context.Context, a Attempt) (context.Context, sight) {
+func (c *Client) tellStart(ctx context.Context, a Attempt) (context.Context, *sight) {
 	if c.config.Observer == nil {
-		return ctx, sight{}
+		return ctx, nil
 	}
-	s := sight{observer: c.config.Observer, attempt: a, began: time.Now()}
+	s := &sight{observer: c.config.Observer, attempt: a, began: time.Now()}
 	s.ctx = s.observer.AcquireStart(ctx, a)
 	return s.ctx, s
 }

@@ -90,7 +90,7 @@ func want(name string) (w Want) {
 
 func acquire(t *testing.T, ctx context.Context, c *Client, name string) *Lock {
 	t.Helper()
-	l, err := c.Acquire(ctx, want(name), true)
+	l, err := c.Acquire(ctx, new(want(name)), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		again := acquire(t, l.Context(), c, "n")
-		_, err := c.Acquire(t.Context(), want("n"), false)
+		_, err := c.Acquire(t.Context(), new(want("n")), false)
 		if !errors.Is(err, ErrNotAcquired) {
 			t.Error(err)
 		}
@@ -118,7 +118,7 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 			"start n false", "end n 0 not acquired under n after 0s", "over n 1 <nil> after 1s")
 
 		l = acquire(t, t.Context(), c, "m")
-		go func() { _, _ = c.Acquire(t.Context(), want("m"), true) }()
+		go func() { _, _ = c.Acquire(t.Context(), new(want("m")), true) }()
 		time.Sleep(3 * time.Second)
 		if s := c.Stats(); s.Held != 1 || s.Waiting != 1 || !s.Listening || s.Session == "" || time.Until(s.AliveUntil) < 10*time.Second {
 			t.Errorf("%+v", s)
@@ -144,7 +144,7 @@ func TestAnObserverIsToldOfEachAttemptAndOfEachHold(t *testing.T) {
 		if s := c.Stats(); s != (Stats{}) {
 			t.Errorf("%+v", s)
 		}
-		if _, err = c.Acquire(t.Context(), want("n"), true); !errors.Is(err, ErrClosed) {
+		if _, err = c.Acquire(t.Context(), new(want("n")), true); !errors.Is(err, ErrClosed) {
 			t.Error(err)
 		}
 		d.expect(t)

@@ -56,7 +56,7 @@ func (a *actor) introduce() {
 	name := fmt.Sprintf("owner %d", a.index)
 	a.m.world.journal.expect(name, a)
 	go func() {
-		l, err := a.m.client.Acquire(context.Background(), client.Want{Request: driver.Request{Name: name}}, true)
+		l, err := a.m.client.Acquire(context.Background(), &client.Want{Request: driver.Request{Name: name}}, true)
 		if err == nil {
 			err = l.Unlock(context.Background())
 		}
@@ -136,7 +136,7 @@ func (a *actor) ask(wait bool) {
 	ctx, cancel := context.WithCancel(a.ctx)
 	a.cancel = cancel
 	go func() {
-		l, err := a.m.client.Acquire(ctx, client.Want{Request: driver.Request{Name: a.want}}, wait)
+		l, err := a.m.client.Acquire(ctx, &client.Want{Request: driver.Request{Name: a.want}}, wait)
 		late := err == nil && l.Context().Err() == nil && !l.Until().After(time.Now())
 		a.m.world.finish(func() { a.acquired(l, err, late) })
 	}()

@@ -50,7 +50,7 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 			Clock: func() time.Duration { return time.Since(began) }, Safety: time.Minute, Limit: time.Minute,
 			Log: quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
-		w := h.Add("n", "a")
+		w := h.Add("n", "a", false)
 		h.Queued(w)
 		if r := <-w.C; !r.Granted || time.Since(began) > time.Second {
 			t.Errorf("%+v after %v", r, time.Since(began))

@@ -84,8 +84,15 @@ type Waiter struct {
 	Attempt string
 	C       chan Result // receives once
 
-	queued  bool     // the database has confirmed the place in the queue
-	watcher *Watcher // not nil: it waits for news only
+	passable bool     // its grant may be part of a run
+	queued   bool     // the database has confirmed the place in the queue
+	watcher  *Watcher // not nil: it waits for news only
+}
+
+// interest is how many want a name.
+type interest struct {
+	waiters  int // with those that wait for news only
+	passable int // of them
 }
 
 // Hub has the waiters of one session.
@@ -104,7 +111,7 @@ type Hub struct {
 	listening bool
 	watchers  int
 	waiters   map[string]*Waiter       // by attempt
-	names     map[string]int           // how many waiters each name has
+	names     map[string]interest      // those that have waiters
 	due       map[string]time.Duration // when each name is to be looked at
 	states    map[string]driver.State  // as last seen
 	runs      map[string]*Run          // by name, until they are over
@@ -117,7 +124,7 @@ type Hub struct {
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
-		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
+		waiters: map[string]*Waiter{}, names: map[string]interest{}, due: map[string]time.Duration{},
 		states: map[string]driver.State{}, runs: map[string]*Run{}, latest: map[string]int64{}, rivals: map[string]bool{},
 	}
 }
@@ -138,9 +145,9 @@ func (h *Hub) Ready(ctx context.Context) {
 }
 
 // Add registers an attempt. It MUST be called before the request is sent: a grant may come before
-// the request returns.
-func (h *Hub) Add(name, attempt string) *Waiter {
-	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
+// the request returns. passable: the grant may be part of a run.
+func (h *Hub) Add(name, attempt string, passable bool) *Waiter {
+	w := &Waiter{Name: name, Attempt: attempt, passable: passable, C: make(chan Result, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.register(w)
@@ -150,7 +157,17 @@ func (h *Hub) Add(name, attempt string) *Waiter {
 // register MUST be called with mu locked.
 func (h *Hub) register(w *Waiter) {
 	h.waiters[w.Attempt] = w
-	h.names[w.Name]++
+	h.count(w, 1)
+}
+
+// count MUST be called with mu locked.
+func (h *Hub) count(w *Waiter, change int) {
+	n := h.names[w.Name]
+	n.waiters += change
+	if w.passable {
+		n.passable += change
+	}
+	h.names[w.Name] = n
 }
 
 // Queued notes that the attempt is in the queue. From now on an attempt that is neither queued nor
@@ -227,7 +244,7 @@ func (h *Hub) Deliver(name string, next []driver.Handoff, asked time.Duration) {
 			mine = append(mine, driver.Own{Attempt: n.Attempt, Grant: n.Grant})
 		}
 	}
-	if len(next) > 0 && h.names[name] > 0 {
+	if len(next) > 0 && h.names[name].waiters > 0 {
 		h.rivals[name] = len(mine) < len(next)
 	}
 	h.grant(mine, asked)
@@ -258,7 +275,7 @@ func (h *Hub) Stats() (listening bool, waiting int) {
 // Recheck schedules a look at a name now, after a statement with an unknown outcome.
 func (h *Hub) Recheck(name string) {
 	h.mu.Lock()
-	if h.names[name] > 0 {
+	if h.names[name].waiters > 0 {
 		h.due[name] = 0
 	}
 	h.mu.Unlock()
@@ -281,7 +298,7 @@ func (h *Hub) forget(w *Waiter) {
 	if w.watcher != nil {
 		h.watchers--
 	}
-	if h.names[w.Name]--; h.names[w.Name] == 0 {
+	if h.count(w, -1); h.names[w.Name].waiters == 0 {
 		delete(h.names, w.Name)
 		delete(h.due, w.Name)
 		delete(h.states, w.Name)

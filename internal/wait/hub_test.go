@@ -135,7 +135,7 @@ func room(t *testing.T, f *table) *Hub {
 }
 
 func (h *Hub) enter(name, attempt string) *Waiter {
-	w := h.Add(name, attempt)
+	w := h.Add(name, attempt, false)
 	h.Queued(w)
 	return w
 }
@@ -348,7 +348,7 @@ func TestOnlyAWaiterQueuedBeforeTheLookCanBeGone(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour) // the delayed answer has an empty queue
 		gone := h.enter("n", "a1")
-		sent := h.Add("n", "a3") // its request is on its way
+		sent := h.Add("n", "a3", false) // its request is on its way
 		time.Sleep(2 * firstLook)
 		late := h.enter("n", "a2")
 		f.set(func() { close(f.hold); f.hold = nil })
@@ -381,7 +381,7 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
-		early := h.Add("n", "a2") // answered before its own statement has returned
+		early := h.Add("n", "a2", false) // answered before its own statement has returned
 		h.Deliver("name", []driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early)
 		if r, took := answered(early); !r.Granted || took != 0 {

@@ -99,7 +99,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	defer h.mu.Unlock()
 	queued = make(map[string][]*Waiter, len(names))
 	for _, name := range names {
-		if h.names[name] > 0 {
+		if h.names[name].waiters > 0 {
 			h.due[name] = h.config.Clock() + h.config.Safety // until the answer says when
 			queued[name] = nil
 		}
@@ -131,7 +131,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 			h.answer(w, Result{})
 		}
 	}
-	if h.names[state.Name] == 0 {
+	if h.names[state.Name].waiters == 0 {
 		return nil
 	}
 	if h.watchers > 0 {
@@ -200,7 +200,7 @@ func (h *Hub) schedule(names []string, in time.Duration) {
 	defer h.mu.Unlock()
 	at := h.config.Clock() + in
 	for _, name := range names {
-		if due, known := h.due[name]; known && due != 0 && h.names[name] > 0 {
+		if due, known := h.due[name]; known && due != 0 && h.names[name].waiters > 0 {
 			h.due[name] = at
 		}
 	}

@@ -212,12 +212,13 @@ func (r *Run) end() {
 	}
 }
 
-// Ahead is how many attempts of the session wait for a name here, or are to get it from each other.
-// rivals: another session was granted it after the session's latest release.
+// Ahead is how many attempts of the session wait for a name here whose grants may be part of a run,
+// and one more where they get it from each other. rivals: another session was granted it after the
+// session's latest release.
 func (h *Hub) Ahead(name string) (n int, rivals bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	n = h.names[name]
+	n = h.names[name].passable
 	if h.runs[name] != nil {
 		n++
 	}

@@ -162,8 +162,8 @@ func TestAMemberThatKnowsNothingOfARunThatWasTakenWaitsAgain(t *testing.T) {
 	})
 }
 
-// Broken by giving two members one token, or by a hint that begins a run whose head has left. A
-// look then tells the state of the run.
+// Broken by a hint that gives two members one token. Broken also by a hint that begins a run
+// without its head: once the head has left, only a look tells the state of the run.
 func TestAHintBeginsARunWhoseHeadWaits(t *testing.T) {
 	hint := driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7, Contended: true}, Behind: []string{"b", "c"}}
 	synctest.Test(t, func(t *testing.T) {
@@ -313,5 +313,24 @@ func TestRemoveReturnsAnAnswerThatNobodyTook(t *testing.T) {
 			t.Errorf("the next: %+v %v", r, ok)
 		}
 		r.Run.End()
+	})
+}
+
+// Broken by counting those that wait for news, or whose grants are part of no run: nobody is to
+// wait for them.
+func TestAheadAreThoseWhoMayHaveARunTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := room(t, &table{})
+		defer h.Unwatch(h.Watch("n", "watch"))
+		h.Add("n", "alone", false)
+		h.Add("m", "elsewhere", true)
+		w := h.Add("n", "passable", true)
+		if n, _ := h.Ahead("n"); n != 1 {
+			t.Errorf("%d are ahead: want 1", n)
+		}
+		h.Remove(w)
+		if n, _ := h.Ahead("n"); n != 0 {
+			t.Errorf("%d are ahead: want none", n)
+		}
 	})
 }
