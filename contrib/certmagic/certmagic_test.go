@@ -1,0 +1,216 @@
+package certmagiclock_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/dblock-go/dblock"
+	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+)
+
+const name = "issue_cert_example.com"
+
+func TestOneOperationOfTwoInstancesHasTheName(t *testing.T) {
+	w := newWorld(t)
+	instances := []*certmagiclock.Storage{w.instance(), w.instance()}
+	var within, most, total int
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() {
+			s := instances[i%2]
+			if err := s.Lock(t.Context(), name); err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			within, total = within+1, total+1
+			most = max(most, within)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			within--
+			mu.Unlock()
+			if err := s.Unlock(t.Context(), name); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if most != 1 || total != 20 {
+		t.Errorf("%d of %d at once", most, total)
+	}
+}
+
+func TestTryLockDoesNotWait(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.instance(), w.instance()
+	if ok, err := a.TryLock(t.Context(), name); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	for _, s := range []*certmagiclock.Storage{a, b} {
+		if ok, err := s.TryLock(t.Context(), name); ok || err != nil {
+			t.Error(ok, err)
+		}
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Unlock(over, name); err != nil {
+		t.Error(err)
+	}
+	if ok, err := b.TryLock(over, name); ok || !errors.Is(err, context.Canceled) {
+		t.Error(ok, err)
+	}
+	if ok, err := b.TryLock(t.Context(), name); !ok || err != nil {
+		t.Error(ok, err)
+	}
+	if err := b.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLockWaitsUntilItsContextEnds(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.instance(), w.instance()
+	if err := a.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*certmagiclock.Storage{a, b} {
+		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := s.Lock(short, name); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Error(err)
+		}
+	}
+	if err := a.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	if err := a.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("one Unlock too many: %v", err)
+	}
+}
+
+func TestALeaseIsRenewedWhileTheLockIsHeld(t *testing.T) {
+	w := newWorld(t)
+	a, b := w.instance(), w.instance()
+	if err := a.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	renew := func(s *certmagiclock.Storage) error { return s.RenewLockLease(t.Context(), name, time.Hour) }
+	if err := renew(a); err != nil {
+		t.Errorf("held: %v", err)
+	}
+	if err := renew(b); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Errorf("not held: %v", err)
+	}
+	w.lose(name)
+	if err := b.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	err := renew(a)
+	for end := time.Now().Add(patience); err == nil && time.Now().Before(end); err = renew(a) { // the client hears of it with a heartbeat
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !errors.Is(err, dblock.ErrLost) || !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("another has it: %v", err)
+	}
+	if err := b.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+	if err := renew(a); err != nil {
+		t.Errorf("it is free again: %v", err)
+	}
+	if ok, err := b.TryLock(t.Context(), name); ok || err != nil {
+		t.Errorf("a lock that was taken again is free: %v %v", ok, err)
+	}
+	if err := a.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheNextOfAnInstanceWaitsForOneThatHasLostTheLock(t *testing.T) {
+	w := newWorld(t)
+	s := w.instance()
+	if err := s.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	w.lose(name)
+	next := make(chan error, 1)
+	go func() { next <- s.Lock(t.Context(), name) }()
+	select {
+	case err := <-next:
+		t.Fatalf("two operations have the name: %v", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	if err := s.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("the first heard %v", err)
+	}
+	select {
+	case err := <-next:
+		if err != nil {
+			t.Fatal(err)
+		}
+	case <-time.After(patience):
+		t.Fatal("the next has not got it")
+	}
+	if err := s.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}
+
+// Under a lock's context an owner enters what it has: here, both would have the name.
+func TestTwoInstancesUnderOneLockAreTwo(t *testing.T) {
+	w := newWorld(t)
+	c := w.client()
+	err := c.Locker().Do(t.Context(), "outer", func(ctx context.Context, _ dblock.Handle) error {
+		var instances []*certmagiclock.Storage
+		for range 2 {
+			s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, c.Locker(), prefix)
+			if err != nil {
+				return err
+			}
+			instances = append(instances, s)
+		}
+		if err := instances[0].Lock(ctx, name); err != nil {
+			return err
+		}
+		if ok, err := instances[1].TryLock(ctx, name); ok || err != nil {
+			t.Error(ok, err)
+		}
+		return instances[0].Unlock(ctx, name)
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALongNameIsALockOfItsOwn(t *testing.T) {
+	s := newWorld(t).instance()
+	long := "issue_cert_" + strings.Repeat("a", 250)
+	for _, name := range []string{long + ".com", long + ".org"} {
+		if ok, err := s.TryLock(t.Context(), name); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		defer s.Unlock(t.Context(), name)
+	}
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	w := newWorld(t)
+	files, locker := &certmagic.FileStorage{Path: w.folder}, w.client().Locker()
+	for what, make := range map[string]func() (*certmagiclock.Storage, error){
+		"no storage": func() (*certmagiclock.Storage, error) { return certmagiclock.WithLocks(nil, locker, prefix) },
+		"no client":  func() (*certmagiclock.Storage, error) { return certmagiclock.WithLocks(files, nil, prefix) },
+		"no prefix":  func() (*certmagiclock.Storage, error) { return certmagiclock.WithLocks(files, locker, "") },
+	} {
+		if _, err := make(); !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}

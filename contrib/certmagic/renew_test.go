@@ -1,0 +1,62 @@
+package certmagiclock_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/certmagic"
+
+	"github.com/dblock-go/dblock"
+	certmagiclock "github.com/dblock-go/dblock/contrib/certmagic"
+)
+
+// meddler is a Locker that keeps what Lock returned, and does something else after each TryLock.
+type meddler struct {
+	dblock.Locker
+	first *dblock.Handle
+	then  func()
+}
+
+func (m meddler) Lock(ctx context.Context, name string, options ...dblock.LockOption) (h dblock.Handle, err error) {
+	h, err = m.Locker.Lock(ctx, name, options...)
+	*m.first = h
+	return h, err
+}
+
+func (m meddler) TryLock(ctx context.Context, name string, options ...dblock.LockOption) (dblock.Handle, error) {
+	h, err := m.Locker.TryLock(ctx, name, options...)
+	m.then()
+	return h, err
+}
+
+// As by certmagic.CleanUpOwnLocks, while an operation begins its next attempt.
+func TestALockThatIsUnlockedWhileItIsTakenAgainIsGivenBack(t *testing.T) {
+	w := newWorld(t)
+	var s *certmagiclock.Storage
+	var first dblock.Handle
+	then := func() {
+		if err := s.Unlock(t.Context(), name); !errors.Is(err, dblock.ErrLost) {
+			t.Error(err)
+		}
+	}
+	s, err := certmagiclock.WithLocks(&certmagic.FileStorage{Path: w.folder}, meddler{w.client().Locker(), &first, then}, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Lock(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	w.lose(name)
+	<-first.Context().Done()
+	if err := s.RenewLockLease(t.Context(), name, time.Hour); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Error(err)
+	}
+	other := w.instance()
+	if ok, err := other.TryLock(t.Context(), name); !ok || err != nil {
+		t.Errorf("nobody gives it back: %v %v", ok, err)
+	} else if err := other.Unlock(t.Context(), name); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,140 @@
+package gocronlock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/election"
+	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+const leaders = "scheduler"
+
+func elector(t *testing.T, c *dblock.Client[*sql.Tx]) *gocronlock.Elector {
+	e, err := gocronlock.NewElector(c, leaders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := e.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func leads(e *gocronlock.Elector) func() bool {
+	return func() bool { return e.IsLeader(context.Background()) == nil }
+}
+
+func TestTheNextLeadsWhenTheTasksOfTheLastHaveReturned(t *testing.T) {
+	file := file(t)
+	first := elector(t, client(t, file))
+	until(t, leads(first))
+	second := elector(t, client(t, file))
+	began, ended, finish := make(chan int64, 1), make(chan struct{}), make(chan struct{})
+	s := scheduler(t, gocron.WithDistributedElector(first))
+	now(t, s, first.Task(func(ctx context.Context, token int64) error {
+		began <- token
+		<-ctx.Done()
+		close(ended)
+		<-finish
+		return nil
+	}))
+	token := receive(t, began)
+	short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if err := first.Close(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Close said %v", err)
+	}
+	receive(t, ended)
+	if leads(first)() || leads(second)() {
+		t.Error("somebody leads while a task of the last leader runs")
+	}
+	if err := first.Task(nothing)(t.Context()); !errors.Is(err, election.ErrNotLeader) {
+		t.Errorf("a task that came too late: %v", err)
+	}
+	close(finish)
+	until(t, leads(second))
+	err := second.Task(func(_ context.Context, next int64) error {
+		if next <= token {
+			t.Errorf("token %d after %d", next, token)
+		}
+		return nil
+	})(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func nothing(context.Context, int64) error { return nil }
+
+func TestATaskIsToldThatItsTermIsLost(t *testing.T) {
+	file := file(t)
+	e := elector(t, client(t, file))
+	until(t, leads(e))
+	causes := make(chan error, 1)
+	began := make(chan struct{})
+	s := scheduler(t, gocron.WithDistributedElector(e))
+	now(t, s, e.Task(func(ctx context.Context, _ int64) error {
+		close(began)
+		<-ctx.Done()
+		if leads(e)() {
+			t.Error("it leads although its term is lost")
+		}
+		causes <- context.Cause(ctx)
+		return nil
+	}))
+	receive(t, began)
+	if n, err := client(t, file).Break(t.Context(), leaders, "test"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	if err := receive(t, causes); !errors.Is(err, dblock.ErrLost) {
+		t.Errorf("the cause is %v", err)
+	}
+	until(t, leads(e)) // it stands again
+}
+
+func TestACandidateThatCannotStandTriesAgain(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "empty.db")
+	db := open(t, name)
+	c, err := dblock.New(sqlite.New(db))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	e := elector(t, c)
+	until(t, func() bool {
+		err := e.IsLeader(t.Context())
+		return errors.Is(err, election.ErrNotLeader) && errors.Is(err, dblock.ErrSchema)
+	})
+	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	until(t, leads(e))
+}
+
+func TestAnElectorWhoseClientIsClosedGivesUp(t *testing.T) {
+	c := client(t, file(t))
+	e, err := gocronlock.NewElector(c, leaders)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, leads(e))
+	if err := c.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	until(t, func() bool { return errors.Is(e.IsLeader(t.Context()), dblock.ErrClosed) })
+	if err := e.Close(t.Context()); !errors.Is(err, dblock.ErrClosed) {
+		t.Error(err)
+	}
+}

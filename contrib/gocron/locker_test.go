@@ -1,0 +1,281 @@
+package gocronlock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"github.com/google/uuid"
+	"github.com/robfig/cron/v3"
+
+	"github.com/dblock-go/dblock"
+	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+)
+
+// lockers are all kinds, each with its error where another has the job.
+var lockers = map[string]struct {
+	taken error
+	make  func(t *testing.T, file string) *gocronlock.Locker
+}{
+	"Every": {gocronlock.ErrTaken, func(t *testing.T, file string) *gocronlock.Locker {
+		return must(t)(gocronlock.Every(client(t, file), time.Hour))
+	}},
+	"At": {gocronlock.ErrTaken, func(t *testing.T, file string) *gocronlock.Locker {
+		return must(t)(gocronlock.At(client(t, file), hourly))
+	}},
+	"Hold": {dblock.ErrNotAcquired, func(t *testing.T, file string) *gocronlock.Locker {
+		return must(t)(gocronlock.Hold(client(t, file).Locker(), time.Hour))
+	}},
+}
+
+var hourly = func() cron.Schedule {
+	s, err := cron.ParseStandard("0 * * * *")
+	if err != nil {
+		panic(err)
+	}
+	return s
+}()
+
+func must(t *testing.T) func(l *gocronlock.Locker, err error) *gocronlock.Locker {
+	return func(l *gocronlock.Locker, err error) *gocronlock.Locker {
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+}
+
+func TestAJobOfAMomentRunsOnceOnFourReplicas(t *testing.T) {
+	for kind, k := range lockers {
+		t.Run(kind, func(t *testing.T) {
+			file := file(t)
+			ran, refused := make(chan struct{}, 4), make(chan error, 4)
+			for i := range 4 {
+				s := scheduler(t, gocron.WithDistributedLocker(k.make(t, file)))
+				now(t, s, func() { ran <- struct{}{} }, gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err }))
+				until(t, func() bool { return len(ran)+len(refused) > i }) // one after the other: all find the job ended
+			}
+			for range 3 {
+				if err := receive(t, refused); !errors.Is(err, k.taken) {
+					t.Error(err)
+				}
+			}
+			if len(ran) != 1 {
+				t.Errorf("it ran %d times", len(ran))
+			}
+		})
+	}
+}
+
+func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
+	for kind, k := range lockers {
+		t.Run(kind, func(t *testing.T) {
+			file := file(t)
+			locker := k.make(t, file)
+			tokens, causes, failed := make(chan int64, 1), make(chan error, 1), make(chan error, 1)
+			s := scheduler(t, gocron.WithDistributedLocker(locker))
+			now(t, s, locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
+				tokens <- l.Token()
+				<-ctx.Done()
+				causes <- context.Cause(ctx)
+				return ctx.Err()
+			}), gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err }))
+			if token := receive(t, tokens); token <= 0 {
+				t.Errorf("token %d", token)
+			}
+			breakAll(t, client(t, file))
+			if err := receive(t, causes); !errors.Is(err, dblock.ErrLost) {
+				t.Errorf("the cause is %v", err)
+			}
+			if err := receive(t, failed); !errors.Is(err, context.Canceled) {
+				t.Errorf("gocron heard %v", err)
+			}
+		})
+	}
+}
+
+// breakAll takes all locks from their holders.
+func breakAll(t *testing.T, c *dblock.Client[*sql.Tx]) {
+	for info, err := range c.List(t.Context(), dblock.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Break(t.Context(), info.Name, "test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestATaskEndsWithItsScheduler(t *testing.T) {
+	for kind, k := range lockers {
+		t.Run(kind, func(t *testing.T) {
+			locker := k.make(t, file(t))
+			began, ended := make(chan struct{}), make(chan error, 1)
+			s, err := gocron.NewScheduler(gocron.WithDistributedLocker(locker))
+			if err != nil {
+				t.Fatal(err)
+			}
+			now(t, s, locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
+				close(began)
+				<-ctx.Done()
+				ended <- l.Context().Err() // the lock is kept until the job has returned
+				return nil
+			}))
+			receive(t, began)
+			if err := s.Shutdown(); err != nil {
+				t.Error(err)
+			}
+			if err := receive(t, ended); err != nil {
+				t.Errorf("its lock had ended: %v", err)
+			}
+		})
+	}
+}
+
+func TestTheOutcomeOfATaskIsKept(t *testing.T) {
+	file := file(t)
+	c := client(t, file)
+	locker := must(t)(gocronlock.Every(c, time.Hour, dblock.RetryFailed()))
+	run := func(f func() error) error {
+		t.Helper()
+		l, err := locker.Lock(t.Context(), job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		func() {
+			defer func() { _ = recover() }()
+			_ = locker.Task(job, func(context.Context, dblock.Handle) error { return f() })(t.Context())
+		}()
+		return l.Unlock(t.Context())
+	}
+	broken := errors.New("out of paper")
+	for want, f := range map[string]func() error{
+		"out of paper": func() error { return broken },
+		"it panicked":  func() error { panic("boom") },
+	} {
+		if err := run(f); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Unlock said %v, not %q", err, want)
+		}
+		if kept := outcomes(t, c); !slices.Equal(kept, []string{want}) {
+			t.Errorf("kept: %q, not %q", kept, want)
+		}
+	}
+	if err := run(func() error { return nil }); err != nil {
+		t.Error(err)
+	}
+	if kept := outcomes(t, c); !slices.Equal(kept, []string{""}) {
+		t.Errorf("kept: %q", kept)
+	}
+	if _, err := locker.Lock(t.Context(), job); !errors.Is(err, gocronlock.ErrTaken) {
+		t.Errorf("after a success: %v", err)
+	}
+}
+
+func outcomes(t *testing.T, c *dblock.Client[*sql.Tx]) (kept []string) {
+	t.Helper()
+	for r, err := range c.Runs(t.Context(), job) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kept = append(kept, r.Err)
+	}
+	return kept
+}
+
+func TestATaskWithoutItsLockIsNotRun(t *testing.T) {
+	locker := lockers["Every"].make(t, file(t))
+	s := scheduler(t, gocron.WithDistributedLocker(locker))
+	failed := make(chan error, 1)
+	now(t, s, locker.Task("another name", func(context.Context, dblock.Handle) error {
+		t.Error("it ran")
+		return nil
+	}), gocron.AfterJobRunsWithError(func(_ uuid.UUID, _ string, err error) { failed <- err }))
+	if err := receive(t, failed); !errors.Is(err, dblock.ErrNotHeld) {
+		t.Error(err)
+	}
+}
+
+func TestTheEndOfALostRunLeavesTheNextOne(t *testing.T) {
+	file := file(t)
+	locker := lockers["Hold"].make(t, file)
+	first, err := locker.Lock(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := client(t, file).Break(t.Context(), job, "test"); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	second, err := locker.Lock(t.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Error(err)
+	}
+	err = locker.Task(job, func(ctx context.Context, l dblock.Handle) error { return context.Cause(l.Context()) })(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 2 {
+		if err := second.Unlock(over); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// Under a lock's context an owner enters what it has: here, both would run the job.
+func TestTwoSchedulersUnderOneLockAreTwo(t *testing.T) {
+	file := file(t)
+	c := client(t, file)
+	locker := must(t)(gocronlock.Hold(c.Locker(), time.Hour))
+	outer, err := c.Lock(t.Context(), "outer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer outer.Unlock(t.Context())
+	first, err := locker.Lock(outer.Context(), job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Unlock(t.Context())
+	if _, err := locker.Lock(outer.Context(), job); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Errorf("the second got %v", err)
+	}
+}
+
+type never struct{}
+
+func (never) Next(time.Time) time.Time { return time.Time{} }
+
+func TestBadInputIsRefused(t *testing.T) {
+	c := client(t, file(t))
+	for what, try := range map[string]func() error{
+		"Every without a client":      func() error { _, err := gocronlock.Every[any](nil, time.Hour); return err },
+		"a slot that is too short":    func() error { _, err := gocronlock.Every(c, 99*time.Millisecond); return err },
+		"a nil RunOption":             func() error { _, err := gocronlock.Every(c, time.Hour, nil); return err },
+		"At without a client":         func() error { _, err := gocronlock.At[any](nil, hourly); return err },
+		"At without a schedule":       func() error { _, err := gocronlock.At(c, nil); return err },
+		"At with a nil RunOption":     func() error { _, err := gocronlock.At(c, hourly, nil); return err },
+		"a schedule without times":    func() error { _, err := must(t)(gocronlock.At(c, never{})).Lock(t.Context(), job); return err },
+		"Hold without a client":       func() error { _, err := gocronlock.Hold(nil, time.Hour); return err },
+		"a hold of no time":           func() error { _, err := gocronlock.Hold(c.Locker(), 0); return err },
+		"a hold of more than a year":  func() error { _, err := gocronlock.Hold(c.Locker(), 367*24*time.Hour); return err },
+		"NewElector without a client": func() error { _, err := gocronlock.NewElector[any](nil, job); return err },
+		"a task without its function": func() error { return lockers["Hold"].make(t, "").Task(job, nil)(t.Context()) },
+		"a leader's task without one": func() error { return elector(t, c).Task(nil)(t.Context()) },
+	} {
+		if err := try(); !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if _, err := gocronlock.NewElector(c, ""); !errors.Is(err, dblock.ErrInvalidName) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,166 @@
+package gooselock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
+	"github.com/pressly/goose/v3/lock/locktesting"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/contrib/goose"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+const name = "migrations"
+
+var migrations = fstest.MapFS{
+	"00001_a.sql": {Data: []byte("-- +goose Up\nCREATE TABLE a (n bigint);\n-- +goose Down\nDROP TABLE a;\n")},
+	"00002_b.sql": {Data: []byte("-- +goose Up\nCREATE TABLE b (n bigint);\n-- +goose Down\nDROP TABLE b;\n")},
+	"00003_c.sql": {Data: []byte("-- +goose Up\nINSERT INTO a VALUES (1);\n-- +goose Down\nDELETE FROM a;\n")},
+}
+
+func locker(t *testing.T, c *dblock.Client[*sql.Tx]) *gooselock.Locker {
+	l, err := gooselock.New(c.Locker(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// provider is that of a process of its own.
+func (d database) provider(t *testing.T, options ...goose.ProviderOption) *goose.Provider {
+	db := d.open(t)
+	p, err := goose.NewProvider(d.dialect, db, migrations, append(options, goose.WithLocker(locker(t, d.client(t, db))))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestOneOfFiveProvidersMigrates(t *testing.T) {
+	each(t, func(t *testing.T, d database) {
+		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider { return d.provider(t) })
+	})
+}
+
+func TestOneOfFiveLockersHasTheLock(t *testing.T) {
+	each(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		newLocker := func(t *testing.T) lock.Locker { return locker(t, d.client(t, db)) }
+		locktesting.TestConcurrentLocking(t, db, newLocker, time.Second)
+	})
+}
+
+func TestProvidersMayShareALocker(t *testing.T) {
+	each(t, func(t *testing.T, d database) {
+		db := d.open(t)
+		shared := goose.WithLocker(locker(t, d.client(t, db)))
+		locktesting.TestProviderLocking(t, func(t *testing.T) *goose.Provider {
+			p, err := goose.NewProvider(d.dialect, db, migrations, shared)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p
+		})
+	})
+}
+
+// Under a lock's context an owner enters what it has: here, both would migrate.
+func TestTwoProvidersUnderOneLockAreTwo(t *testing.T) {
+	each(t, func(t *testing.T, d database) {
+		c := d.client(t, d.open(t))
+		err := c.Do(t.Context(), "deployment", func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) error {
+			l, other := locker(t, c), locker(t, c)
+			if err := l.Lock(ctx, nil); err != nil {
+				return err
+			}
+			short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+			defer cancel()
+			if err := other.Lock(short, nil); !errors.Is(err, dblock.ErrNotAcquired) {
+				t.Errorf("the second got %v", err)
+			}
+			return l.Unlock(ctx, nil)
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestALostLockIsReportedAndKeepsTheNextWaitingUntilThen(t *testing.T) {
+	each(t, func(t *testing.T, d database) {
+		c := d.client(t, d.open(t))
+		l := locker(t, c)
+		if err := l.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := d.client(t, d.open(t)).Break(t.Context(), name, "test"); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		if err := l.Lock(short, nil); !errors.Is(err, dblock.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the second provider, while the first still migrates: %v", err)
+		}
+		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("the first heard %v", err)
+		}
+		if err := l.Lock(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := l.Unlock(over, nil); err != nil {
+			t.Error(err)
+		}
+		if err := l.Unlock(t.Context(), nil); !errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("one Unlock too many: %v", err)
+		}
+	})
+}
+
+// The recipe of the package comment.
+func TestDoMigratesOverAPoolOfOne(t *testing.T) {
+	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
+	db := d.open(t)
+	db.SetMaxOpenConns(1)
+	if err := migrate.Up(t.Context(), db, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	provider, err := goose.NewProvider(d.dialect, db, migrations)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var results []*goose.MigrationResult
+	err = d.client(t, db).Do(t.Context(), name, func(ctx context.Context, _ *dblock.Lock[*sql.Tx]) (err error) {
+		results, err = provider.Up(ctx)
+		return err
+	})
+	if err != nil || len(results) != len(migrations) {
+		t.Errorf("%d migrations, %v", len(results), err)
+	}
+}
+
+func TestBadInputIsRefused(t *testing.T) {
+	d := database{kinds["sqlite"], kinds["sqlite"].create(t)}
+	c := d.client(t, d.open(t)).Locker()
+	for what, err := range map[string]error{
+		"no client":    second(gooselock.New(nil, name)),
+		"a nil option": second(gooselock.New(c, name, nil)),
+	} {
+		if !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	if err := second(gooselock.New(c, "")); !errors.Is(err, dblock.ErrInvalidName) {
+		t.Error(err)
+	}
+}
+
+func second[T any](_ T, err error) error { return err }

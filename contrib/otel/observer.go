@@ -1,0 +1,190 @@
+package dblockotel
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/metric/noop"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dblock-go/dblock"
+)
+
+const scope = "github.com/dblock-go/dblock/contrib/otel"
+
+const (
+	operationKey = attribute.Key("dblock.operation")
+	modeKey      = attribute.Key("dblock.lock.mode")
+	nameKey      = attribute.Key("dblock.lock.name")
+	permitsKey   = attribute.Key("dblock.lock.permits")
+	tokenKey     = attribute.Key("dblock.lock.token")
+	errorKey     = attribute.Key("error.type") // of OpenTelemetry's semantic conventions
+)
+
+// seconds are the bounds of the histograms: a lock is taken within a millisecond, or waited for and
+// held for an hour.
+var seconds = metric.WithExplicitBucketBoundaries(
+	.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
+
+// Observer makes a span of every lock that is asked for, and the metrics of the package comment. An
+// instrument that cannot be made is left out, and otel.Handle is told.
+//
+// The span is in the context that the lock is asked for with, so that those of the database's
+// driver are below it.
+func Observer(options ...Option) dblock.Observer {
+	o := newObserver(newConfig(options))
+	return dblock.Observer{
+		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, Heartbeat: o.heartbeat, Listener: o.listener,
+	}
+}
+
+type observer struct {
+	config
+	tracer         trace.Tracer
+	acquires       metric.Float64Histogram
+	failures       metric.Int64Counter
+	holds          metric.Float64Histogram
+	losses         metric.Int64Counter
+	heartbeats     metric.Float64Histogram
+	missed         metric.Int64Counter
+	listenerLosses metric.Int64Counter
+}
+
+func newObserver(c config) *observer {
+	o := &observer{config: c, tracer: c.tracers.Tracer(scope)}
+	meter := c.meters.Meter(scope)
+	duration := func(into *metric.Float64Histogram, name, description string) {
+		made, err := meter.Float64Histogram(name, metric.WithUnit("s"), metric.WithDescription(description), seconds)
+		if *into = made; err != nil {
+			otel.Handle(err)
+			*into = noop.Float64Histogram{}
+		}
+	}
+	count := func(into *metric.Int64Counter, name, unit, description string) {
+		made, err := meter.Int64Counter(name, metric.WithUnit(unit), metric.WithDescription(description))
+		if *into = made; err != nil {
+			otel.Handle(err)
+			*into = noop.Int64Counter{}
+		}
+	}
+	duration(&o.acquires, "dblock.acquire.duration", "How long locks were asked for.")
+	count(&o.failures, "dblock.acquire.failures", "{failure}", "How many requests did not get their lock.")
+	duration(&o.holds, "dblock.hold.duration", "How long locks were held.")
+	count(&o.losses, "dblock.lock.losses", "{loss}", "How many locks were lost while they were held.")
+	duration(&o.heartbeats, "dblock.heartbeat.duration", "How long heartbeats took.")
+	count(&o.missed, "dblock.heartbeat.failures", "{failure}", "How many heartbeats failed.")
+	count(&o.listenerLosses, "dblock.listener.losses", "{loss}", "How often the listener was lost, or could not be made.")
+	return o
+}
+
+// acquireStart keeps the span under a key of this observer's own: others may put spans into the
+// same context.
+func (o *observer) acquireStart(ctx context.Context, a dblock.Attempt) context.Context {
+	attributes := append(o.of(a), o.attributes...)
+	if a.Permits > 0 {
+		attributes = append(attributes, permitsKey.Int(a.Permits))
+	}
+	if o.spanNames {
+		attributes = append(attributes, nameKey.String(a.Name))
+	}
+	ctx, span := o.tracer.Start(ctx, "dblock."+operation(a), trace.WithAttributes(attributes...))
+	return context.WithValue(ctx, o, span)
+}
+
+func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.AcquireResult) {
+	attributes := o.metric(a.Name, r.Err, o.of(a)...)
+	o.acquires.Record(ctx, r.Took.Seconds(), attributes)
+	if r.Err != nil {
+		o.failures.Add(ctx, 1, attributes)
+	}
+	span, ok := ctx.Value(o).(trace.Span)
+	if !ok {
+		return
+	}
+	defer span.End()
+	if r.Err == nil {
+		span.SetAttributes(tokenKey.Int64(r.Token))
+		return
+	}
+	outcome := dblock.Outcome(r.Err)
+	span.SetAttributes(errorKey.String(outcome))
+	if !a.Wait && errors.Is(r.Err, dblock.ErrNotAcquired) {
+		return
+	}
+	description := outcome
+	if o.spanNames {
+		description = clean(r.Err.Error())
+	}
+	span.SetStatus(codes.Error, description)
+}
+
+func (o *observer) holdEnd(r dblock.HoldResult) {
+	ctx := context.Background()
+	o.holds.Record(ctx, r.Held.Seconds(), o.metric(r.Name, r.Err))
+	if errors.Is(r.Err, dblock.ErrLost) {
+		o.losses.Add(ctx, 1, o.metric(r.Name, nil))
+	}
+}
+
+func (o *observer) heartbeat(took time.Duration, err error) {
+	ctx := context.Background()
+	attributes := metric.WithAttributes(failed(err, o.attributes)...)
+	o.heartbeats.Record(ctx, took.Seconds(), attributes)
+	if err != nil {
+		o.missed.Add(ctx, 1, attributes)
+	}
+}
+
+func (o *observer) listener(up bool, err error) {
+	if !up && !errors.Is(err, dblock.ErrUnsupported) { // otherwise it polls, as it was set up
+		o.listenerLosses.Add(context.Background(), 1, metric.WithAttributes(o.attributes...))
+	}
+}
+
+// of are the attributes of a request.
+func (o *observer) of(a dblock.Attempt) []attribute.KeyValue {
+	return []attribute.KeyValue{operationKey.String(operation(a)), modeKey.String(mode(a))}
+}
+
+// metric are the attributes of a metric about a name.
+func (o *observer) metric(name string, err error, more ...attribute.KeyValue) metric.MeasurementOption {
+	attributes := failed(err, append(more, o.attributes...))
+	if o.group != nil {
+		attributes = append(attributes, nameKey.String(clean(o.group(name))))
+	}
+	return metric.WithAttributes(attributes...)
+}
+
+// failed adds what an error is called.
+func failed(err error, attributes []attribute.KeyValue) []attribute.KeyValue {
+	if err == nil {
+		return attributes
+	}
+	return append(attributes[:len(attributes):len(attributes)], errorKey.String(dblock.Outcome(err)))
+}
+
+// clean makes UTF-8 of a text: an exporter refuses all that it has to send for one that is not.
+func clean(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+func operation(a dblock.Attempt) string {
+	if a.Wait {
+		return "lock"
+	}
+	return "trylock"
+}
+
+func mode(a dblock.Attempt) string {
+	switch {
+	case a.Permits > 0:
+		return "permits"
+	case a.Shared:
+		return "shared"
+	}
+	return "exclusive"
+}

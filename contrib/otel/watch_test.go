@@ -1,0 +1,72 @@
+package dblockotel_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/dblock-go/dblock"
+	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+)
+
+// stats is a client.
+type stats struct{ now dblock.Stats }
+
+func (s *stats) Stats() dblock.Stats { return s.now }
+
+func gauge[N int64 | float64](value N, pairs ...string) []metricdata.DataPoint[N] {
+	return []metricdata.DataPoint[N]{{Attributes: attributes(pairs...), Value: value}}
+}
+
+func sum(name, description, unit string, monotonic bool, value int64, pairs ...string) metricdata.Metrics {
+	return metricdata.Metrics{Name: name, Description: description, Unit: unit, Data: metricdata.Sum[int64]{
+		Temporality: metricdata.CumulativeTemporality, IsMonotonic: monotonic, DataPoints: gauge(value, pairs...),
+	}}
+}
+
+func TestWatchShowsTheStatsOfAClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sdk := newTelemetry(t)
+		client := &stats{dblock.Stats{Held: 2, Waiting: 3, EventsDropped: 4}}
+		registration, err := dblockotel.Watch(client, sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		always := func(held int64) []metricdata.Metrics {
+			return []metricdata.Metrics{
+				sum("dblock.held.count", "How many locks the client holds.", "{lock}", false, held, "app", "x"),
+				sum("dblock.waiting.count", "How many requests of the client wait for a lock.", "{request}", false, 3, "app", "x"),
+				sum("dblock.events.dropped", "How many events the client could not write.", "{event}", true, 4, "app", "x"),
+			}
+		}
+		session := func(left float64, listening int64) []metricdata.Metrics {
+			return []metricdata.Metrics{
+				sum("dblock.listener.count", "1 while a listener wakes the waiters; 0: the client polls, or has not waited yet.", "{listener}", false, listening, "app", "x"),
+				{
+					Name: "dblock.session.remaining", Unit: "s", Description: "How long the client's session lasts if no heartbeat succeeds any more.",
+					Data: metricdata.Gauge[float64]{DataPoints: gauge(left, "app", "x")},
+				},
+			}
+		}
+		same(t, sdk.collect(), always(2)...)
+		client.now.Session, client.now.AliveUntil, client.now.Listening = "s", time.Now().Add(15*time.Second), true
+		same(t, sdk.collect(), append(always(2), session(15, 1)...)...)
+		client.now.Held, client.now.Listening = 0, false
+		time.Sleep(time.Minute)
+		same(t, sdk.collect(), append(always(0), session(0, 0)...)...)
+		if err := registration.Unregister(); err != nil {
+			t.Fatal(err)
+		}
+		same(t, sdk.collect())
+	})
+}
+
+func TestWatchNeedsAClient(t *testing.T) {
+	if _, err := dblockotel.Watch(nil); !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Error(err)
+	}
+}

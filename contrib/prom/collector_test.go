@@ -1,0 +1,280 @@
+package dblockprom_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/dblock-go/dblock"
+	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+)
+
+var errRefused = &dblock.NotAcquiredError{Host: "elsewhere"}
+
+// full is a collector that has seen everything.
+func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom.Collector {
+	t.Helper()
+	c := dblockprom.New(client, options...)
+	o := c.Observer()
+	ctx := t.Context()
+	o.AcquireEnd(ctx, dblock.Attempt{Name: "a/1", Wait: true}, dblock.AcquireResult{Took: 3 * time.Second, Token: 7})
+	o.AcquireEnd(ctx, dblock.Attempt{Name: "a/2", Shared: true}, dblock.AcquireResult{Took: time.Second, Err: errRefused})
+	o.AcquireEnd(ctx, dblock.Attempt{Name: "b/1", Permits: 2}, dblock.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable})
+	o.HoldEnd(dblock.HoldResult{Name: "a/1", Held: time.Minute})
+	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
+	o.HoldEnd(dblock.HoldResult{Name: "b/2", Held: time.Minute, Err: dblock.ErrClosed})
+	o.Heartbeat(time.Millisecond, nil)
+	o.Heartbeat(time.Second, errors.New("refused"))
+	o.Listener(true, nil)
+	o.Listener(false, errors.New("broken"))
+	o.Listener(false, dblock.ErrUnsupported) // it polls
+	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3, Waiting: 2, EventsDropped: 4}})
+	if err := c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// stats is a client with a TTL of 15 s.
+type stats struct{ now dblock.Stats }
+
+func (s stats) Stats() dblock.Stats { return s.now }
+func (stats) TTL() time.Duration    { return 15 * time.Second }
+
+func TestWhatAClientDoesIsCounted(t *testing.T) {
+	shows(t, registry(t, full(t, "orders")), `
+# HELP dblock_acquire_failures_total How many requests did not get their lock.
+# TYPE dblock_acquire_failures_total counter
+dblock_acquire_failures_total{client="orders",outcome="canceled"} 0
+dblock_acquire_failures_total{client="orders",outcome="deadlock"} 0
+dblock_acquire_failures_total{client="orders",outcome="failed"} 0
+dblock_acquire_failures_total{client="orders",outcome="refused"} 1
+dblock_acquire_failures_total{client="orders",outcome="timeout"} 0
+dblock_acquire_failures_total{client="orders",outcome="unavailable"} 1
+# HELP dblock_events_dropped_total How many events the client could not write.
+# TYPE dblock_events_dropped_total counter
+dblock_events_dropped_total{client="orders"} 4
+# HELP dblock_heartbeat_failures_total How many heartbeats failed.
+# TYPE dblock_heartbeat_failures_total counter
+dblock_heartbeat_failures_total{client="orders"} 1
+# HELP dblock_inspection_success Whether the names could be read from the database.
+# TYPE dblock_inspection_success gauge
+dblock_inspection_success{client="orders"} 1
+# HELP dblock_inspection_truncated Whether there were more names than are read.
+# TYPE dblock_inspection_truncated gauge
+dblock_inspection_truncated{client="orders"} 0
+# HELP dblock_listener_losses_total How often the listener was lost, or could not be made.
+# TYPE dblock_listener_losses_total counter
+dblock_listener_losses_total{client="orders"} 1
+# HELP dblock_listener_up 1 while a listener wakes the waiters; 0: the client polls, or has not waited yet.
+# TYPE dblock_listener_up gauge
+dblock_listener_up{client="orders"} 1
+# HELP dblock_locks_held How many locks the client holds.
+# TYPE dblock_locks_held gauge
+dblock_locks_held{client="orders"} 3
+# HELP dblock_locks_lost_total How many locks were lost while they were held.
+# TYPE dblock_locks_lost_total counter
+dblock_locks_lost_total{client="orders"} 1
+# HELP dblock_locks_waiting How many requests of the client wait for a lock.
+# TYPE dblock_locks_waiting gauge
+dblock_locks_waiting{client="orders"} 2
+# HELP dblock_longest_queue_waiters How many wait for the name with the longest queue.
+# TYPE dblock_longest_queue_waiters gauge
+dblock_longest_queue_waiters{client="orders"} 5
+# HELP dblock_names_contended How many names are waited for, by any client.
+# TYPE dblock_names_contended gauge
+dblock_names_contended{client="orders"} 2
+# HELP dblock_names_held How many names are held, by any client.
+# TYPE dblock_names_held gauge
+dblock_names_held{client="orders"} 3
+# HELP dblock_session_ttl_seconds How long the session lasts from a heartbeat on.
+# TYPE dblock_session_ttl_seconds gauge
+dblock_session_ttl_seconds{client="orders"} 15
+`, "dblock_acquire_failures_total", "dblock_events_dropped_total", "dblock_heartbeat_failures_total", "dblock_inspection_success",
+		"dblock_inspection_truncated", "dblock_listener_losses_total", "dblock_listener_up", "dblock_locks_held", "dblock_locks_lost_total",
+		"dblock_locks_waiting", "dblock_longest_queue_waiters", "dblock_names_contended", "dblock_names_held", "dblock_session_ttl_seconds")
+}
+
+func TestDurationsAreHistogramsByOutcome(t *testing.T) {
+	families, err := registry(t, full(t, "orders")).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if h := m.GetHistogram(); h != nil {
+				var labels []string
+				for _, l := range m.GetLabel() {
+					labels = append(labels, l.GetValue())
+				}
+				got[f.GetName()+" "+strings.Join(labels, " ")] = fmt.Sprint(h.GetSampleCount(), " ", h.GetSampleSum())
+			}
+		}
+	}
+	for series, want := range map[string]string{ // client, mode, op, outcome
+		"dblock_acquire_duration_seconds orders exclusive lock ok":           "1 3",
+		"dblock_acquire_duration_seconds orders shared trylock refused":      "1 1",
+		"dblock_acquire_duration_seconds orders permits trylock unavailable": "1 1",
+		"dblock_hold_duration_seconds orders ok":                             "1 60",
+		"dblock_hold_duration_seconds orders lost":                           "1 60",
+		"dblock_hold_duration_seconds orders closed":                         "1 60",
+		"dblock_heartbeat_duration_seconds orders":                           "2 1.001",
+	} {
+		if got[series] != want {
+			t.Errorf("%s: %q, want %q", series, got[series], want)
+		}
+		delete(got, series)
+	}
+	if len(got) > 0 {
+		t.Errorf("and also %v", got)
+	}
+}
+
+func TestMetricsAreNamedAsPrometheusWants(t *testing.T) {
+	problems, err := testutil.GatherAndLint(registry(t, full(t, "orders"), full(t, "mail")))
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestClientsAreToldApartByALabel(t *testing.T) {
+	r := registry(t, full(t, "orders"), dblockprom.New("mail"))
+	shows(t, r, `
+# HELP dblock_locks_lost_total How many locks were lost while they were held.
+# TYPE dblock_locks_lost_total counter
+dblock_locks_lost_total{client="mail"} 0
+dblock_locks_lost_total{client="orders"} 1
+`, "dblock_locks_lost_total")
+	if err := r.Register(dblockprom.New("mail")); !errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+		t.Errorf("a second collector of the same client: %v", err)
+	}
+	if err := r.Register(dblockprom.New("not \xff UTF-8")); err != nil {
+		t.Errorf("a client with a name that is not UTF-8: %v", err)
+	}
+}
+
+func TestNamesAreLabelsOnlyWhereTheyAreAskedFor(t *testing.T) {
+	group := func(name string) string {
+		first, _, _ := strings.Cut(name, "/")
+		if first == "a" {
+			return first
+		}
+		return "\xff" // not UTF-8
+	}
+	r := registry(t, full(t, "orders", dblockprom.Names(group), nil))
+	shows(t, r, `
+# HELP dblock_acquire_failures_total How many requests did not get their lock.
+# TYPE dblock_acquire_failures_total counter
+dblock_acquire_failures_total{client="orders",name="a",outcome="refused"} 1
+dblock_acquire_failures_total{client="orders",name="`+"\uFFFD"+`",outcome="unavailable"} 1
+# HELP dblock_locks_lost_total How many locks were lost while they were held.
+# TYPE dblock_locks_lost_total counter
+dblock_locks_lost_total{client="orders",name="`+"\uFFFD"+`"} 1
+`, "dblock_acquire_failures_total", "dblock_locks_lost_total")
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}
+
+func TestAClientThatIsNotWatchedAndWithoutASessionHasNoGauges(t *testing.T) {
+	c := dblockprom.New("orders")
+	r := registry(t, c)
+	for _, step := range []struct {
+		client   dblockprom.Client
+		held     float64
+		sessions float64 // of dblock_session_remaining_seconds and its sisters; -1: they are missing
+	}{
+		{nil, -1, -1},
+		{stats{dblock.Stats{Held: 2}}, 2, -1},
+		{stats{dblock.Stats{Held: 2, Session: "s", AliveUntil: time.Now().Add(-time.Hour)}}, 2, 0},
+		{nil, -1, -1},
+	} {
+		c.Watch(step.client)
+		if got := value(t, r, "dblock_locks_held"); got != step.held {
+			t.Errorf("%v: %v held", step.client, got)
+		}
+		for _, name := range []string{"dblock_session_remaining_seconds", "dblock_listener_up"} {
+			if got := value(t, r, name); got != step.sessions {
+				t.Errorf("%v: %s is %v", step.client, name, got)
+			}
+		}
+	}
+}
+
+func TestACollectorCountsARealClient(t *testing.T) {
+	db := database(t)
+	metrics, others := dblockprom.New("orders"), dblockprom.New("others")
+	client := open(t, db, dblock.WithObserver(metrics.Observer()), dblock.WithTTL(2*time.Second))
+	rival := open(t, db, dblock.WithObserver(others.Observer()))
+	metrics.Watch(client)
+	others.Watch(rival)
+	if err := metrics.Inspect(client, dblockprom.Inspection{Every: time.Nanosecond, Failed: func(err error) { t.Error(err) }}); err != nil {
+		t.Fatal(err)
+	}
+	r, theirs := registry(t, metrics), registry(t, others)
+	expect := func(gatherer prometheus.Gatherer, name string, want float64) {
+		t.Helper()
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+			got := value(t, gatherer, name)
+			if got == want {
+				return
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s is %v, want %v", name, got, want)
+			}
+		}
+	}
+	lock, err := client.Lock(t.Context(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	expect(r, "dblock_locks_held", 1)
+	expect(r, "dblock_names_held", 1)
+	expect(r, "dblock_session_ttl_seconds", 2)
+	if _, err := rival.TryLock(t.Context(), "a"); !errors.Is(err, dblock.ErrNotAcquired) {
+		t.Fatal(err)
+	}
+	expect(theirs, "dblock_acquire_failures_total", 1)
+
+	waited := make(chan error)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := rival.Lock(ctx, "a")
+		waited <- err
+	}()
+	expect(r, "dblock_longest_queue_waiters", 1)
+	expect(r, "dblock_names_contended", 1)
+	expect(theirs, "dblock_locks_waiting", 1)
+	cancel()
+	if err := <-waited; !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	expect(theirs, "dblock_locks_waiting", 0)
+	expect(theirs, "dblock_acquire_failures_total", 2)
+	expect(r, "dblock_longest_queue_waiters", 0)
+
+	if _, err := rival.Break(t.Context(), "a", "to see it"); err != nil {
+		t.Fatal(err)
+	}
+	expect(r, "dblock_locks_lost_total", 1)
+	expect(r, "dblock_locks_held", 0)
+	if err := lock.Unlock(t.Context()); !errors.Is(err, dblock.ErrLost) {
+		t.Fatal(err)
+	}
+	if beats := value(t, r, "dblock_heartbeat_duration_seconds"); beats < 1 {
+		t.Errorf("%v heartbeats", beats)
+	}
+	shows(t, r, `
+# HELP dblock_heartbeat_failures_total How many heartbeats failed.
+# TYPE dblock_heartbeat_failures_total counter
+dblock_heartbeat_failures_total{client="orders"} 0
+`, "dblock_heartbeat_failures_total")
+}
