@@ -11,8 +11,8 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/election"
 	gocronlock "github.com/dblock-go/dblock/contrib/gocron"
+	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )

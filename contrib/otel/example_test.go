@@ -14,8 +14,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
 

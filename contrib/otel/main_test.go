@@ -15,8 +15,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
 

@@ -16,8 +16,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
 

@@ -15,8 +15,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
 	riverlock "github.com/dblock-go/dblock/contrib/river"
+	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
