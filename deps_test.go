@@ -75,7 +75,6 @@ var layers = []layer{
 	{name: "internal/txtest"},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
 	{name: "internal/enginetest", not: [][]string{engines}},
-	{name: "internal/faulttest"},
 	{name: "internal/runtest"},
 }
 

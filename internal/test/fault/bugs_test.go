@@ -1,0 +1,234 @@
+//go:build unix
+
+package fault
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// Engines that are broken, each in one way.
+const (
+	bugGrantsUnseen   = "grants a lock without looking whether it is free"
+	bugReusesTokens   = "gives the same token again"
+	bugNeverDies      = "reports a session that has expired as alive"
+	bugDropsHandOffs  = "frees a lock that others wait for"
+	bugServesSecond   = "serves the second waiter first"
+	bugDiesTooSoon    = "reports a living session as dead"
+	bugNeverGivesBack = "never gives up a place in the queue"
+)
+
+// slowBugs show in a holder at some heartbeat: work under locks is long with them.
+var slowBugs = []string{bugNeverDies, bugDiesTooSoon}
+
+var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
+	bugGrantsUnseen: func(b driver.Backend, _ *sql.DB) driver.Backend { return grantsUnseen{b} },
+	bugReusesTokens: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return &reusesTokens{Backend: b, real: map[string]int64{}, sessions: map[string]bool{}}
+	},
+	bugNeverDies: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil }}
+	},
+	bugDropsHandOffs: func(b driver.Backend, db *sql.DB) driver.Backend { return dropsHandOffs{b, db} },
+	bugServesSecond:  func(b driver.Backend, db *sql.DB) driver.Backend { return servesSecond{b, db} },
+	bugDiesTooSoon: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		var n atomic.Int64
+		return beats{b, func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error) {
+			if n.Add(1)%4 == 0 {
+				return false, nil
+			}
+			return u.Heartbeat(ctx, session, ttl)
+		}}
+	},
+	bugOneTooMany: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }}
+	},
+	bugWriterBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units == 0 && s.Sharing > 0 }}
+	},
+	bugReaderBeside: func(b driver.Backend, _ *sql.DB) driver.Backend {
+		return unseen{b, func(r driver.Request, s driver.State) bool {
+			return r.Units > 0 && s.Holder.Session != "" && s.Sharing == 0
+		}}
+	},
+	bugCountsOne:           func(b driver.Backend, _ *sql.DB) driver.Backend { return countsOne{b} },
+	bugUpgradesBeside:      func(b driver.Backend, _ *sql.DB) driver.Backend { return upgradesBeside{b} },
+	bugDowngradesToNothing: func(b driver.Backend, _ *sql.DB) driver.Backend { return downgradesToNothing{b} },
+	bugLetsSmallPass:       func(b driver.Backend, db *sql.DB) driver.Backend { return letsSmallPass{b, db} },
+	bugLetsReadersPass:     func(b driver.Backend, db *sql.DB) driver.Backend { return letsReadersPass{b, db} },
+	bugLeavesRoom:          func(b driver.Backend, db *sql.DB) driver.Backend { return leavesRoom{b, db} },
+	bugForgetsUnits:        func(b driver.Backend, db *sql.DB) driver.Backend { return forgetsUnits{b, db} },
+	bugNeverGivesBack:      func(b driver.Backend, _ *sql.DB) driver.Backend { return neverGivesBack{b} },
+}
+
+type grantsUnseen struct{ driver.Backend }
+
+func (b grantsUnseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	if err == nil && !taken {
+		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+	}
+	return g, taken, err
+}
+
+// reusesTokens rounds them, to the half second.
+type reusesTokens struct {
+	driver.Backend
+
+	mu       sync.Mutex // protects what follows
+	real     map[string]int64
+	sessions map[string]bool
+}
+
+func (b *reusesTokens) OpenSession(ctx context.Context, s driver.Session) error {
+	b.mu.Lock()
+	b.sessions[s.ID] = true
+	b.mu.Unlock()
+	return b.Backend.OpenSession(ctx, s)
+}
+
+func (b *reusesTokens) round(name, session string, g *driver.Grant) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sessions[session] && g.Token != 0 {
+		b.real[name] = g.Token
+		g.Token -= g.Token % (500 * time.Millisecond).Microseconds()
+	}
+}
+
+func (b *reusesTokens) held(h driver.Held) driver.Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h.Token = b.real[h.Name]
+	return h
+}
+
+func (b *reusesTokens) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	g, taken, err := b.Backend.Take(ctx, r)
+	b.round(r.Name, r.Session, &g)
+	return g, taken, err
+}
+
+func (b *reusesTokens) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := b.Backend.Enqueue(ctx, rs...)
+	b.round(rs[0].Name, rs[0].Session, &g)
+	return g, outcome, err
+}
+
+func (b *reusesTokens) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
+	states, err := b.Backend.Look(ctx, session, names)
+	for i := range states {
+		b.round(states[i].Name, states[i].Holder.Session, &states[i].Holder.Grant)
+		for j := range states[i].Granted {
+			b.round(states[i].Name, session, &states[i].Granted[j].Grant)
+		}
+	}
+	return states, err
+}
+
+func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
+	for i := range next {
+		b.round(name, next[i].Session, &next[i].Grant)
+	}
+}
+
+func (b *reusesTokens) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder {
+		v.Token = b.held(v.Held()).Token
+	}
+	next, left, err := b.Backend.Vacate(ctx, v)
+	b.roundAll(v.Name, next)
+	return next, left, err
+}
+
+// Listen takes the grants from the hints, so that they are looked up, and rounded.
+func (b *reusesTokens) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
+	return b.Backend.Listen(ctx, session, ready, func(h driver.Hint) { wake(driver.Hint{Attempt: h.Attempt}) })
+}
+
+func (b *reusesTokens) SetHolds(ctx context.Context, h driver.Held, holds int) error {
+	return b.Backend.SetHolds(ctx, b.held(h), holds)
+}
+
+// beats has heartbeats of another kind.
+type beats struct {
+	driver.Backend
+	beat func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error)
+}
+
+type beatsUpkeep struct {
+	driver.Upkeep
+	beats
+}
+
+func (b beats) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+	u, err := b.Backend.Upkeep(ctx)
+	return &beatsUpkeep{u, b}, err
+}
+
+func (u *beatsUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return u.beat(u.Upkeep, ctx, session, ttl)
+}
+
+func (b beats) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return b.beat(overPool{Backend: b.Backend}, ctx, session, ttl)
+}
+
+// overPool beats where there is no reserved connection.
+type overPool struct {
+	driver.Upkeep
+	driver.Backend
+}
+
+func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
+	return o.Beat(ctx, session, ttl)
+}
+
+// Claims would find out.
+func (u *beatsUpkeep) Claims(context.Context, string) ([]driver.Claim, error) {
+	return nil, driver.ErrRetry
+}
+
+// dropsHandOffs also forgets that others wait: else one of them would hand the lock on.
+type dropsHandOffs struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b dropsHandOffs) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause != driver.ByHolder {
+		return b.Backend.Vacate(ctx, v)
+	}
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", v.Name, v.Session, v.Token))
+	return nil, true, err
+}
+
+type servesSecond struct {
+	driver.Backend
+	db *sql.DB
+}
+
+func (b servesSecond) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByHolder {
+		_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", v.Name))
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	return b.Backend.Vacate(ctx, v)
+}
+
+type neverGivesBack struct{ driver.Backend }
+
+func (b neverGivesBack) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if v.Cause == driver.ByAttempt {
+		return nil, false, nil
+	}
+	return b.Backend.Vacate(ctx, v)
+}
