@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{"github.com/ory", "go.uber.org/goleak", "github.com/anishathalye", module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/leak", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -67,14 +67,14 @@ var layers = []layer{
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
-	// Programs, and what only tests import, may have everything; but only what belongs to tests has
-	// Docker.
+	// Programs, and what only tests import, may have what the module requires.
 	{name: "cmd", not: [][]string{testsOnly}},
 	{name: "examples", not: [][]string{testsOnly}},
 	{name: "internal/dbtest"},
 	{name: "internal/txtest"},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
 	{name: "internal/enginetest", not: [][]string{engines}},
+	{name: "internal/leak", not: [][]string{anything}},
 	{name: "internal/runtest"},
 }
 
@@ -101,10 +101,7 @@ func TestArrowsPointDownOnly(t *testing.T) {
 
 // The vendors that one package alone may import, in a build without tests.
 func TestOneImporter(t *testing.T) {
-	for imported, importer := range map[string]string{
-		"github.com/pressly/goose/v3":  module + "/migrate",
-		"github.com/ory/dockertest/v3": module + "/internal/dbtest",
-	} {
+	for imported, importer := range map[string]string{"github.com/pressly/goose/v3": module + "/migrate"} {
 		for _, line := range list(t, `{{.ImportPath}} {{join .Imports " "}}`) {
 			pkg, imports, _ := strings.Cut(line, " ")
 			if pkg != importer && slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return under(i)(imported) }) {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
 // readyTimeout is how long a server may take from its start to its first answer; a container's
@@ -166,14 +166,14 @@ func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
 // Run runs the tests of a package: func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }.
 // Afterwards it stops the servers that they started, says which kinds were left out, and fails
 // where goroutines have leaked.
-func Run(m *testing.M, ignore ...goleak.Option) int {
+func Run(m *testing.M) int {
 	code := m.Run()
 	report()
 	StopAll()
 	if code != 0 {
 		return code
 	}
-	if err := goleak.Find(ignore...); err != nil {
+	if err := leak.Find(nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

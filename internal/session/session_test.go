@@ -4,18 +4,18 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const ttl = 10 * time.Second
 

@@ -6,19 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const (
 	me     = "me"
