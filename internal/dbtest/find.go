@@ -92,8 +92,7 @@ func search(kind string) (*Server, error) {
 	if kind == KindSQLite {
 		return &Server{Kind: kind, From: "a file"}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
+	ctx := context.Background()
 	if dsn := os.Getenv(dsnVariable(kind)); dsn != "" {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
@@ -102,15 +101,15 @@ func search(kind string) (*Server, error) {
 		}
 		return &Server{Kind: kind, DSN: dsn, From: dsnVariable(kind)}, nil
 	}
-	server, dockerErr := startContainer(ctx, kind, false)
-	if dockerErr == nil {
-		return server, nil
-	}
 	server, localErr := startLocal(ctx, kind)
 	if localErr == nil {
 		return server, nil
 	}
-	return nil, fmt.Errorf("no %s: no %s; Docker: %w; local: %w", kind, dsnVariable(kind), dockerErr, localErr)
+	server, dockerErr := startContainer(ctx, kind, false)
+	if dockerErr == nil {
+		return server, nil
+	}
+	return nil, fmt.Errorf("no %s: no %s; local: %w; Docker: %w", kind, dsnVariable(kind), localErr, dockerErr)
 }
 
 func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }

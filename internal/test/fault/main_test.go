@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"testing"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
