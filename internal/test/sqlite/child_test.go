@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
 )
 
 // The tests start themselves again as another process, told by the environment what to do.
@@ -33,7 +34,7 @@ func child() int {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
 	}
-	pool, err := sql.Open(driverName, "file:"+os.Getenv(childPath))
+	pool, err := sql.Open(driverName, "file:"+os.Getenv(childPath)+"?"+unsynced)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 2
@@ -90,7 +91,7 @@ const ball = "ball"
 // lets go, so that two who do this hand the lock to and fro. It looks when it is woken and at no
 // other time: a wake-up that is lost is a hang.
 func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err error) {
-	e := New(pool)
+	e := sqlite.New(pool)
 	session := rand.Text()
 	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return nil, err
@@ -172,7 +173,7 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 // countTogether adds one to a number as many times as said with each of four writers, by reading
 // and writing it under a lock, and no transaction.
 func countTogether(ctx context.Context, pool *sql.DB, rounds int) error {
-	e := New(pool)
+	e := sqlite.New(pool)
 	session := rand.Text()
 	if err := insist(ctx, func() error { return e.OpenSession(ctx, driver.Session{ID: session, TTL: time.Hour}) }); err != nil {
 		return err
@@ -229,8 +230,10 @@ func insist(ctx context.Context, statement func() error) error {
 		if !busy(err) && !errors.Is(err, driver.ErrBusy) {
 			return err
 		}
-		if stop := sleep(ctx, firstPause); stop != nil {
-			return errors.Join(stop, err)
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"context"
@@ -18,12 +18,18 @@ type interrupting struct {
 	made   bool
 }
 
+// interrupted is an error with the result code SQLITE_INTERRUPT.
+type interrupted struct{}
+
+func (interrupted) Error() string { return "interrupted" }
+func (interrupted) Code() int     { return 9 }
+
 func (c *interrupting) Driver() sqldriver.Driver { return c.driver }
 
 func (c *interrupting) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if c.made {
 		<-ctx.Done()
-		return nil, &method{9}
+		return nil, interrupted{}
 	}
 	c.made = true
 	return c.driver.Open(c.dsn)

@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"context"
@@ -7,21 +7,21 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	_ "modernc.org/sqlite"
+	modernc "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
 )
 
 const driverName = "sqlite"
-
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childRole) != "" {
@@ -35,7 +35,7 @@ var journals = []string{"wal", "delete"}
 
 // fixture is an engine on a pool on a file of its own.
 type fixture struct {
-	*engine
+	driver.Engine[*sql.Tx]
 	t    *testing.T
 	path string
 	pool *sql.DB
@@ -62,6 +62,9 @@ func newFile(t *testing.T, journal string) string {
 	return path
 }
 
+// unsynced does not wait for the disk, which has nothing to do with who may write when.
+const unsynced = "_pragma=synchronous(OFF)"
+
 // open is another pool on the same file, as of another process. The query is the rest of the
 // driver's DSN.
 func open(t *testing.T, path, query string) *fixture {
@@ -70,11 +73,14 @@ func open(t *testing.T, path, query string) *fixture {
 }
 
 func on(t *testing.T, pool *sql.DB, path string) *fixture {
-	return &fixture{engine: New(pool).Backend.(*engine), t: t, path: path, pool: pool}
+	return &fixture{Engine: sqlite.New(pool), t: t, path: path, pool: pool}
 }
 
 func openPool(t *testing.T, path, query string) *sql.DB {
 	t.Helper()
+	if !strings.Contains(query, "synchronous") {
+		query = unsynced + "&" + query
+	}
 	db, err := sql.Open(driverName, "file:"+path+"?"+query)
 	if err != nil {
 		t.Fatal(err)
@@ -236,3 +242,27 @@ func eventually(t *testing.T, what string, holds func() bool) {
 		}
 	}
 }
+
+// codeOf is SQLite's result code, 0 where there is none.
+func codeOf(err error) int {
+	var failure *modernc.Error
+	if errors.As(err, &failure) {
+		return failure.Code()
+	}
+	return 0
+}
+
+// busy: another connection is in the way.
+func busy(err error) bool { return slices.Contains([]int{sqliteBusy, sqliteLocked}, codeOf(err)&0xff) }
+
+const (
+	sqliteBusy         = 5
+	sqliteLocked       = 6
+	sqliteBusySnapshot = sqliteBusy | 2<<8
+)
+
+// full is PRAGMA synchronous=FULL.
+const full = 2
+
+// tick is how far the database's clock steps.
+const tick = time.Millisecond

@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"context"
@@ -155,7 +155,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 	held := f.share(r)
 	waiter := shared("n", s, 1, 2)
 	f.queue(waiter)
-	inside := transactions{&f.db}
+	inside := f.tx()
 	nobody := func(string, int, any) bool { return false }
 	for _, commit := range []bool{false, true} {
 		tx, err := f.pool.BeginTx(t.Context(), nil)

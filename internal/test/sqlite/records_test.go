@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"errors"
@@ -222,7 +222,7 @@ func TestRecordsAreDeletedWhenTheyAreTooOld(t *testing.T) {
 	if n, err := f.PurgeRecords(t.Context(), time.Hour, 1); err != nil || n != 2 {
 		t.Fatalf("%d, %v: want one event and one run", n, err)
 	}
-	report, err := reaper.Sweep(t.Context(), f.engine, reaper.History(time.Hour), reaper.Batch(1))
+	report, err := reaper.Sweep(t.Context(), f.Backend, reaper.History(time.Hour), reaper.Batch(1))
 	if err != nil || report.Deleted != 3 {
 		t.Fatalf("%v, %v", report, err)
 	}

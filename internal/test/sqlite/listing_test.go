@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"database/sql"
@@ -11,7 +11,7 @@ import (
 // plan is how SQLite runs a generated query.
 func (f *fixture) plan(file, query string) string {
 	f.t.Helper()
-	text, err := os.ReadFile("../gen/sqlitedb/" + file + ".sql.go")
+	text, err := os.ReadFile("../../../gen/sqlitedb/" + file + ".sql.go")
 	if err != nil {
 		f.t.Fatal(err)
 	}

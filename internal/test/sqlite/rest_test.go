@@ -1,4 +1,4 @@
-package sqlite
+package sqlite_test
 
 import (
 	"testing"
