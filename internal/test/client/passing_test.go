@@ -1,4 +1,4 @@
-package dblock_test
+package client
 
 import (
 	"context"
