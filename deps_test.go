@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/leak", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -74,6 +74,7 @@ var layers = []layer{
 	{name: "internal/txtest"},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
 	{name: "internal/enginetest", not: [][]string{engines}},
+	{name: "internal/example", not: [][]string{anything}},
 	{name: "internal/leak", not: [][]string{anything}},
 	{name: "internal/runtest"},
 }

@@ -10,12 +10,13 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/example"
 )
 
 // withShops runs an example with two clients, as two processes would have them.
 func withShops(show func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error) {
-	t := &example{}
-	defer t.end()
+	t := &example.T{}
+	defer t.End()
 	one := dblocktest.New[*sql.Tx](t, dblock.WithHost("host-1"), dblock.WithApp("shop"))
 	two := one.Another(t, dblock.WithHost("host-2"), dblock.WithApp("shop"))
 	if err := show(context.Background(), one.Client, two.Client); err != nil {

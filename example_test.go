@@ -5,14 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io"
 	"log"
-	"slices"
-	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/example"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -20,26 +18,8 @@ import (
 
 // openClient makes a client on tables of its own.
 func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
-	t := &example{}
-	return dblocktest.New[*sql.Tx](t, options...).Client, t.end
-}
-
-// example is what package dblocktest needs of a test.
-type example struct {
-	testing.TB
-	cleanups []func()
-}
-
-func (*example) Helper()                   {}
-func (*example) Output() io.Writer         { return io.Discard }
-func (*example) Fatal(args ...any)         { log.Fatal(args...) }
-func (*example) Errorf(f string, a ...any) { log.Fatalf(f, a...) }
-func (e *example) Cleanup(f func())        { e.cleanups = append(e.cleanups, f) }
-
-func (e *example) end() {
-	for _, f := range slices.Backward(e.cleanups) {
-		f()
-	}
+	t := &example.T{}
+	return dblocktest.New[*sql.Tx](t, options...).Client, t.End
 }
 
 // openPostgres opens the application's database, for the examples of transactions. They do not run

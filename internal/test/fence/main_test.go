@@ -1,8 +1,11 @@
-package election_test
+// Package fence tests fences in transactions of every kind, on every engine.
+package fence
 
 import (
 	"os"
 	"testing"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 )

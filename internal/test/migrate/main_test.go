@@ -1,4 +1,5 @@
-package migrate_test
+// Package migrate tests migrations on real databases, cut at any statement.
+package migrate
 
 import (
 	"context"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"

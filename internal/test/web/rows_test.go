@@ -1,4 +1,5 @@
-package dblockweb_test
+// Package web tests the page of dblockweb on a database with many rows.
+package web
 
 import (
 	"context"

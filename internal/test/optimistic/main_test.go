@@ -1,8 +1,11 @@
-package fence_test
+// Package optimistic tests versions in transactions of every kind, on every engine.
+package optimistic
 
 import (
 	"os"
 	"testing"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 )

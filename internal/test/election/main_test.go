@@ -1,8 +1,11 @@
-package optimistic_test
+// Package election tests elections on real databases.
+package election
 
 import (
 	"os"
 	"testing"
+
+	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
 )

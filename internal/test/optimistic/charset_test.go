@@ -1,4 +1,4 @@
-package optimistic_test
+package optimistic
 
 import (
 	"strings"

@@ -1,4 +1,4 @@
-package election_test
+package election
 
 import (
 	"context"

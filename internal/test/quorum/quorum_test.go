@@ -1,39 +1,58 @@
+// Package quorum tests quorums of databases of all kinds.
 package quorum
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
+	_ "modernc.org/sqlite"
+
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
+	"github.com/dblock-go/dblock/quorum"
 	"github.com/dblock-go/dblock/sqlite"
+)
+
+const (
+	realTTL        = time.Second
+	realQuarantine = 2 * time.Second
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 // onDatabase makes a node of a database of any kind. Its client is closed when the test has ended.
-func onDatabase(t *testing.T, db dbtest.Database, ttl time.Duration) Node {
+func onDatabase(t *testing.T, db dbtest.Database, ttl time.Duration) quorum.Node {
 	t.Helper()
-	switch db.Kind {
-	case dbtest.KindPostgres:
-		client, err := dblock.New(postgres.New(db.Pool(t)), dblock.WithTTL(ttl))
-		return closing(t, client, err)
-	case dbtest.KindSQLite:
-		client, err := dblock.New(sqlite.New(db.SQL(t)), dblock.WithTTL(ttl))
-		return closing(t, client, err)
+	if db.Kind == dbtest.KindPostgres {
+		return quorum.On(newClient(t, postgres.New(db.Pool(t)), ttl))
 	}
-	client, err := dblock.New(mysql.New(db.SQL(t)), dblock.WithTTL(ttl))
-	return closing(t, client, err)
+	return quorum.On(onSQL(t, db, ttl))
 }
 
-func closing[TX any](t *testing.T, client *dblock.Client[TX], err error) Node {
+// onSQL makes a client through database/sql.
+func onSQL(t *testing.T, db dbtest.Database, ttl time.Duration) *dblock.Client[*sql.Tx] {
 	t.Helper()
+	switch pool := db.SQL(t); db.Kind {
+	case dbtest.KindPostgres:
+		return newClient(t, postgres.NewSQL(pool), ttl)
+	case dbtest.KindSQLite:
+		return newClient(t, sqlite.New(pool), ttl)
+	default:
+		return newClient(t, mysql.New(pool), ttl)
+	}
+}
+
+func newClient[TX any](t *testing.T, engine driver.Engine[TX], ttl time.Duration) *dblock.Client[TX] {
+	t.Helper()
+	client, err := dblock.New(engine, dblock.WithTTL(ttl))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,30 +63,33 @@ func closing[TX any](t *testing.T, client *dblock.Client[TX], err error) Node {
 			t.Error(err)
 		}
 	})
-	return On(client)
+	return client
 }
 
-// The promises of a node that a quorum relies on, on each kind of database.
+// The promises of a client that a quorum relies on, on each kind of database.
 func TestADatabaseKeepsItsMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		n := onDatabase(t, db, time.Minute).node
-		m, err := n.Memory(t.Context())
-		if err != nil || m.floor != 0 || m.age < 0 || m.age > time.Minute {
+		c := onSQL(t, db, time.Minute)
+		incarnation := func(renew bool, floor int64) (driver.Incarnation, error) {
+			return client.Of(c).Incarnation(t.Context(), renew, floor)
+		}
+		m, err := incarnation(false, 0)
+		if err != nil || m.Floor != 0 || m.Age < 0 || m.Age > time.Minute {
 			t.Fatalf("an empty database: %+v, %v", m, err)
 		}
-		clock, err := n.Highest(t.Context())
-		if err != nil || clock < time.Now().Add(-time.Hour).UnixMicro() {
-			t.Fatalf("the highest of nothing: %d, %v", clock, err)
+		clock, err := incarnation(false, -1)
+		if err != nil || clock.Floor < time.Now().Add(-time.Hour).UnixMicro() {
+			t.Fatalf("the highest of nothing: %d, %v", clock.Floor, err)
 		}
-		l, err := n.TryLock(t.Context(), "n")
+		l, err := c.TryLock(t.Context(), "n")
 		if err != nil {
 			t.Fatal(err)
 		}
-		raised, err := l.Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
+		raised, err := client.LockOf(l).Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
 		if err != nil || l.Token() != raised {
 			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
 		}
-		if again, err := l.Raise(t.Context(), 1); err != nil || again != raised {
+		if again, err := client.LockOf(l).Raise(t.Context(), 1); err != nil || again != raised {
 			t.Errorf("raised to 1: %d, %v", again, err)
 		}
 		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
@@ -76,10 +98,10 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 		if err := l.Unlock(t.Context()); err != nil {
 			t.Error(err)
 		}
-		if h, err := n.Highest(t.Context()); err != nil || h != raised {
-			t.Errorf("the highest is %d, not %d: %v", h, raised, err)
+		if h, err := incarnation(false, -1); err != nil || h.Floor != raised {
+			t.Errorf("the highest is %d, not %d: %v", h.Floor, raised, err)
 		}
-		next, err := n.TryLock(t.Context(), "n")
+		next, err := c.TryLock(t.Context(), "n")
 		if err != nil || next.Token() <= raised {
 			t.Fatalf("token %d after %d: %v", next.Token(), raised, err)
 		}
@@ -87,48 +109,24 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 			t.Error(err)
 		}
 		for _, floor := range []int64{raised + 1e12, 0, 7} {
-			if err := n.Renew(t.Context(), floor); err != nil {
+			if _, err := incarnation(true, floor); err != nil {
 				t.Fatal(err)
 			}
-			if m, err := n.Memory(t.Context()); err != nil || m.floor != floor || m.age > time.Minute {
+			if m, err := incarnation(false, 0); err != nil || m.Floor != floor || m.Age > time.Minute {
 				t.Errorf("renewed with %d: %+v, %v", floor, m, err)
 			}
-			if h, err := n.Highest(t.Context()); err != nil || h < max(floor, next.Token()) {
-				t.Errorf("renewed with %d, and the highest is %d: %v", floor, h, err)
+			if h, err := incarnation(false, -1); err != nil || h.Floor < max(floor, next.Token()) {
+				t.Errorf("renewed with %d, and the highest is %d: %v", floor, h.Floor, err)
 			}
-		}
-		if l, err := n.TryLock(t.Context(), strings.Repeat("x", 300)); !errors.Is(err, dblock.ErrInvalidName) || l != nil {
-			t.Errorf("%v, %v", l, err)
 		}
 	})
-}
-
-// At a grant, what is left of a TTL may be short enough although the TTL is not. A node would then
-// count again while a client still trusts it.
-func TestATTLThatOutlivesTheQuarantineIsRefused(t *testing.T) {
-	for name, long := range map[string]int{"the first": 0, "the last": 2} {
-		var nodes []Node
-		for i := range 3 {
-			ttl := 2 * time.Second
-			if i == long {
-				ttl += time.Millisecond
-			}
-			nodes = append(nodes, onDatabase(t, dbtest.SQLite(t), ttl).Named([]string{"berlin", "paris", "rome"}[i]))
-		}
-		if _, err := New(nodes, WithQuarantine(4*time.Second)); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), nodes[long].name) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if _, err := New(nodes, WithQuarantine(4*time.Second+2*time.Millisecond)); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
 }
 
 func TestEnginesMayDiffer(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		t.Parallel()
-		nodes := []Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL), onDatabase(t, dbtest.SQLite(t), realTTL)}
-		c, err := New(nodes, WithQuarantine(realQuarantine))
+		nodes := []quorum.Node{onDatabase(t, db, realTTL), onDatabase(t, dbtest.SQLite(t), realTTL), onDatabase(t, dbtest.SQLite(t), realTTL)}
+		c, err := quorum.New(nodes, quorum.WithQuarantine(realQuarantine))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,14 +140,14 @@ func TestEnginesMayDiffer(t *testing.T) {
 		}
 		for until := time.Now().Add(20 * time.Second); ; { // a machine may be too busy to answer in a node's time limit
 			_, err := c.TryLock(t.Context(), "n")
-			if errors.Is(err, ErrQuarantined) {
+			if errors.Is(err, quorum.ErrQuarantined) {
 				break
 			}
 			if !errors.Is(err, dblock.ErrUnavailable) || time.Now().After(until) {
 				t.Fatalf("before Init: %v", err)
 			}
 		}
-		if err := Init(t.Context(), nodes...); err != nil {
+		if err := quorum.Init(t.Context(), nodes...); err != nil {
 			t.Fatal(err)
 		}
 		var last int64
