@@ -29,8 +29,8 @@ type layer struct {
 }
 
 // The layers. Arrows point down only: what a package may not reach, at whatever distance, in a
-// build without tests. Every package of the workspace is in one row, by its own name or by that of a
-// folder above it.
+// build without tests. Every package of the workspace is in one row, by its own name or by that of
+// a folder above it.
 var layers = []layer{
 	{name: "driver", not: [][]string{anything}},
 	{name: "migrations", not: [][]string{anything}, but: below("driver")},

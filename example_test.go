@@ -14,9 +14,8 @@ import (
 	"github.com/dblock-go/dblock/postgres"
 )
 
-// An application opens a database: see the package's overview. The examples run on tables in memory.
-
-// openClient makes a client on tables of its own.
+// openClient makes a client on tables in memory. An application opens a database: see the overview
+// of the package.
 func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
 	t := &example.T{}
 	return dblocktest.New[*sql.Tx](t, options...).Client, t.End

@@ -1,6 +1,7 @@
 package dblock_test
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -43,10 +44,24 @@ func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 				t.Errorf("%s: not in any of %s:\n%s", page, c.code, block[1])
 			}
 		}
-		for _, link := range regexp.MustCompile(`\]\(([^)#:]+)\)`).FindAllSubmatch(text, -1) {
+	}
+}
+
+func TestPagesLinkToWhatIsThere(t *testing.T) {
+	links := regexp.MustCompile(`\]\(([^)#: ]*[./A-Z][^)#: ]*)[)#]`)
+	err := filepath.WalkDir(".", func(page string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(page) != ".md" {
+			return err
+		}
+		text, err := os.ReadFile(page)
+		for _, link := range links.FindAllSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(filepath.Dir(page), string(link[1]))); err != nil {
 				t.Errorf("%s links to %s: %v", page, link[1], err)
 			}
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

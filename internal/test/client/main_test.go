@@ -1,5 +1,5 @@
-// Package client tests the client with an engine on SQLite, or around one: engines that answer late,
-// lose answers, forget, or die at a moment that no database could be made to choose.
+// Package client tests the client with an engine on SQLite, or around one: engines that answer
+// late, lose answers, forget, or die at a moment that no database could be made to choose.
 package client
 
 import (
