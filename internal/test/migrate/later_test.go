@@ -85,7 +85,7 @@ func columnsOf(t *testing.T, db dbtest.Database, pool *sql.DB) map[string][]stri
 // constants.
 func generated(t *testing.T, engine string) map[string]string {
 	t.Helper()
-	files, err := filepath.Glob("../gen/" + engine + "db/*.sql.go")
+	files, err := filepath.Glob("../../../gen/" + engine + "db/*.sql.go")
 	ok(t, err)
 	statements := make(map[string]string)
 	for _, path := range files {
