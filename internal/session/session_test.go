@@ -324,6 +324,18 @@ func TestASessionEndsInTablesThatThisBuildCannotUse(t *testing.T) {
 	})
 }
 
+// Others lock in the file that is there now.
+func TestASessionEndsWhereItsDatabaseWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		s.set(func() { s.misfit = driver.Fail(driver.ErrConfig, driver.ErrReplaced) })
+		session.Check()
+		synctest.Wait()
+		ended(t, session, driver.ErrReplaced)
+	})
+}
+
 func TestRepliesThatTakeMostOfTheTTLEndTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
