@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,4 +110,31 @@ func TestAListenerIsToldThatItsSessionMayWait(t *testing.T) {
 		}
 		b.unhang(t.Name())
 	}
+}
+
+// A reader that waits for us must get its turn. New readers are kept out while a commit is tried.
+func TestACommitIsTriedAgainForASecondAndThenGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, e := onFake(t)
+		f.refused, f.refusal = "COMMIT", &method{sqliteBusy} // readers are in the way
+		ctx, cancel := context.WithTimeout(t.Context(), commitTimeout-1)
+		defer cancel()
+		began := time.Now()
+		write := func(context.Context, *sqlitedb.Queries) error { return nil }
+		if err := e.db.write(ctx, write); !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(began.Add(commitTimeout-1)) {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if n := len(f.ran); n < 10 || !slices.Equal(slices.Compact(f.ran), []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"}) {
+			t.Errorf("%d statements: %q", n, slices.Compact(f.ran))
+		}
+
+		f.ran = nil
+		ctx, cancel = context.WithTimeout(t.Context(), commitTimeout+4*longestPause)
+		defer cancel()
+		_ = e.db.write(ctx, write)
+		want := []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"}
+		if got := slices.Compact(f.ran); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }

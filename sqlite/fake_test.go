@@ -16,12 +16,14 @@ type fake struct {
 	inside  bool
 	closed  int
 	refused string // the statement that fails
+	refusal error
+	ran     []string
 }
 
 // onFake is an engine on a fake, which has found its tables.
 func onFake(t *testing.T) (*fake, *engine) {
 	t.Helper()
-	f := &fake{}
+	f := &fake{refusal: errRefused}
 	pool := sql.OpenDB(f)
 	t.Cleanup(func() { _ = pool.Close() })
 	e := New(pool).Backend.(*engine)
@@ -42,10 +44,11 @@ func (c fakeConn) Begin() (sqldriver.Tx, error)           { return nil, errors.E
 func (c fakeConn) Close() error                           { c.closed++; return nil }
 
 func (c fakeConn) ExecContext(_ context.Context, text string, _ []sqldriver.NamedValue) (sqldriver.Result, error) {
+	c.ran = append(c.ran, text)
 	begins := strings.HasPrefix(text, "BEGIN")
 	switch ends := text == "COMMIT" || text == "ROLLBACK"; {
 	case text == c.refused:
-		return nil, errRefused
+		return nil, c.refusal
 	case begins && c.inside, ends && !c.inside:
 		return nil, errors.New(text + " in the wrong place")
 	case begins || ends:

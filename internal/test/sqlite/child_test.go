@@ -40,7 +40,7 @@ func child() int {
 		return 2
 	}
 	defer pool.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rounds)*patience)
 	defer cancel()
 	var result any
 	switch os.Getenv(childRole) {
@@ -252,9 +252,9 @@ func use(t *testing.T, pool *sql.DB) {
 		t.Fatalf("%+v", next)
 	}
 	var wg sync.WaitGroup
-	for range 8 {
+	for range 6 {
 		wg.Go(func() {
-			if turns, err := takeTurns(t.Context(), pool, 20); err != nil || len(turns) != 20 {
+			if turns, err := takeTurns(t.Context(), pool, 5); err != nil || len(turns) != 5 {
 				t.Errorf("%d turns, %v", len(turns), err)
 			}
 		})

@@ -28,7 +28,7 @@ func TestWhateverHappensNobodyWaitsWhoFits(t *testing.T) {
 	for range 3 {
 		c.sessions = append(c.sessions, c.session())
 	}
-	for range 600 {
+	for range soaked(200, 5000) {
 		c.step()
 		c.sound()
 		for _, name := range []string{"a", "b"} {

@@ -203,11 +203,11 @@ func TestAListenerIsNotStarvedByABusyPoolOfOne(t *testing.T) {
 			}
 		})
 	}
-	takeTurnsWithAChild(t, f, 50)
+	takeTurnsWithAChild(t, f, 10)
 }
 
 func TestNoWakeUpIsLostBetweenTwoProcesses(t *testing.T) {
-	const rounds = 100
+	rounds := soaked(60, 2000)
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
 			f := newFixtureIn(t, journal)
@@ -266,7 +266,7 @@ func reportTurns(t *testing.T, mine, theirs []turn) {
 }
 
 func TestEightWritersInTwoProcessesWithoutABusyTimeout(t *testing.T) {
-	const rounds = 12
+	rounds := soaked(4, 200)
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
 			f := newFixtureIn(t, journal)
@@ -277,7 +277,7 @@ func TestEightWritersInTwoProcessesWithoutABusyTimeout(t *testing.T) {
 				t.Error(err)
 			}
 			finished(new(any))
-			if n := f.number("SELECT n FROM count"); n != 8*rounds {
+			if n := f.number("SELECT n FROM count"); n != int64(8*rounds) {
 				t.Fatalf("counted to %d, want %d", n, 8*rounds)
 			}
 		})

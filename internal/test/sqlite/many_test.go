@@ -63,7 +63,7 @@ func TestTakeAllWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	if grants, err := f.TakeAll(t.Context(), []driver.Request{r}); !errors.Is(err, driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if grants, _, err := f.Batch(ctx, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
 		t.Fatalf("%+v, %v", grants, err)

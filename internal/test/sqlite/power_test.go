@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/dblock-go/dblock/migrate"
 )
 
 // power is a machine whose disk has of a file what was there at the last commit that waited for it.
@@ -108,13 +107,8 @@ func (p *power) sync() {
 // onPower is a fixture on a machine of its own, whose application has set the level.
 func onPower(t *testing.T, journal, level string) (*fixture, *power) {
 	t.Helper()
-	path := newFile(t, journal)
-	setUp := openPool(t, path, "")
-	if err := migrate.Up(t.Context(), setUp, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
-	p := &power{driver: setUp.Driver(), dsn: "file:" + path + "?_pragma=synchronous(" + level + ")&_pragma=busy_timeout(5000)", path: path}
-	must(t, setUp.Close())
+	whole := newFixtureIn(t, journal)
+	p := &power{driver: whole.pool.Driver(), dsn: "file:" + whole.path + "?_pragma=synchronous(" + level + ")&_pragma=busy_timeout(5000)", path: whole.path}
 	p.sync()
 	return p.start(t), p
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,11 +46,37 @@ func newFixture(t *testing.T) *fixture { return newFixtureIn(t, "wal") }
 
 func newFixtureIn(t *testing.T, journal string) *fixture {
 	t.Helper()
-	f := open(t, newFile(t, journal), "")
-	if err := migrate.Up(t.Context(), f.pool, migrate.SQLite); err != nil {
-		t.Fatal(err)
-	}
-	return f
+	path := filepath.Join(t.TempDir(), "locks.db")
+	migrated, err := templates[journal]()
+	must(t, err)
+	must(t, os.WriteFile(path, migrated, 0o600))
+	return open(t, path, "")
+}
+
+// templates are migrated files, which are made once: tests write copies of them.
+var templates = map[string]func() ([]byte, error){"wal": templateOf("wal"), "delete": templateOf("delete")}
+
+func templateOf(journal string) func() ([]byte, error) {
+	return sync.OnceValues(func() (file []byte, err error) {
+		folder, err := os.MkdirTemp("", "dblock")
+		if err != nil {
+			return nil, err
+		}
+		defer os.RemoveAll(folder)
+		path := filepath.Join(folder, "locks.db")
+		pool, err := sql.Open(driverName, "file:"+path+"?"+unsynced)
+		if err != nil {
+			return nil, err
+		}
+		_, err = pool.Exec("PRAGMA journal_mode = " + journal)
+		if err == nil {
+			err = migrate.Up(context.Background(), pool, migrate.SQLite)
+		}
+		if err = errors.Join(err, pool.Close()); err != nil { // after it the file is whole
+			return nil, err
+		}
+		return os.ReadFile(path)
+	})
 }
 
 func newFile(t *testing.T, journal string) string {
