@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -38,6 +39,11 @@ type options struct {
 	json    bool
 	timeout time.Duration
 	create  bool // a file of SQLite that is missing is made
+
+	getenv  func(string) string
+	stderr  io.Writer
+	release func() // from then on no signal ends the command's context
+	limits  limits // of doctor
 }
 
 // context limits a command that neither waits nor watches.
@@ -52,15 +58,16 @@ func (o *options) context(ctx context.Context) (context.Context, context.CancelF
 type database struct {
 	source
 	*sql.DB
+	stderr io.Writer // for what the library reports
 }
 
 // open makes the pool. It connects nowhere yet.
 func (o *options) open(ctx context.Context) (database, error) {
-	s, err := sourceOf(o, os.Getenv)
+	s, err := sourceOf(o, o.getenv)
 	if err != nil {
 		return database{}, err
 	}
-	d, err := s.pool(o.create)
+	d, err := s.pool(o.create, o.stderr)
 	if err != nil {
 		return database{}, err
 	}
@@ -74,8 +81,8 @@ func (o *options) open(ctx context.Context) (database, error) {
 }
 
 // pool is a source's. create makes a file of SQLite that is missing.
-func (s source) pool(create bool) (database, error) {
-	d := database{source: s}
+func (s source) pool(create bool, stderr io.Writer) (database, error) {
+	d := database{source: s, stderr: stderr}
 	switch {
 	case s.postgres != nil:
 		if s.postgres.RuntimeParams["application_name"] == "" {
@@ -147,7 +154,7 @@ func (d database) server(ctx context.Context) (string, error) {
 
 // client is one that looks and intervenes.
 func (d database) client(o ...dblock.Option) (*dblock.Client[*sql.Tx], error) {
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(d.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	return dblock.New(d.locks(), append([]dblock.Option{dblock.WithoutReaper(), dblock.WithApp(app), dblock.WithLogger(log)}, o...)...)
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
@@ -17,9 +16,15 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// checkTimeout is the longest time that one check takes: a table that somebody has locked does not
-// keep the others from being made.
-const checkTimeout = 5 * time.Second
+// limits bound what doctor waits for.
+type limits struct {
+	check time.Duration // one check: a table that somebody has locked does not keep the others from being made
+	lend  time.Duration // its transaction behind a pooler: where that has no other connection to lend, the application waits for so long
+	echo  time.Duration // a notification: as long as a client waits for its first
+	write time.Duration // a writer of others
+}
+
+var usual = limits{check: 5 * time.Second, lend: time.Second, echo: 2 * time.Second, write: time.Second}
 
 // level says how much a finding matters.
 type level string
@@ -59,6 +64,7 @@ type check struct {
 // examination is a database, and what checks tell each other about it.
 type examination struct {
 	database
+	limits
 	older   time.Duration // a transaction that is open for longer is long
 	standby bool          // PostgreSQL replays what a primary writes
 	tables  driver.Schema // the zero value: there are none that this build can use
@@ -117,7 +123,7 @@ correct set-ups have one, a pooler for instance. In CI use it without.`,
 		Example: "  dblock doctor           # in CI, too\n  dblock doctor --json    # for a script\n  dblock doctor --all --older 1m",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s, err := sourceOf(o, os.Getenv)
+			s, err := sourceOf(o, o.getenv)
 			if err != nil {
 				return err
 			}
@@ -180,7 +186,7 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 	if s.postgres != nil {
 		s.postgres.DefaultQueryExecMode = pgx.QueryExecModeExec // old poolers lose what was prepared
 	}
-	d, err := s.pool(false)
+	d, err := s.pool(false, o.stderr)
 	if err == nil {
 		defer d.Close()
 		err = d.PingContext(ctx)
@@ -188,7 +194,7 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 	if err != nil {
 		return []finding{{isProblem, "connection", fmt.Sprintf("%v cannot be reached: %v", s, because(ctx, err)), "see that the data source is right and the server is up"}}
 	}
-	e := &examination{database: d, older: older}
+	e := &examination{database: d, limits: o.limits, older: older}
 	if d.engine == migrate.SQLite {
 		e.file = e.real(ctx)
 	}
@@ -201,7 +207,7 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 
 // run makes a check. What it could not look at is a finding as well.
 func (c check) run(ctx context.Context, e *examination) []finding {
-	ctx, cancel := context.WithTimeoutCause(ctx, checkTimeout, fmt.Errorf("no answer within %v", checkTimeout))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.check, fmt.Errorf("no answer within %v", e.check))
 	defer cancel()
 	made, err := c.look(ctx, e)
 	if err != nil {

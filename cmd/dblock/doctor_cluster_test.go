@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
 
@@ -18,9 +20,21 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 	if os.Getenv(variable) == "" {
 		t.Skip(variable + " names no cluster for tests; .ci/clusters starts one")
 	}
-	k := kinds["mysql"]
-	k.server = variable
-	w := k.world(t)
+	config, err := mysql.ParseDSN(os.Getenv(variable))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()}.SQL(t)
+	config.DBName = "dblock_" + strings.ToLower(rand.Text())
+	if _, err := server.Exec("CREATE DATABASE " + config.DBName); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := server.Exec("DROP DATABASE " + config.DBName); err != nil {
+			t.Error(err)
+		}
+	})
+	w := newWorld(t, dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()})
 	if err := migrate.Up(t.Context(), w.db, w.engine); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +102,7 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		w.doctor().hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
 		user, dsn := w.as("")
 		w.grant(user, "mysql-app.sql")
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d := w.at(dsn).doctor()
 		d.has(isUnknown, "cluster", "performance_schema.replication_group_members")
 		d.has(isNote, "cluster", "one of several primaries")
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -22,10 +23,9 @@ func (w *world) url() *url.URL {
 }
 
 func TestDoctorSeesAPooler(t *testing.T) {
-	t.Parallel()
 	onPostgres(t, func(w *world) {
 		through := func(mode string) diagnosis {
-			return diagnose(w.T, []string{"DBLOCK_DSN=" + w.pgBouncer(mode)})
+			return w.at(w.pgBouncer(mode)).doctor()
 		}
 		d := through("transaction")
 		d.hasOnly(isNote, "pooler", "by the transaction", "poll every 100 ms", "pool_mode = session")
@@ -48,16 +48,17 @@ func TestDoctorSeesAPooler(t *testing.T) {
 
 // With a single server connection one of doctor's two waits for the other.
 func TestDoctorDoesNotTakeABusyPoolerForOneOfStatements(t *testing.T) {
-	t.Parallel()
 	onPostgres(t, func(w *world) {
 		through := func(mode string) diagnosis {
-			return diagnose(w.T, []string{"DBLOCK_DSN=" + w.pgBouncer(mode, "default_pool_size = 1")})
+			return w.at(w.pgBouncer(mode, "default_pool_size = 1")).doctor()
 		}
+		w.limits = limits{check: patience, lend: patience, echo: patience}
 		d := through("transaction")
 		d.hasOnly(isNote, "pooler", "by the transaction")
 
+		w.lend = 100 * time.Millisecond // for what cannot be lent
 		d = through("session")
-		d.hasOnly(isUnknown, "pooler", "not served at a time within 1s")
+		d.hasOnly(isUnknown, "pooler", "not served at a time within 100ms")
 		d.hasOnly(isUnknown, "LISTEN", "see pooler")
 	})
 }
@@ -95,7 +96,7 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	p.pool(standby)
 	w := &world{T: t}
 	doctor := func(dsn string, arguments ...string) diagnosis {
-		return diagnose(t, []string{"DBLOCK_DSN=" + dsn}, arguments...)
+		return (&world{T: t, dsn: dsn}).doctor(arguments...)
 	}
 	primary := p.dsn(p.port)
 	shows := func(query, want string) { // settings reach a server a moment after pg_reload_conf
@@ -146,18 +147,18 @@ func TestDoctorSeesThatAServerHasNoConnectionsLeft(t *testing.T) {
 	t.Parallel()
 	p := newPrimary(t, "max_connections=20", "max_wal_senders=0")
 	db := p.pool(p.dsn(p.port))
-	doctor := func() diagnosis { return diagnose(t, []string{"DBLOCK_DSN=" + p.dsn(p.port)}) }
-	(&world{T: t}).counts(p.dsn(p.port), "ok: 1 of the 17 connections of the server")
+	w := &world{T: t, dsn: p.dsn(p.port)}
+	w.counts(p.dsn(p.port), "ok: 1 of the 17 connections of the server")
 	occupy(t, db, 14)
-	doctor().has(isProblem, "connections", "of the 17 connections of the server", "a client needs up to 4")
-	(&world{T: t}).until(func() bool { // a session goes a moment after its client
+	w.doctor().has(isProblem, "connections", "of the 17 connections of the server", "a client needs up to 4")
+	w.until(func() bool { // a session goes a moment after its client
 		var n int
 		return db.QueryRow("SELECT count(*) FROM pg_stat_activity WHERE application_name = $1", app).Scan(&n) == nil && n == 0
 	})
 	if n := occupy(t, db, 20); n == 20 {
 		t.Error("the server has no limit")
 	}
-	doctor().hasOnly(isProblem, "connection", "too many clients")
+	w.doctor().hasOnly(isProblem, "connection", "too many clients")
 }
 
 func TestDoctorKnowsFileSystemsOfANetwork(t *testing.T) {
@@ -181,7 +182,7 @@ func TestDoctorKnowsFileSystemsOfANetwork(t *testing.T) {
 
 // Root may write everything but what is mounted so that nobody can.
 func TestDoctorSeesThatAFileCannotBeWritten(t *testing.T) {
-	w := kinds["sqlite"].world(t)
+	w := onSQLite(t)
 	folder := t.TempDir()
 	if os.Geteuid() == 0 {
 		if err := syscall.Mount("tmpfs", folder, "tmpfs", 0, "size=4m"); err != nil {

@@ -267,7 +267,7 @@ func kills(ctx context.Context, e *examination) ([]finding, error) {
 		return nil, err
 	}
 	slept := make(chan error, 1)
-	go func() { slept <- sleep(ctx, sleeper, gate) }()
+	go func() { slept <- e.sleep(ctx, sleeper, gate) }()
 	switch over := killUntil(ctx, killer, tag, slept); {
 	case errors.Is(over, errAwake):
 		return found(fine("KILL QUERY reaches connections of this user: a lock is handed over in milliseconds. Clients of other users need CONNECTION_ADMIN to be woken at once"))
@@ -295,9 +295,9 @@ var (
 
 // sleep waits for a named lock that another connection has, and returns errAwake where that was
 // ended.
-func sleep(ctx context.Context, conn *sql.Conn, gate string) error {
+func (e *examination) sleep(ctx context.Context, conn *sql.Conn, gate string) error {
 	var outcome int
-	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate, int(echo/time.Second))).Scan(&outcome)
+	err := conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %d), 2)", gate, int(e.echo/time.Second))).Scan(&outcome)
 	switch {
 	case errorNumber(err) == wasKilled || err == nil && outcome == 2:
 		return errAwake

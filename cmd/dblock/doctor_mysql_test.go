@@ -20,7 +20,7 @@ func (w *world) isMariaDB() bool { return strings.HasSuffix(w.Name(), "mariadb")
 // with is doctor for a data source with a variable that each session sets.
 func (w *world) with(name, value string) diagnosis {
 	w.Helper()
-	return diagnose(w.T, []string{"DBLOCK_DSN=" + w.dsn + "?" + url.Values{name: {value}}.Encode()})
+	return w.at(w.dsn + "?" + url.Values{name: {value}}.Encode()).doctor()
 }
 
 // either is the name that MySQL has for a variable, or that of MariaDB.
@@ -136,14 +136,13 @@ func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {
 }
 
 func TestDoctorSaysNothingOfAUserThatItCannotCount(t *testing.T) {
-	t.Parallel()
 	onMySQL(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
 		if err != nil {
 			w.Fatal(err)
 		}
-		u.Host = between(w.T, u.Host, "information_schema.processlist", "information_schema.processlisT_")
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
+		u.Host = between(w.T, u.Host, "information_schema.processlist", "information_schema.processlisX")
+		d := w.at(u.String()).doctor()
 		d.has(isUnknown, "connections", "could not be looked at")
 		if s := d.text("connections"); strings.Contains(s, "connections of  are") {
 			w.Error(s)
@@ -168,11 +167,11 @@ func TestDoctorSeesLongTransactionsOfMySQL(t *testing.T) {
 			return strings.Contains(d.text("transactions"), "note: transactions that have been open for longer than 1ms") && strings.Contains(d.text("transactions"), "Purge")
 		})
 		for _, zone := range []string{"", "?" + url.Values{"time_zone": {"'+05:00'"}}.Encode()} {
-			diagnose(w.T, []string{"DBLOCK_DSN=" + w.dsn + zone}, "--older", "4h").hasOnly(isOK, "transactions", "4h0m0s")
+			w.at(w.dsn+zone).doctor("--older", "4h").hasOnly(isOK, "transactions", "4h0m0s")
 		}
 		user, dsn := w.as("")
 		w.grant(user, "mysql-app.sql")
-		diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms").hasOnly(isUnknown, "transactions", "PROCESS")
+		w.at(dsn).doctor("--older", "1ms").hasOnly(isUnknown, "transactions", "PROCESS")
 	})
 }
 
@@ -180,7 +179,7 @@ func TestDoctorSeesWhichRightsAreMissingOnMySQL(t *testing.T) {
 	onMySQL(t, func(w *world) {
 		user, dsn := w.as("")
 		w.grant(user, "mysql-app.sql")
-		doctor := func() diagnosis { return diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}) }
+		doctor := func() diagnosis { return w.at(dsn).doctor() }
 		doctor().hasOnly(isOK, "privileges", user)
 		for _, right := range []string{"SELECT", "INSERT", "UPDATE", "DELETE"} {
 			w.exec("REVOKE " + right + " ON dblock_waiters FROM " + user + "@'%'")
@@ -205,14 +204,14 @@ func TestDoctorSeesThatClocksOfMySQLDiffer(t *testing.T) {
 }
 
 func TestDoctorSeesThatKillDoesNotArrive(t *testing.T) {
-	t.Parallel()
 	onMySQL(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
 		if err != nil {
 			w.Fatal(err)
 		}
 		u.Host = between(w.T, u.Host, "KILL QUERY IS_USED_LOCK(", "DO         IS_USED_LOCK(")
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
+		w.limits, w.echo = usual, time.Second
+		d := w.at(u.String()).doctor()
 		d.hasOnly(isNote, "KILL", "does not reach", "instead of listening")
 	})
 }

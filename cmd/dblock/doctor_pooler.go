@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -46,7 +45,7 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 		return nil, err
 	}
 	for range 3 { // on a busy one each look is a fresh chance
-		moved, err := moves(ctx, one, other, mine)
+		moved, err := e.moves(ctx, one, other, mine)
 		switch {
 		case errors.Is(err, errRefused):
 			e.pooling = byTransaction
@@ -67,21 +66,17 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 	return found(fine("no pooler was seen"))
 }
 
-// lending bounds doctor's transaction. Where a pooler has no other connection to lend, the
-// application waits for that long.
-const lending = time.Second
-
 // errRefused: no transaction of several statements can be made.
 var errRefused = errors.New("no transaction of several statements can be made")
 
 // moves reports whether a connection's backend is not its own.
-func moves(ctx context.Context, one, other *sql.Conn, mine uint32) (bool, error) {
+func (e *examination) moves(ctx context.Context, one, other *sql.Conn, mine uint32) (bool, error) {
 	for range 2 { // a pooler that lends in turn shows itself
 		if _, again, err := backends(ctx, one); err != nil || again != mine {
 			return err == nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, lending, fmt.Errorf("two connections were not served at a time within %v: a pooler in between may have none to lend", lending))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.lend, fmt.Errorf("two connections were not served at a time within %v: a pooler in between may have none to lend", e.lend))
 	defer cancel()
 	tx, err := other.BeginTx(ctx, nil)
 	if err != nil {
@@ -136,9 +131,6 @@ func raw(conn *sql.Conn, f func(c *pgx.Conn) error) error {
 	return conn.Raw(func(c any) error { return f(c.(*stdlib.Conn).Conn()) })
 }
 
-// echo is how long a notification may take: as long as a client waits for its first.
-const echo = 2 * time.Second
-
 // listens sends itself a notification, as a client does before it relies on LISTEN. It does not
 // try where a pooler of transactions may be in between: LISTEN would stay behind on a connection
 // that others use.
@@ -165,7 +157,7 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 		if _, err := e.ExecContext(ctx, "SELECT pg_notify($1, '')", channel); err != nil {
 			return err
 		}
-		within, cancel := context.WithTimeout(ctx, echo)
+		within, cancel := context.WithTimeout(ctx, e.echo)
 		defer cancel()
 		_, heard = c.WaitForNotification(within)
 		_, err := c.Exec(ctx, "UNLISTEN *") // where it is not the connection's own, it must not stay
@@ -173,7 +165,7 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 	})
 	switch {
 	case heard != nil && ctx.Err() == nil && pgconn.Timeout(heard):
-		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll every 100 ms", echo), "connect without a proxy in between"))
+		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll every 100 ms", e.echo), "connect without a proxy in between"))
 	case heard != nil:
 		return nil, heard
 	case err != nil:

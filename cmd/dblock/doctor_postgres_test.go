@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -164,7 +167,7 @@ func (w *world) counts(dsn, want string) {
 		}
 	}()
 	w.until(func() bool {
-		said = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}).text("connections")
+		said = w.at(dsn).doctor().text("connections")
 		return strings.Contains(said, want)
 	})
 }
@@ -184,11 +187,11 @@ func TestDoctorSeesTheConnectionsOfAUserAndADatabase(t *testing.T) {
 		}
 		w.counts(dsn, "problem: 1 of the 4 connections of user "+user+" are in use: a client needs up to 4")
 		w.exec("ALTER ROLE "+user+" CONNECTION LIMIT -1", fmt.Sprintf("ALTER DATABASE %s CONNECTION LIMIT 50", w.name()))
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d := w.at(dsn).doctor()
 		d.has(isOK, "connections", "of the 50 connections of database "+w.name()) // the server's may be in use
 		d.has(isOK, "connections", "connections of user "+user+" are in use, and there is no limit")
 		occupy(w.T, w.db, 40)
-		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn})
+		d = w.at(dsn).doctor()
 		d.has(isNote, "connections", "of the 50 connections of database "+w.name())
 	})
 }
@@ -211,10 +214,10 @@ func TestDoctorSeesLongTransactionsOfPostgres(t *testing.T) {
 
 		user, dsn := w.as("")
 		w.grant(user, "postgres-app.sql")
-		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms")
+		d = w.at(dsn).doctor("--older", "1ms")
 		d.has(isUnknown, "transactions", "hidden", "pg_read_all_stats")
 		w.exec("GRANT pg_read_all_stats TO " + user)
-		d = diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}, "--older", "1ms")
+		d = w.at(dsn).doctor("--older", "1ms")
 		d.hasOnly(isNote, "transactions", fmt.Sprintf("pid %d", pid))
 	})
 }
@@ -223,7 +226,7 @@ func TestDoctorSeesWhichRightsAreMissingOnPostgres(t *testing.T) {
 	onPostgres(t, func(w *world) {
 		user, dsn := w.as("")
 		w.grant(user, "postgres-app.sql")
-		doctor := func() diagnosis { return diagnose(w.T, []string{"DBLOCK_DSN=" + dsn}) }
+		doctor := func() diagnosis { return w.at(dsn).doctor() }
 		doctor().hasOnly(isOK, "privileges", user)
 		w.exec("REVOKE DELETE ON dblock_waiters FROM " + user)
 		doctor().hasOnly(isProblem, "privileges", user+" lacks DELETE on dblock_waiters;", "postgres-app.sql")
@@ -254,36 +257,66 @@ func TestDoctorSeesThatClocksOfPostgresDiffer(t *testing.T) {
 }
 
 func TestDoctorHearsThatNotificationsDoNotArrive(t *testing.T) {
-	t.Parallel()
 	onPostgres(t, func(w *world) {
 		u, err := url.Parse(w.dsn)
 		if err != nil {
 			w.Fatal(err)
 		}
 		u.Host = between(w.T, u.Host, `LISTEN "dblock_`, `LISTEN "d_lock_`)
-		d := diagnose(w.T, []string{"DBLOCK_DSN=" + u.String()})
-		d.hasOnly(isNote, "LISTEN", "not heard within 2s", "100 ms")
+		w.limits, w.echo = usual, 10*time.Millisecond // nothing is on its way
+		d := w.at(u.String()).doctor()
+		d.hasOnly(isNote, "LISTEN", "not heard within 10ms", "100 ms")
 		d.hasOnly(isOK, "pooler")
 	})
 }
 
+// A check ends before the table does that somebody has locked, and the others are made.
 func TestDoctorIsNotHeldUpByATableThatIsLocked(t *testing.T) {
-	t.Parallel()
 	onPostgres(t, func(w *world) {
-		tx, err := w.db.Begin()
+		tx, _ := w.begin()
+		w.in(tx, "LOCK TABLE dblock_schema")
+		s, err := sourceOf(&options{}, environment("DBLOCK_DSN="+w.dsn))
 		if err != nil {
 			w.Fatal(err)
 		}
-		defer tx.Rollback()
-		if _, err := tx.Exec("LOCK TABLE dblock_schema"); err != nil {
+		d, err := s.pool(false, io.Discard)
+		if err != nil {
 			w.Fatal(err)
 		}
-		d := w.doctor()
-		d.hasOnly(isProblem, "schema", "no answer within 5s")
-		d.hasOnly(isOK, "LISTEN")
-		d = w.doctor("--timeout", "2s")
-		d.hasOnly(isProblem, "schema", "no answer within 2s (--timeout)")
-		d.hasOnly(isUnknown, "clock", "no answer within 2s (--timeout)")
+		defer d.Close()
+		e := &examination{database: d, limits: limits{check: time.Hour, lend: patience, echo: patience}}
+		ctx, cancel := context.WithCancelCause(w.Context())
+		go func() {
+			w.until(func() bool {
+				var waits bool
+				err := w.db.QueryRow("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'dblock_schema'::regclass)").Scan(&waits)
+				return err == nil && waits
+			})
+			cancel(errors.New("no answer for long"))
+		}()
+		look := func(ctx context.Context, names ...string) (d diagnosis) {
+			d.TB = w.T
+			for _, c := range postgresChecks {
+				if slices.Contains(names, c.name) {
+					d.made = append(d.made, c.run(ctx, e)...)
+				}
+			}
+			return d
+		}
+		look(ctx, "schema").hasOnly(isProblem, "schema", "no answer for long")
+		look(w.Context(), "pooler", "LISTEN").hasOnly(isOK, "LISTEN")
+		look(ctx, "clock").hasOnly(isUnknown, "clock", "no answer for long") // as all are when the time of --timeout is over
+	})
+}
+
+func TestACheckTakesFiveSecondsAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waits := check{"x", func(ctx context.Context, _ *examination) ([]finding, error) { <-ctx.Done(); return nil, ctx.Err() }}
+		began := time.Now()
+		made := waits.run(t.Context(), &examination{limits: usual})
+		if took := time.Since(began); took != 5*time.Second || len(made) != 1 || made[0].Level != isUnknown || !strings.Contains(made[0].Found, "no answer within 5s") {
+			t.Errorf("%v, %+v", took, made)
+		}
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"modernc.org/sqlite"
 )
@@ -103,9 +102,6 @@ func sqlitePrivileges(_ context.Context, e *examination) (made []finding, err er
 	return made, nil
 }
 
-// patient is how long a writer of others may take.
-const patient = time.Second
-
 // The results of SQLite that are asked for: https://sqlite.org/rescode.html.
 const sqliteBusy = 5
 
@@ -116,12 +112,12 @@ func sqliteWriter(ctx context.Context, e *examination) (made []finding, err erro
 		return nil, err
 	}
 	defer conn.Close()
-	if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", patient.Milliseconds())); err != nil {
+	if _, err := conn.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", e.write.Milliseconds())); err != nil {
 		return nil, err
 	}
 	_, err = conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 	if busy := new(sqlite.Error); errors.As(err, &busy) && busy.Code()&0xff == sqliteBusy {
-		return found(note(fmt.Sprintf("somebody has kept the write lock of the file for %v: nobody else can lock or unlock meanwhile", patient), "commit sooner: a transaction that writes should take milliseconds"))
+		return found(note(fmt.Sprintf("somebody has kept the write lock of the file for %v: nobody else can lock or unlock meanwhile", e.write), "commit sooner: a transaction that writes should take milliseconds"))
 	}
 	if err != nil {
 		return nil, err

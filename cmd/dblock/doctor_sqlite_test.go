@@ -5,65 +5,57 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/dblock-go/dblock/migrate"
+	"time"
 )
-
-// onSQLite runs a test on a file in WAL mode.
-func onSQLite(t *testing.T, test func(w *world)) {
-	t.Helper()
-	eachKind(t, test, "sqlite")
-}
 
 func (w *world) path() string { return strings.TrimPrefix(w.dsn, "sqlite://") }
 
 func TestDoctorSeesThatAFileIsNotInWALMode(t *testing.T) {
-	onSQLite(t, func(w *world) {
-		d := w.doctor()
-		d.hasOnly(isOK, "journal")
-		d.hasOnly(isUnknown, "settings", "synchronous", "busy_timeout")
-		w.exec("PRAGMA journal_mode = DELETE")
-		d = w.doctor()
-		d.hasOnly(isNote, "journal", "not in WAL mode", "journal_mode = WAL")
-	})
+	w := onSQLite(t)
+	d := w.doctor()
+	d.hasOnly(isOK, "journal")
+	d.hasOnly(isUnknown, "settings", "synchronous", "busy_timeout")
+	w.exec("PRAGMA journal_mode = DELETE")
+	d = w.doctor()
+	d.hasOnly(isNote, "journal", "not in WAL mode", "journal_mode = WAL")
 }
 
 func TestDoctorSeesThatAWriterDoesNotEnd(t *testing.T) {
-	onSQLite(t, func(w *world) {
-		conn, err := w.db.Conn(w.Context())
-		if err != nil {
-			w.Fatal(err)
-		}
-		defer conn.Close()
-		if _, err := conn.ExecContext(w.Context(), "BEGIN IMMEDIATE"); err != nil {
-			w.Fatal(err)
-		}
-		w.doctor().hasOnly(isNote, "writer", "kept the write lock of the file for 1s")
-		if _, err := conn.ExecContext(w.Context(), "ROLLBACK"); err != nil {
-			w.Fatal(err)
-		}
-		w.doctor().hasOnly(isOK, "writer")
-	})
+	w := onSQLite(t)
+	conn, err := w.db.Conn(w.Context())
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := conn.ExecContext(w.Context(), "BEGIN IMMEDIATE"); err != nil {
+		w.Fatal(err)
+	}
+	w.limits, w.write = usual, 10*time.Millisecond
+	w.doctor().hasOnly(isNote, "writer", "kept the write lock of the file for 10ms")
+	w.limits = usual
+	if _, err := conn.ExecContext(w.Context(), "ROLLBACK"); err != nil {
+		w.Fatal(err)
+	}
+	w.doctor().hasOnly(isOK, "writer")
 }
 
 func TestDoctorSeesThatAReaderHoldsTheLogBack(t *testing.T) {
-	onSQLite(t, func(w *world) {
-		w.exec("CREATE TABLE much (what blob)")
-		reader, err := w.db.Begin()
-		if err != nil {
-			w.Fatal(err)
-		}
-		defer reader.Rollback()
-		var n int
-		if err := reader.QueryRow("SELECT count(*) FROM much").Scan(&n); err != nil {
-			w.Fatal(err)
-		}
-		w.doctor().hasOnly(isOK, "transactions", "kB")
-		for range 5 {
-			w.exec("INSERT INTO much VALUES (zeroblob(4000000))")
-		}
-		w.doctor().hasOnly(isNote, "transactions", "MB", "a transaction that reads for long")
-	})
+	w := onSQLite(t)
+	w.exec("CREATE TABLE much (what blob)")
+	reader, err := w.db.Begin()
+	if err != nil {
+		w.Fatal(err)
+	}
+	defer reader.Rollback()
+	var n int
+	if err := reader.QueryRow("SELECT count(*) FROM much").Scan(&n); err != nil {
+		w.Fatal(err)
+	}
+	w.doctor().hasOnly(isOK, "transactions", "kB")
+	for range 5 {
+		w.exec("INSERT INTO much VALUES (zeroblob(4000000))")
+	}
+	w.doctor().hasOnly(isNote, "transactions", "MB", "a transaction that reads for long")
 }
 
 func TestDoctorSeesAFileThatIsNoDatabase(t *testing.T) {
@@ -71,7 +63,7 @@ func TestDoctorSeesAFileThatIsNoDatabase(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("Dear Sir or Madam, ", 100)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	d := diagnose(t, nil, "--dsn", "sqlite://"+file)
+	d := diagnose(t, shell{}, "--dsn", "sqlite://"+file)
 	d.hasOnly(isProblem, "connection", "not a database")
 	if d.status != exitFailed {
 		t.Errorf("status %d", d.status)
@@ -79,10 +71,7 @@ func TestDoctorSeesAFileThatIsNoDatabase(t *testing.T) {
 }
 
 func TestDoctorTellsALinkFromItsFile(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	if err := migrate.Up(t.Context(), w.db, w.engine); err != nil {
-		t.Fatal(err)
-	}
+	w := onSQLite(t)
 	link := filepath.Join(t.TempDir(), "link.db")
 	if err := os.Symlink(w.path(), link); err != nil {
 		t.Skip(err)
@@ -91,16 +80,15 @@ func TestDoctorTellsALinkFromItsFile(t *testing.T) {
 	if want, _ := filepath.EvalSymlinks(filepath.Dir(w.path())); err != nil || folder != want {
 		t.Errorf("%s, %v: want %s", folder, err, want)
 	}
-	diagnose(t, nil, "--dsn", "sqlite://"+link).hasOnly(isOK, "schema")
+	diagnose(t, shell{}, "--dsn", "sqlite://"+link).hasOnly(isOK, "schema")
 }
 
 // The log of a file that is named by a link is beside the file.
 func TestDoctorFindsTheLogBehindALink(t *testing.T) {
-	onSQLite(t, func(w *world) {
-		link := filepath.Join(w.TempDir(), "link.db")
-		if err := os.Symlink(w.path(), link); err != nil {
-			w.Skip(err)
-		}
-		diagnose(w.T, nil, "--dsn", "sqlite://"+link).hasOnly(isOK, "transactions", "the log (-wal) has")
-	})
+	w := onSQLite(t)
+	link := filepath.Join(w.TempDir(), "link.db")
+	if err := os.Symlink(w.path(), link); err != nil {
+		w.Skip(err)
+	}
+	diagnose(w.T, shell{}, "--dsn", "sqlite://"+link).hasOnly(isOK, "transactions", "the log (-wal) has")
 }

@@ -28,12 +28,12 @@ type diagnosis struct {
 
 func (w *world) doctor(arguments ...string) diagnosis {
 	w.Helper()
-	return diagnose(w.T, []string{"DBLOCK_DSN=" + w.dsn}, arguments...)
+	return diagnose(w.T, shell{[]string{"DBLOCK_DSN=" + w.dsn}, w.limits, ""}, arguments...)
 }
 
-func diagnose(t *testing.T, environment []string, arguments ...string) diagnosis {
+func diagnose(t *testing.T, in shell, arguments ...string) diagnosis {
 	t.Helper()
-	s := outcome(t, command(t, environment, append([]string{"doctor", "--json", "--all"}, arguments...)...))
+	s := in.run(t, append([]string{"doctor", "--json", "--all"}, arguments...)...)
 	if s.err != "" {
 		t.Errorf("dblock doctor: %s", s.err)
 	}
@@ -222,22 +222,22 @@ func TestDoctorSeesClientsOfOlderBuilds(t *testing.T) {
 func TestDoctorSaysWhyADatabaseCannotBeReached(t *testing.T) {
 	const secret = "hunter2"
 	for _, scheme := range []string{"postgres", "mysql"} {
-		d := diagnose(t, []string{"DBLOCK_DSN=" + scheme + "://a:" + secret + "@127.0.0.1:1/x"})
+		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a:" + secret + "@127.0.0.1:1/x"}})
 		d.hasOnly(isProblem, "connection", "127.0.0.1:1 cannot be reached", "refused")
 		if d.status != exitFailed || len(d.made) != 1 || strings.Contains(d.text("connection"), secret) {
 			t.Errorf("status %d: %v", d.status, d.made)
 		}
 	}
 	missing := filepath.Join(t.TempDir(), "mistyped.db")
-	diagnose(t, nil, "--dsn", "sqlite://"+missing).hasOnly(isProblem, "connection", missing)
+	diagnose(t, shell{}, "--dsn", "sqlite://"+missing).hasOnly(isProblem, "connection", missing)
 	state := t.TempDir()
-	diagnose(t, []string{"XDG_STATE_HOME=" + state}, "--local").hasOnly(isProblem, "connection", state)
+	diagnose(t, shell{environment: []string{"XDG_STATE_HOME=" + state}}, "--local").hasOnly(isProblem, "connection", state)
 	for _, path := range []string{missing, filepath.Join(state, "dblock")} {
 		if _, err := os.Stat(path); err == nil {
 			t.Errorf("%s was made", path)
 		}
 	}
-	if s := outcome(t, command(t, nil, "doctor")); s.status != exitUsage || !strings.Contains(s.err, "DBLOCK_DSN") {
+	if s := alone(t, "doctor"); s.status != exitUsage || !strings.Contains(s.err, "DBLOCK_DSN") {
 		t.Errorf("without a database: %+v", s)
 	}
 }
@@ -249,14 +249,13 @@ func TestDoctorDoesNotWaitForAServerThatSaysNothing(t *testing.T) {
 	}
 	defer silent.Close()
 	for _, scheme := range []string{"postgres", "mysql"} {
-		d := diagnose(t, []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}, "--timeout", "100ms")
+		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}, "--timeout", "100ms")
 		d.hasOnly(isProblem, "connection", "no answer within 100ms (--timeout)")
 	}
 }
 
 func TestDoctorsExitStatusIsForScripts(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	w.exec("PRAGMA journal_mode = WAL")
 	s := w.run("doctor", "--strict")
 	if s.status != 0 || s.err != "" || strings.Contains(s.out, "the file is in WAL mode") || !strings.Contains(s.out, "problems: 0, unknown: 1, notes: 0, ok: ") {

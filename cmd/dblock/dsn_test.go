@@ -9,18 +9,6 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-// environment looks variables up in pairs.
-func environment(pairs ...string) func(string) string {
-	return func(name string) string {
-		for i := 0; i < len(pairs); i += 2 {
-			if pairs[i] == name {
-				return pairs[i+1]
-			}
-		}
-		return ""
-	}
-}
-
 func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 	home := t.TempDir()
 	cnf := "[mysqld]\nskip-networking\n[client]\nuser=app\npassword=\"p;w#\"\nhost=db.example.com\nport=3307\ndatabase=orders\n"
@@ -35,35 +23,35 @@ func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 		want        string
 		engine      string
 	}{
-		{"the flag before the variable", options{dsn: "postgres://a@one/x"}, []string{"DBLOCK_DSN", "postgres://a@two/y"}, `PostgreSQL database "x" of one:5432`, migrate.Postgres},
-		{"the variable", options{}, []string{"DBLOCK_DSN", "postgresql://a:secret@two:6543/y"}, `PostgreSQL database "y" of two:6543`, migrate.Postgres},
+		{"the flag before the variable", options{dsn: "postgres://a@one/x"}, []string{"DBLOCK_DSN=postgres://a@two/y"}, `PostgreSQL database "x" of one:5432`, migrate.Postgres},
+		{"the variable", options{}, []string{"DBLOCK_DSN=postgresql://a:secret@two:6543/y"}, `PostgreSQL database "y" of two:6543`, migrate.Postgres},
 		{"MySQL's URL", options{dsn: "mysql://a@one/x"}, nil, `MySQL database "x" of one:3306`, migrate.MySQL},
 		{"the driver's own form", options{dsn: "a@tcp(one:3307)/x?tls=preferred"}, nil, `MySQL database "x" of one:3307`, migrate.MySQL},
 		{"a socket", options{dsn: "mysql://a@/x?socket=/run/my.sock"}, nil, `MySQL database "x" of /run/my.sock`, migrate.MySQL},
-		{"what ~/.my.cnf adds", options{dsn: "mysql:///"}, []string{"HOME", home}, `MySQL database "orders" of db.example.com:3307`, migrate.MySQL},
-		{"what ~/.my.cnf does not change", options{dsn: "mysql://b@one:1/x"}, []string{"HOME", home}, `MySQL database "x" of one:1`, migrate.MySQL},
+		{"what ~/.my.cnf adds", options{dsn: "mysql:///"}, []string{"HOME=" + home}, `MySQL database "orders" of db.example.com:3307`, migrate.MySQL},
+		{"what ~/.my.cnf does not change", options{dsn: "mysql://b@one:1/x"}, []string{"HOME=" + home}, `MySQL database "x" of one:1`, migrate.MySQL},
 		{"a file", options{dsn: "sqlite:///var/app.db"}, nil, "SQLite file /var/app.db", migrate.SQLite},
 		{"a file in this folder", options{dsn: "sqlite://app.db"}, nil, "SQLite file app.db", migrate.SQLite},
-		{"a file of one's own", options{local: true}, []string{"XDG_STATE_HOME", "/state"}, "SQLite file /state/dblock/locks.db", migrate.SQLite},
+		{"a file of one's own", options{local: true}, []string{"XDG_STATE_HOME=/state"}, "SQLite file /state/dblock/locks.db", migrate.SQLite},
 	} {
 		s, err := sourceOf(&c.options, environment(c.environment...))
 		if err != nil || s.String() != c.want || s.engine != c.engine {
 			t.Errorf("%s: %v, %v: want %s", c.says, s, err, c.want)
 		}
 	}
-	s, err := sourceOf(&options{dsn: "mysql:///"}, environment("HOME", home))
+	s, err := sourceOf(&options{dsn: "mysql:///"}, environment("HOME="+home))
 	if err != nil || s.mysql.User != "app" || s.mysql.Passwd != "p;w#" {
 		t.Errorf("of ~/.my.cnf: %q, %q, %v", s.mysql.User, s.mysql.Passwd, err)
 	}
 }
 
 func TestNoDatabaseIsNoDatabaseOfOnesOwn(t *testing.T) {
-	s := outcome(t, command(t, nil, "ls"))
+	s := alone(t, "ls")
 	if s.status != exitUsage || !strings.Contains(s.err, "DBLOCK_DSN") || !strings.Contains(s.err, "--local") {
 		t.Errorf("%+v", s)
 	}
 	missing := filepath.Join(t.TempDir(), "mistyped.db")
-	if s := outcome(t, command(t, nil, "ls", "--dsn", "sqlite://"+missing)); s.status != exitFailed {
+	if s := alone(t, "ls", "--dsn", "sqlite://"+missing); s.status != exitFailed {
 		t.Errorf("%+v", s)
 	}
 	if _, err := os.Stat(missing); err == nil {
@@ -73,7 +61,7 @@ func TestNoDatabaseIsNoDatabaseOfOnesOwn(t *testing.T) {
 
 func TestLocalLocksAreThereFromTheFirstUseOn(t *testing.T) {
 	state := t.TempDir()
-	s := outcome(t, command(t, []string{"XDG_STATE_HOME=" + state}, "ls", "--local"))
+	s := shell{environment: []string{"XDG_STATE_HOME=" + state}}.run(t, "ls", "--local")
 	if s.status != 0 || !strings.Contains(s.out, "No lock is held") {
 		t.Fatalf("%+v", s)
 	}
@@ -101,7 +89,7 @@ func TestAPasswordShowsNowhere(t *testing.T) {
 		{"behind another scheme", []string{"DBLOCK_DSN=redis://a:" + secret + "@127.0.0.1/0"}, nil},
 		{"with a percent sign", []string{"DBLOCK_DSN=postgres://a:" + secret + "%@127.0.0.1/x"}, nil},
 	} {
-		s := outcome(t, command(t, c.environment, append([]string{"ls", "--timeout", "5s"}, c.arguments...)...))
+		s := shell{environment: c.environment}.run(t, append([]string{"ls", "--timeout", "5s"}, c.arguments...)...)
 		if strings.Contains(s.err+s.out, secret) {
 			t.Errorf("%s: %+v", c.says, s)
 		}

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -15,20 +16,51 @@ import (
 // A replace in go.mod, a file that the module's archive lacks, or an import of what it cannot have,
 // keeps others from installing the command, and nobody here would notice.
 func TestAStrangerCanInstallIt(t *testing.T) {
-	proxy, cache := t.TempDir(), t.TempDir()
+	t.Parallel()
+	proxy := t.TempDir()
 	publish(t, proxy, "github.com/dblock-go/dblock", filepath.Join("..", ".."))
 	publish(t, proxy, "github.com/dblock-go/dblock/cmd/dblock", ".")
-	downloaded, err := exec.CommandContext(t.Context(), "go", "env", "GOMODCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
+	mine := goEnv(t, "GOMODCACHE")
+	cache := t.TempDir()
+	for _, folder := range []struct{ path, but string }{
+		{".", "cache github.com"}, {"github.com", "dblock-go"}, {"cache/download", "github.com"}, {"cache/download/github.com", "dblock-go"},
+	} {
+		symlinks(t, filepath.Join(mine, folder.path), filepath.Join(cache, folder.path), strings.Fields(folder.but))
 	}
 	// -n: everything but the compiler and the linker, which do what they do for these tests.
 	install := exec.CommandContext(t.Context(), "go", "install", "-n", "github.com/dblock-go/dblock/cmd/dblock@"+version)
 	install.Dir = t.TempDir()
 	install.Env = append(os.Environ(), "GOMODCACHE="+cache, "GOFLAGS=-modcacherw", "GOSUMDB=off", "GOWORK=", "GOBIN="+t.TempDir(),
-		fmt.Sprintf("GOPROXY=file://%s,file://%s", proxy, filepath.Join(strings.TrimSpace(string(downloaded)), "cache", "download")))
+		"GOPROXY=file://"+proxy+",file://"+filepath.Join(mine, "cache", "download")+","+goEnv(t, "GOPROXY"))
 	if out, err := install.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, last(string(out), 20))
+	}
+}
+
+func goEnv(t *testing.T, name string) string {
+	t.Helper()
+	value, err := exec.CommandContext(t.Context(), "go", "env", name).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(value))
+}
+
+// symlinks makes a folder with links to all that another one has, but for some. To unpack all modules
+// once more would take as long as the other tests together.
+func symlinks(t *testing.T, from, to string, but []string) {
+	t.Helper()
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	entries, _ := os.ReadDir(from) // a fresh cache lacks some
+	for _, e := range entries {
+		if slices.Contains(but, e.Name()) {
+			continue
+		}
+		if err := os.Symlink(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

@@ -45,8 +45,7 @@ func TestLsShowsWhoHasWhat(t *testing.T) {
 }
 
 func TestANameCannotCommandTheTerminal(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	w.lock("clear\x1b[2J", dblock.Owner("there", "first\nsecond"))
 	for _, arguments := range [][]string{{"ls"}, {"show", "clear\x1b[2J"}, {"why", "clear\x1b[2J"}} {
 		out := w.must(arguments...)
@@ -58,8 +57,7 @@ func TestANameCannotCommandTheTerminal(t *testing.T) {
 }
 
 func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	for i := range 25 {
 		w.lock(fmt.Sprintf("n/%02d", i))
 	}
@@ -77,8 +75,7 @@ func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
 }
 
 func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	c := w.command("ls", "--watch=20ms")
 	out, err := os.Create(t.TempDir() + "/out")
 	if err != nil {
@@ -142,7 +139,7 @@ func TestEventsComeLatestFirst(t *testing.T) {
 }
 
 func TestAKeyIsThatOfTheLibrary(t *testing.T) {
-	s := outcome(t, command(t, nil, "key", "orders/42", "--json"))
+	s := alone(t, "key", "orders/42", "--json")
 	var k keys
 	if err := json.Unmarshal([]byte(s.out), &k); err != nil || k.Advisory != postgres.AdvisoryKey("orders/42") || k.Named != "dblock/orders/42" {
 		t.Fatalf("%+v, %v, %+v", k, err, s)

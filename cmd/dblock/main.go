@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"strings"
@@ -33,11 +34,28 @@ const (
 )
 
 func main() {
+	ctx, release := interruptible()
+	c := root(&options{getenv: os.Getenv, stderr: os.Stderr, release: release, limits: usual})
+	os.Exit(status(ctx, os.Stderr, c.ExecuteContext(ctx)))
+}
+
+// interruptible returns a context that a signal ends. After release no signal ends it any more: when
+// release returns, those that came before have.
+func interruptible() (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
+	signals, done := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
-	go func() { cancel(interrupted{(<-signals).(syscall.Signal)}) }()
-	os.Exit(status(ctx, root(new(options)).ExecuteContext(ctx)))
+	go func() {
+		defer close(done)
+		if s, is := <-signals; is {
+			cancel(interrupted{s.(syscall.Signal)})
+		}
+	}()
+	return ctx, func() {
+		signal.Stop(signals)
+		close(signals)
+		<-done
+	}
 }
 
 // interrupted is why a command was cut off.
@@ -46,7 +64,7 @@ type interrupted struct{ syscall.Signal }
 func (i interrupted) Error() string { return "ended by a signal: " + i.Signal.String() }
 
 // status says what went wrong, and returns the exit status for it.
-func status(ctx context.Context, err error) int {
+func status(ctx context.Context, stderr io.Writer, err error) int {
 	var by interrupted
 	var s statusError
 	switch {
@@ -54,13 +72,13 @@ func status(ctx context.Context, err error) int {
 		return 0
 	case errors.As(err, &s):
 		if s.err != nil {
-			complain(s.err)
+			complain(stderr, s.err)
 		}
 		return s.status
 	case errors.As(context.Cause(ctx), &by):
 		return 128 + int(by.Signal)
 	}
-	complain(advised(err))
+	complain(stderr, advised(err))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}
@@ -68,8 +86,8 @@ func status(ctx context.Context, err error) int {
 }
 
 // complain says what went wrong. The library's errors begin as this does.
-func complain(err error) {
-	fmt.Fprintln(os.Stderr, "dblock:", strings.TrimPrefix(err.Error(), "dblock: "))
+func complain(stderr io.Writer, err error) {
+	fmt.Fprintln(stderr, "dblock:", strings.TrimPrefix(err.Error(), "dblock: "))
 }
 
 // usageError is a command line that says nothing.

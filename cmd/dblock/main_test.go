@@ -6,12 +6,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/url"
 	"os"
 	"os/exec"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -19,14 +17,10 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
-	dblockmysql "github.com/dblock-go/dblock/mysql"
-	"github.com/dblock-go/dblock/postgres"
-	"github.com/dblock-go/dblock/sqlite"
 )
 
 // itself makes the test binary the command, so that it is tested as a process.
@@ -42,7 +36,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(itself) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(dbtest.Run(m))
 }
 
 // lives writes into a file that it is alive, and takes no notice of TERM but to write that it came.
@@ -70,18 +64,18 @@ type said struct {
 	status   int
 }
 
-// command is the command with arguments, and with no other environment than this.
+// command is the command as a process, with no other environment than this.
 func command(t *testing.T, environment []string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, os.Args[0], arguments...)
-	own := []string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GORACE=" + os.Getenv("GORACE")}
+	own := []string{itself + "=1", "HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH"), "GORACE=atexit_sleep_ms=0 " + os.Getenv("GORACE")}
 	c.Env = append(own, environment...)
 	return c
 }
 
-// outcome runs a command to its end.
+// outcome runs a process to its end.
 func outcome(t *testing.T, c *exec.Cmd) said {
 	t.Helper()
 	var out, errors_ bytes.Buffer
@@ -93,121 +87,140 @@ func outcome(t *testing.T, c *exec.Cmd) said {
 	return said{out.String(), errors_.String(), c.ProcessState.ExitCode()}
 }
 
-// kind is a kind of database.
-type kind struct {
-	driver string // of database/sql
-	engine string // as package migrate names it
-	new    func(db *sql.DB) driver.Engine[*sql.Tx]
-	server string // the environment variable that names one; "": it needs none
+// shell is where the command runs in this process, which costs a fraction of a process of its own.
+type shell struct {
+	environment []string
+	limits
+	in string // what somebody types
 }
 
-var kinds = map[string]kind{
-	"sqlite":   {"sqlite", migrate.SQLite, sqlite.New, ""},
-	"postgres": {"pgx", migrate.Postgres, func(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }, "DBLOCK_TEST_POSTGRES_DSN"},
-	"mysql":    {"mysql", migrate.MySQL, func(db *sql.DB) driver.Engine[*sql.Tx] { return dblockmysql.New(db) }, "DBLOCK_TEST_MYSQL_DSN"},
-	"mariadb":  {"mysql", migrate.MySQL, func(db *sql.DB) driver.Engine[*sql.Tx] { return dblockmysql.New(db) }, "DBLOCK_TEST_MARIADB_DSN"},
+// run runs the command to its end.
+func (s shell) run(t *testing.T, arguments ...string) said {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var out, complaints bytes.Buffer
+	if s.limits == (limits{}) {
+		s.limits = usual
+	}
+	c := root(&options{getenv: environment(s.environment...), stderr: &complaints, release: func() {}, limits: s.limits})
+	c.SetArgs(arguments)
+	c.SetIn(strings.NewReader(s.in))
+	c.SetOut(&out)
+	c.SetErr(&complaints)
+	exit := status(ctx, &complaints, c.ExecuteContext(ctx))
+	return said{out.String(), complaints.String(), exit}
+}
+
+// alone runs the command where nothing says which database.
+func alone(t *testing.T, arguments ...string) said { t.Helper(); return shell{}.run(t, arguments...) }
+
+// environment looks variables up in NAME=VALUE.
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for _, pair := range pairs {
+			if value, is := strings.CutPrefix(pair, name+"="); is {
+				return value
+			}
+		}
+		return ""
+	}
 }
 
 // world is a database that a test has for itself, with dblock's tables, and a client of it.
 type world struct {
 	*testing.T
-	kind
+	kind   string // as package dbtest names it
+	engine string // as package migrate names it
 	db     *sql.DB
 	dsn    string // as the command has it
 	client *dblock.Client[*sql.Tx]
+	limits // of doctor
 }
 
 // eachServer is eachKind without SQLite.
-func eachServer(t *testing.T, test func(w *world)) { eachKind(t, test, "postgres", "mysql", "mariadb") }
-
-// asked reports whether tests on a kind of database were asked for.
-func asked(name string) bool {
-	only := os.Getenv("DBLOCK_TEST_ONLY")
-	return only == "" || slices.Contains(strings.Split(only, ","), name)
+func eachServer(t *testing.T, test func(w *world)) {
+	eachKind(t, test, dbtest.KindPostgres, dbtest.KindMySQL, dbtest.KindMariaDB)
 }
 
 // eachKind runs a test on every kind of database that is there, or on those that are named.
 func eachKind(t *testing.T, test func(w *world), names ...string) {
-	for name, k := range kinds {
-		if k.server != "" && os.Getenv(k.server) == "" || !asked(name) || len(names) > 0 && !slices.Contains(names, name) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds {
+		if len(names) > 0 && !slices.Contains(names, kind) {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
+		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			w := k.world(t)
-			if err := migrate.Up(t.Context(), w.db, k.engine); err != nil {
-				t.Fatal(err)
-			}
-			test(w)
+			test(newWorld(t, dbtest.Migrated(t, kind)))
 		})
 	}
 }
 
-func (k kind) world(t *testing.T) *world {
+// onSQLite is for what does not depend on the kind: a file in WAL mode, in a test beside others.
+func onSQLite(t *testing.T) *world {
 	t.Helper()
-	own, dsn := k.create(t)
-	db, err := sql.Open(k.driver, own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	c, err := dblock.New(k.new(db), dblock.WithHost("there"), dblock.WithApp("orders"), dblock.WithEvents())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close(context.Background()) })
-	return &world{T: t, kind: k, db: db, dsn: dsn, client: c}
+	t.Parallel()
+	return newWorld(t, dbtest.SQLite(t))
 }
 
-// create makes a database, and returns its data source as the driver has it, and as the command
-// has.
-func (k kind) create(t *testing.T) (own, dsn string) {
-	if k.server == "" {
-		file := filepath.Join(t.TempDir(), "app.db")
-		return "file:" + file + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "sqlite://" + file
-	}
-	server, err := sql.Open(k.driver, os.Getenv(k.server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := fmt.Sprintf("dblock_cli_%d", rand.Uint64())
-	if _, err := server.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if _, err := server.ExecContext(ctx, "DROP DATABASE "+name); err != nil {
-			t.Error(err)
-		}
-		_ = server.Close()
-	})
-	if k.driver == "mysql" {
-		config, err := mysql.ParseDSN(os.Getenv(k.server))
+func newWorld(t *testing.T, db dbtest.Database) *world {
+	t.Helper()
+	w := &world{T: t, kind: db.Kind, engine: db.Engine, db: db.SQL(t), dsn: db.DSN}
+	switch db.Engine {
+	case migrate.SQLite:
+		file, _, _ := strings.Cut(strings.TrimPrefix(db.DSN, "file:"), "?")
+		w.dsn = "sqlite://" + file
+	case migrate.MySQL:
+		config, err := mysql.ParseDSN(db.DSN)
 		if err != nil {
 			t.Fatal(err)
 		}
-		config.DBName = name
-		u := url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + name}
-		return config.FormatDSN(), u.String()
+		w.dsn = (&url.URL{Scheme: "mysql", User: url.UserPassword(config.User, config.Passwd), Host: config.Addr, Path: "/" + config.DBName}).String()
 	}
-	u, err := url.Parse(os.Getenv(k.server))
+	w.client = w.newClient(dblock.WithApp("orders"), dblock.WithEvents())
+	return w
+}
+
+func (w *world) newClient(o ...dblock.Option) *dblock.Client[*sql.Tx] {
+	w.Helper()
+	c, err := dblock.New(database{source: source{engine: w.engine}, DB: w.db}.locks(), append(o, dblock.WithHost("there"))...)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	u.Path = "/" + name
-	return u.String(), u.String()
+	w.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// at is the world as somebody sees it who has another data source.
+func (w *world) at(dsn string) *world {
+	other := *w
+	other.dsn = dsn
+	return &other
 }
 
 // run runs the command on the database.
 func (w *world) run(arguments ...string) said {
 	w.Helper()
-	return outcome(w.T, w.command(arguments...))
+	return w.answers("", arguments...)
 }
 
+// answers is run where somebody types something.
+func (w *world) answers(in string, arguments ...string) said {
+	w.Helper()
+	return shell{[]string{"DBLOCK_DSN=" + w.dsn}, w.limits, in}.run(w.T, arguments...)
+}
+
+// command is the command as a process.
 func (w *world) command(arguments ...string) *exec.Cmd {
 	w.Helper()
 	return command(w.T, []string{"DBLOCK_DSN=" + w.dsn}, arguments...)
+}
+
+// process is run as a process of its own, for what takes signals and starts others.
+func (w *world) process(arguments ...string) said {
+	w.Helper()
+	return outcome(w.T, w.command(arguments...))
 }
 
 // must is run of what goes well, and returns what it wrote.

@@ -31,7 +31,7 @@ func TestTablesComeAndGo(t *testing.T) {
 
 func TestADumpIsForGoose(t *testing.T) {
 	folder := t.TempDir()
-	s := outcome(t, command(t, nil, "migrate", "dump", folder, "--engine", "postgres"))
+	s := alone(t, "migrate", "dump", folder, "--engine", "postgres")
 	files, err := filepath.Glob(filepath.Join(folder, "*_00001_dblock.sql"))
 	if s.status != 0 || err != nil || len(files) != 1 || !strings.Contains(s.out, filepath.Base(files[0])) {
 		t.Fatalf("%+v, %v", s, files)
@@ -39,7 +39,7 @@ func TestADumpIsForGoose(t *testing.T) {
 	if text, err := os.ReadFile(files[0]); err != nil || !strings.Contains(string(text), "+goose Up") {
 		t.Error(err)
 	}
-	if s := outcome(t, command(t, nil, "migrate", "dump", folder, "--engine", "oracle")); s.status != exitUsage {
+	if s := alone(t, "migrate", "dump", folder, "--engine", "oracle"); s.status != exitUsage {
 		t.Errorf("%+v", s)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -52,7 +53,7 @@ func (w *world) listed(arguments []string, keys ...string) (locks []native) {
 func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 	eachServer(t, func(w *world) {
 		name := strings.ToLower(rand.Text())
-		if w.driver == "pgx" {
+		if w.kind == dbtest.KindPostgres {
 			key := fmt.Sprint(postgres.AdvisoryKey(name))
 			_, pid := w.console("SELECT pg_advisory_lock_shared($1)", postgres.AdvisoryKey(name))
 			waits, other := w.console("SELECT pg_advisory_lock(-5, 7)")
@@ -68,7 +69,7 @@ func TestLsShowsTheDatabasesOwnLocks(t *testing.T) {
 			}
 			waiting()
 		} else {
-			if w.server == kinds["mariadb"].server {
+			if w.kind == dbtest.KindMariaDB {
 				w.withPlugin()
 			}
 			_, pid := w.console("DO GET_LOCK('" + mysql.NamedKey(name) + "', 0)")
@@ -137,8 +138,7 @@ func (w *world) withPlugin() {
 }
 
 func TestAFileHasNoLocksOfItsOwn(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	if s := w.run("ls", "--native"); s.status != exitUsage || !strings.Contains(s.err, "SQLite has no locks of its own") {
 		t.Errorf("%+v", s)
 	}

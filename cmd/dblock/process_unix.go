@@ -98,20 +98,30 @@ func (p *child) foreground(group int) {
 	}
 }
 
-// forward sends the signals that this process gets to the group, until it is stopped.
-func (p *child) forward() (stop func()) {
+// receive takes the signals that are for the command. It does so until this process ends: when the
+// command has ended, none may keep the lock from being given back.
+func receive() <-chan os.Signal {
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2)
-	done := make(chan struct{})
+	return signals
+}
+
+// forward sends signals to the group, until it is stopped.
+func (p *child) forward(signals <-chan os.Signal) (stop func()) {
+	over, done := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		for s := range signals {
-			p.signal(s.(syscall.Signal))
+		for {
+			select {
+			case s := <-signals:
+				p.signal(s.(syscall.Signal))
+			case <-over:
+				return
+			}
 		}
 	}()
 	return func() {
-		signal.Stop(signals)
-		close(signals)
+		close(over)
 		<-done
 	}
 }

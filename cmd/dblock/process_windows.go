@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 )
 
 // child is the command alone: Windows has no process groups that could be signalled.
@@ -26,8 +27,16 @@ func start(command []string, environment []string) (*child, error) {
 	return p, nil
 }
 
+// receive takes ^C, so that it does not end this process before the command, which gets it from the
+// console itself.
+func receive() <-chan os.Signal {
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt)
+	return signals
+}
+
 // forward does nothing: the console sends ^C to the command itself.
-func (p *child) forward() (stop func()) { return func() {} }
+func (p *child) forward(<-chan os.Signal) (stop func()) { return func() {} }
 
 func (p *child) terminate() { p.kill() }
 

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -58,6 +59,9 @@ type holding struct {
 	late     time.Duration
 	retry    bool
 	notGot   int
+
+	stderr  io.Writer
+	release func() // from then on no signal ends the context
 }
 
 // execute runs a command under locks.
@@ -83,6 +87,7 @@ func execute(o *options) *cobra.Command {
 			if err := h.check(); err != nil {
 				return usageError{err}
 			}
+			h.stderr, h.release = o.stderr, o.release
 			return o.using(c.Context(), func(d database) error { return h.execute(c.Context(), d, args[dash:]) })
 		},
 	}
@@ -225,11 +230,11 @@ func (h *holding) execute(ctx context.Context, d database, command []string) err
 	if err != nil {
 		return err
 	}
-	err = h.supervise(l, command)
+	err = h.supervise(ctx, l, command)
 	unlocking, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
 	defer cancel()
 	if failed := l.Unlock(unlocking); failed != nil && !errors.Is(err, errLost) {
-		complain(failed)
+		complain(d.stderr, failed)
 	}
 	return err
 }
@@ -299,7 +304,7 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		if !stop() {
 			return context.Cause(ctx)
 		}
-		return h.supervise(holdOf(l), command)
+		return h.supervise(ctx, holdOf(l), command)
 	}
 	var err error
 	if h.oncePer != 0 {

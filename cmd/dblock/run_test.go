@@ -16,20 +16,21 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
 )
 
 func TestRunEndsAsItsCommandDoes(t *testing.T) {
 	eachKind(t, func(w *world) {
-		s := w.run("run", "n", "--", "sh", "-c", `echo "$DBLOCK_NAME $DBLOCK_TOKEN"; exit 3`)
+		s := w.process("run", "n", "--", "sh", "-c", `echo "$DBLOCK_NAME $DBLOCK_TOKEN"; exit 3`)
 		name, token, _ := strings.Cut(strings.TrimSpace(s.out), " ")
 		if n, err := strconv.ParseInt(token, 10, 64); s.status != 3 || s.err != "" || name != "n" || err != nil || n < 1 {
 			w.Fatalf("%+v", s)
 		}
 		contains(w, w.must("ls"), "No lock is held")
 	})
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+}
+
+func TestRunTellsWhatBecameOfItsCommand(t *testing.T) {
+	w := onSQLite(t)
 	for _, c := range []struct {
 		says      string
 		arguments []string
@@ -50,7 +51,7 @@ func TestRunEndsAsItsCommandDoes(t *testing.T) {
 		{"a zone of nowhere", []string{"run", "--slot-of", "* * * * *", "--tz", "Atlantis/Capital", "n", "--", "true"}, exitUsage},
 		{"slots of two kinds", []string{"run", "--slot-of", "* * * * *", "--once-per", "1h", "n", "--", "true"}, exitUsage},
 	} {
-		if s := w.run(c.arguments...); s.status != c.status || s.status != 0 && s.status != 137 && s.err == "" {
+		if s := w.process(c.arguments...); s.status != c.status || s.status != 0 && s.status != 137 && s.err == "" {
 			t.Errorf("%s: %+v, want status %d", c.says, s, c.status)
 		}
 	}
@@ -67,7 +68,7 @@ func TestRunDoesNotWaitLongerThanItIsTold(t *testing.T) {
 			{[]string{"run", "--no-wait", "-E", "0", "n", "--", "true"}, 0},
 			{[]string{"run", "--wait", "100ms", "-E", "75", "n", "--", "true"}, 75},
 		} {
-			if s := w.run(c.arguments...); s.status != c.status || !strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {
+			if s := w.process(c.arguments...); s.status != c.status || !strings.Contains(s.err, "not acquired (held by there thread") && !strings.Contains(s.err, "--wait") {
 				w.Errorf("%q: %+v, want %d", c.arguments, s, c.status)
 			}
 		}
@@ -104,8 +105,7 @@ func (w *world) fileWith(file, text string) {
 }
 
 func TestASignalEndsTheWaitAndReachesWhatRuns(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	l := w.lock("n")
 	c := w.command("run", "n", "--", "true")
 	if err := c.Start(); err != nil {
@@ -125,7 +125,7 @@ func TestASignalEndsTheWaitAndReachesWhatRuns(t *testing.T) {
 
 	// The command, and one that it has started, end with it.
 	file := filepath.Join(t.TempDir(), "pid")
-	c = w.command("run", "n", "--", "sh", "-c", `sleep 60 & echo $! >$0.new; mv $0.new $0; wait`, file)
+	c = w.command("run", "n", "--", "sh", "-c", `sleep 600 & echo $! >$0.new; mv $0.new $0; wait`, file)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -161,8 +161,7 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("only Linux tells a child of its parent's death")
 	}
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	file := filepath.Join(t.TempDir(), "pid")
 	c := w.command("run", "n", "--", "sh", "-c", `echo $$ >$0.new; mv $0.new $0; while :; do sleep 0.01; done`, file)
 	if err := c.Start(); err != nil {
@@ -174,66 +173,6 @@ func TestTheCommandDiesWithARunThatIsKilled(t *testing.T) {
 	}
 	_ = c.Wait()
 	w.until(func() bool { return dead(pid) })
-}
-
-// The database takes no heartbeat for longer than the TTL.
-func TestTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
-	const ttl = 4 * time.Second
-	w.diesBeforeTheNext(w, []string{"--ttl", ttl.String(), "--grace", (ttl / 2).String()}, func() {
-		tx, err := w.db.Conn(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(ttl + ttl/20) // the lock ends, by the database's clock, whether or not anybody is dead
-		if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
-			t.Fatal(err)
-		}
-		_ = tx.Close()
-	})
-}
-
-// diesBeforeTheNext runs a command on a host that then loses its lock. The command takes no notice
-// of TERM. It must be dead before the one that waits on this host begins.
-func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
-	w.Helper()
-	alive := filepath.Join(w.TempDir(), "alive")
-	c := host.command(append(append([]string{"run"}, options...), "n", "--", "env", stubborn+"="+alive, os.Args[0])...)
-	var complaint bytes.Buffer
-	c.Stderr = &complaint
-	if err := c.Start(); err != nil {
-		w.Fatal(err)
-	}
-	w.fileWith(alive, "\n")
-	next := w.command("run", "n", "--", "date", "+%s%N")
-	var began bytes.Buffer
-	next.Stdout = &began
-	if err := next.Start(); err != nil {
-		w.Fatal(err)
-	}
-	w.queued("n", 1)
-	lose()
-	_ = c.Wait()
-	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
-		w.Errorf("%v: %s", c.ProcessState, &complaint)
-	}
-	if _, err := os.Stat(alive + ".term"); err != nil {
-		w.Error("it got no TERM before")
-	}
-	if err := next.Wait(); err != nil {
-		w.Fatal(err)
-	}
-	last, err := os.ReadFile(alive)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if was, is := number(w.T, string(last)), number(w.T, began.String()); is <= was {
-		w.Errorf("the next began at %d, and the one before lived at %d", is, was)
-	}
 }
 
 func number(t *testing.T, text string) int64 {
@@ -270,8 +209,7 @@ func TestTheCommandIsToldAtOnceThatTheLockWasTakenAway(t *testing.T) {
 }
 
 func TestACommandThatEndsWellAfterItsLockWasLostHasNotSucceeded(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	c := w.command("run", "n", "--", "sh", "-c", `trap "exit 0" TERM; while :; do sleep 0.01; done`)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
@@ -304,11 +242,7 @@ func TestOneOfManyHostsRunsASlot(t *testing.T) {
 			}
 			running.Wait()
 		}
-		hosts := 4
-		if w.engine == migrate.SQLite {
-			hosts = 20
-		}
-		all(hosts, "--slot-of", "*/2 * * * *", "cron")
+		all(6, "--slot-of", "*/2 * * * *", "cron")
 		slots := strings.Count(w.must("runs", "cron", "--json"), "\n") // 2 where the minute has just changed
 		if n := lines(w.T, ran); n != slots || n < 1 || n > 2 {
 			w.Errorf("%d runs of %d slots", n, slots)
@@ -316,7 +250,7 @@ func TestOneOfManyHostsRunsASlot(t *testing.T) {
 		if err := os.Remove(ran); err != nil {
 			w.Fatal(err)
 		}
-		all(4, "--once-per", "24h", "day")
+		all(3, "--once-per", "24h", "day")
 		if n := lines(w.T, ran); n != strings.Count(w.must("runs", "day", "--json"), "\n") || n < 1 || n > 2 {
 			w.Errorf("%d runs a day", n)
 		}
@@ -333,16 +267,15 @@ func lines(t *testing.T, file string) int {
 }
 
 func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
-	if s := w.run("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 4"); s.status != 4 {
+	w := onSQLite(t)
+	if s := w.process("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 4"); s.status != 4 {
 		t.Fatalf("%+v", s)
 	}
 	contains(t, w.must("jobs"), "failed: exit status 4")
-	if s := w.run("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 5"); s.status != 0 {
+	if s := w.process("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 5"); s.status != 0 {
 		t.Errorf("run again without being asked for: %+v", s)
 	}
-	if s := w.run("run", "--once-per", "24h", "--retry-failed", "job", "--", "true"); s.status != 0 {
+	if s := w.process("run", "--once-per", "24h", "--retry-failed", "job", "--", "true"); s.status != 0 {
 		t.Errorf("%+v", s)
 	}
 	contains(t, w.must("jobs"), "ok")

@@ -33,13 +33,19 @@ func margin(ttl time.Duration) time.Duration {
 	return min(max(ttl/20, 50*time.Millisecond), time.Second)
 }
 
-// supervise runs the command until it ends, or until the lock does: then it ends the command.
-func (h *holding) supervise(l hold, command []string) error {
+// supervise runs the command until it ends, or until the lock does: then it ends the command. A
+// signal that came before is for this process, and all that come later are for the command: they are
+// received first, and sent on when it has started.
+func (h *holding) supervise(ctx context.Context, l hold, command []string) error {
+	signals := receive()
+	if h.release(); ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
 	p, err := start(command, append(os.Environ(), "DBLOCK_NAME="+strings.Join(h.names, " "), "DBLOCK_TOKEN="+l.tokens))
 	if err != nil {
 		return err
 	}
-	stop := p.forward()
+	stop := p.forward(signals)
 	defer stop()
 	lost := h.endWith(p, l)
 	status := p.wait()
@@ -52,10 +58,16 @@ func (h *holding) supervise(l hold, command []string) error {
 	return nil
 }
 
+// ender is a process that can be ended.
+type ender interface {
+	terminate()
+	kill()
+}
+
 // endWith ends the process with the lock: TERM early enough for KILL to come, after the grace,
 // before anybody else can have the lock; and at once where that is so already. The function that it
 // returns stops it, and says why it ended the process, if it did.
-func (h *holding) endWith(p *child, l hold) (lost func() error) {
+func (h *holding) endWith(p ender, l hold) (lost func() error) {
 	over, done := make(chan struct{}), make(chan error, 1)
 	go func() {
 		for {
@@ -73,7 +85,7 @@ func (h *holding) endWith(p *child, l hold) (lost func() error) {
 				return
 			case reason := <-l.asked:
 				timer.Stop()
-				complain(fmt.Errorf("somebody else wants %q: %s", h.names[0], reason))
+				complain(h.stderr, fmt.Errorf("somebody else wants %q: %s", h.names[0], reason))
 				continue
 			case <-timer.C:
 			}
@@ -92,7 +104,7 @@ func (h *holding) endWith(p *child, l hold) (lost func() error) {
 }
 
 // end has the process end by itself, until a time, and kills it then.
-func (h *holding) end(p *child, by time.Time, over <-chan struct{}) {
+func (h *holding) end(p ender, by time.Time, over <-chan struct{}) {
 	p.terminate()
 	timer := time.NewTimer(time.Until(by))
 	defer timer.Stop()

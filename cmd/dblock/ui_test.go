@@ -12,10 +12,13 @@ import (
 	"net/http/cookiejar"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"os/exec"
+	"os/signal"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -140,9 +143,11 @@ func TestUIShowsThePageToWhoHasOpenedItsAddress(t *testing.T) {
 }
 
 // cookie opens the printed address as it is, and returns the cookie that it gives.
-func (p *page) cookie() *http.Cookie {
+func (p *page) cookie() *http.Cookie { p.Helper(); return p.cookieBy(http.DefaultTransport) }
+
+func (p *page) cookieBy(transport http.RoundTripper) *http.Cookie {
 	p.Helper()
-	response, err := http.DefaultTransport.RoundTrip(httptest.NewRequestWithContext(p.Context(), "GET", p.address.String(), nil))
+	response, err := transport.RoundTrip(httptest.NewRequestWithContext(p.Context(), "GET", p.address.String(), nil))
 	if err != nil {
 		p.Fatal(err)
 	}
@@ -157,8 +162,7 @@ func (p *page) cookie() *http.Cookie {
 
 // Browsers send a cookie to every port of a host, where other users of the machine may listen.
 func TestUIKeepsItsCookieFromScriptsOtherSitesAndOtherPorts(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	p := w.ui()
 	defer p.ends(syscall.SIGINT)
 	c := p.cookie()
@@ -180,8 +184,7 @@ func TestUIKeepsItsCookieFromScriptsOtherSitesAndOtherPorts(t *testing.T) {
 // A site whose name leads to this machine has the same origin as itself, and could read what it
 // gets. A tunnel has another port.
 func TestUIAnswersUnderItsOwnAddressOnly(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	p := w.ui()
 	defer p.ends(syscall.SIGTERM)
 	c := p.cookie()
@@ -207,9 +210,9 @@ func TestUIAnswersUnderItsOwnAddressOnly(t *testing.T) {
 }
 
 func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	held := w.lock("n")
+	held.Asked() // who listens hears of it at once
 	p := w.ui("--actions")
 	defer p.ends(syscall.SIGTERM)
 	contains(t, p.opens(), "lock?name=n")
@@ -231,8 +234,7 @@ func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
 }
 
 func TestUIEndsWhileSomebodyLooks(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	p := w.ui()
 	p.opens()
 	r, err := http.NewRequestWithContext(t.Context(), "GET", p.at("lock?name=n"), nil)
@@ -262,8 +264,7 @@ func TestUIEndsWhileSomebodyLooks(t *testing.T) {
 }
 
 func TestUIRefusesToListenForOthersUnlessItIsTold(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	for _, listen := range []string{"0.0.0.0:0", ":0", "[::]:0"} {
 		if s := w.run("ui", "--listen", listen); s.status != exitUsage || !strings.Contains(s.err, "--remote") || s.out != "" {
 			t.Errorf("%s: %+v", listen, s)
@@ -309,66 +310,93 @@ func (s slow) Sessions(context.Context, dblock.SessionFilter) iter.Seq2[dblock.S
 	return func(func(dblock.Session, error) bool) {}
 }
 
+// pipes is a listener whose connections stay in this process, so that a bubble has them.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	c, is := <-p
+	if !is {
+		return nil, net.ErrClosed
+	}
+	return c, nil
+}
+
+func (p pipes) Close() error { close(p); return nil }
+
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 7171} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	p <- there
+	return here, nil
+}
+
 // Shutdown waits for them. Streams end at once.
 func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := slow{began: make(chan struct{}, 10), release: make(chan struct{})}
-	ctx, cancel := context.WithCancel(t.Context())
-	in, out := io.Pipe()
-	ended := make(chan error, 1)
-	go func() { ended <- serve(ctx, out, listener, i, true) }()
-	line, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, err := url.Parse(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p := &page{world: &world{T: t}, address: address}
-	c := p.cookie()
-	ask := func(method, at string, form url.Values, accept string) *http.Response {
-		r := httptest.NewRequestWithContext(t.Context(), method, p.at(at), strings.NewReader(form.Encode()))
-		r.Header.Set("Accept", accept)
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-		r.AddCookie(c)
-		response, err := http.DefaultTransport.RoundTrip(r)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // its goroutine is for all tests, and none of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		listener := make(pipes)
+		i := slow{began: make(chan struct{}, 10), release: make(chan struct{})}
+		ctx, cancel := context.WithCancel(t.Context())
+		in, out := io.Pipe()
+		ended := make(chan error, 1)
+		go func() { ended <- serve(ctx, out, listener, i, true) }()
+		line, err := bufio.NewReader(in).ReadString('\n')
 		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := url.Parse(strings.TrimSpace(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		transport := &http.Transport{DialContext: listener.dial, DisableKeepAlives: true}
+		c := (&page{world: &world{T: t}, address: address}).cookieBy(transport)
+		ask := func(method, at string, form url.Values, accept string) *http.Response {
+			r := httptest.NewRequestWithContext(t.Context(), method, "http://"+address.Host+c.Path+at, strings.NewReader(form.Encode()))
+			r.Header.Set("Accept", accept)
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+			r.AddCookie(c)
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return &http.Response{Body: http.NoBody}
+			}
+			return response
+		}
+		stream := ask("GET", "sessions", nil, "text/event-stream")
+		defer stream.Body.Close()
+		answers := make(chan *http.Response, 2)
+		go func() { answers <- ask("GET", "", nil, "text/html") }()
+		go func() {
+			answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}}, "text/html")
+		}()
+		<-i.began
+		<-i.began
+		began := time.Now()
+		cancel()
+		if _, err := io.ReadAll(stream.Body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("the stream: %v", err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("the stream ended after %v", took)
+		}
+		time.Sleep(9 * time.Second) // a page has ten
+		synctest.Wait()
+		select {
+		case err := <-ended:
+			t.Errorf("it ended before its answers: %v", err)
+		default:
+		}
+		close(i.release)
+		for range 2 {
+			response := <-answers
+			body, err := io.ReadAll(response.Body)
+			if response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
+				t.Errorf("%d, %v: %s", response.StatusCode, err, body)
+			}
+		}
+		if err := <-ended; err != nil {
 			t.Error(err)
-			return &http.Response{Body: http.NoBody}
 		}
-		return response
-	}
-	stream := ask("GET", "sessions", nil, "text/event-stream")
-	defer stream.Body.Close()
-	answers := make(chan *http.Response, 2)
-	go func() { answers <- ask("GET", "", nil, "text/html") }()
-	go func() {
-		answers <- ask("POST", "break", url.Values{"name": {"n"}, "token": {"7"}, "reason": {"because"}}, "text/html")
-	}()
-	<-i.began
-	<-i.began
-	cancel()
-	if _, err := io.ReadAll(stream.Body); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
-		t.Errorf("the stream: %v", err)
-	}
-	select { // for what must not happen meanwhile
-	case err := <-ended:
-		t.Errorf("it ended before its answers: %v", err)
-	case <-time.After(2500 * time.Millisecond):
-	}
-	close(i.release)
-	for range 2 {
-		response := <-answers
-		body, err := io.ReadAll(response.Body)
-		if response.Body.Close(); response.StatusCode != http.StatusOK || err != nil {
-			t.Errorf("%d, %v: %s", response.StatusCode, err, body)
-		}
-	}
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
+	})
 }

@@ -27,15 +27,12 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 		keeps(w.run("unlock", "n", "--token", "1", "--reason", "why not", "--yes"), exitFailed, "nobody has \"n\" with token [1]: its holders have ["+token+"]")
 		keeps(w.run("unlock", "n", "--reason", "why not", "--yes"), exitUsage, "no --token")
 		keeps(w.run("unlock", "n", "--token", token, "--yes"), exitUsage, "no --reason")
-		c := w.command("unlock", "n", "--token", token, "--reason", "why not")
-		c.Stdin = strings.NewReader("no\n")
-		s := outcome(w.T, c)
+		s := w.answers("no\n", "unlock", "n", "--token", token, "--reason", "why not")
 		keeps(s, exitFailed, "nothing was done")
 		contains(w, s.err, "worker-7", "Take it away? [y/N]")
 
-		c = w.command("unlock", "n", "--token", token, "--reason", "the host is gone")
-		c.Stdin = strings.NewReader("y\n")
-		if s := outcome(w.T, c); s.status != 0 || s.out != "Taken from 1 of 1 holders.\n" {
+		held.Asked() // who listens hears of it at once
+		if s := w.answers("y\n", "unlock", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 || s.out != "Taken from 1 of 1 holders.\n" {
 			w.Fatalf("%+v", s)
 		}
 		<-held.Context().Done()
@@ -69,8 +66,7 @@ func (s *screen) shows(text string) bool {
 }
 
 func TestUnlockHitsNobodyWhoCameWhileItAsked(t *testing.T) {
-	w := kinds["sqlite"].world(t)
-	w.must("migrate", "up")
+	w := onSQLite(t)
 	seen := w.lock("n")
 	c := w.command("unlock", "n", "--token", fmt.Sprint(seen.Token()), "--reason", "it looked dead")
 	answer, question := io.Pipe()

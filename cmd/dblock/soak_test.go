@@ -2,6 +2,10 @@
 
 package main
 
+// What takes a TTL, grace periods and heartbeats in real time is no part of the usual run: these
+// tests run where DBLOCK_TEST_SOAK is set. TestTheCommandEndsBeforeItsLockDoes has their rule in a
+// bubble.
+
 import (
 	"bytes"
 	"io"
@@ -9,10 +13,20 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
+
+// soaks skips a test that is for scripts/soak.
+func soaks(t *testing.T) {
+	t.Helper()
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		t.Skip("it takes a TTL in real time: DBLOCK_TEST_SOAK=1 runs it")
+	}
+}
 
 // relay is a way to a server that can be cut off.
 type relay struct {
@@ -98,15 +112,77 @@ func (r *relay) refuses() bool {
 	return r.refused > 0
 }
 
+// The database takes no heartbeat for longer than the TTL.
+func TestSoakTheCommandIsDeadBeforeAnotherCanHaveTheLock(t *testing.T) {
+	soaks(t)
+	w := onSQLite(t)
+	const ttl = 4 * time.Second
+	w.diesBeforeTheNext(w, []string{"--ttl", ttl.String(), "--grace", (ttl / 2).String()}, func() {
+		tx, err := w.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(ttl + ttl/20) // the lock ends, by the database's clock, whether or not anybody is dead
+		if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+			t.Fatal(err)
+		}
+		_ = tx.Close()
+	})
+}
+
+// diesBeforeTheNext runs a command on a host that then loses its lock. The command takes no notice
+// of TERM. It must be dead before the one that waits on this host begins.
+func (w *world) diesBeforeTheNext(host *world, options []string, lose func()) {
+	w.Helper()
+	alive := filepath.Join(w.TempDir(), "alive")
+	c := host.command(append(append([]string{"run"}, options...), "n", "--", "env", stubborn+"="+alive, os.Args[0])...)
+	var complaint bytes.Buffer
+	c.Stderr = &complaint
+	if err := c.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.fileWith(alive, "\n")
+	next := w.command("run", "n", "--", "date", "+%s%N")
+	var began bytes.Buffer
+	next.Stdout = &began
+	if err := next.Start(); err != nil {
+		w.Fatal(err)
+	}
+	w.queued("n", 1)
+	lose()
+	_ = c.Wait()
+	if c.ProcessState.ExitCode() != 128+int(syscall.SIGKILL) || !strings.Contains(complaint.String(), "the lock is lost, or could not be kept") {
+		w.Errorf("%v: %s", c.ProcessState, &complaint)
+	}
+	if _, err := os.Stat(alive + ".term"); err != nil {
+		w.Error("it got no TERM before")
+	}
+	if err := next.Wait(); err != nil {
+		w.Fatal(err)
+	}
+	last, err := os.ReadFile(alive)
+	if err != nil {
+		w.Fatal(err)
+	}
+	if was, is := number(w.T, string(last)), number(w.T, began.String()); is <= was {
+		w.Errorf("the next began at %d, and the one before lived at %d", is, was)
+	}
+}
+
 // The host with the command is cut off from the server, for good.
-func TestAHostThatIsCutOffStopsItsCommandBeforeAnotherBegins(t *testing.T) {
+func TestSoakAHostThatIsCutOffStopsItsCommandBeforeAnotherBegins(t *testing.T) {
+	soaks(t)
 	eachServer(t, func(w *world) {
 		far, way := w.through()
 		w.diesBeforeTheNext(far, []string{"--ttl", "4s", "--grace", "1s"}, way.cutOff)
 	})
 }
 
-func TestACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
+func TestSoakACommandGoesOnWhereTheDatabaseComesBackInTime(t *testing.T) {
+	soaks(t)
 	eachServer(t, func(w *world) {
 		far, way := w.through()
 		folder := w.TempDir()
