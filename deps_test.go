@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{"github.com/ory", "go.uber.org/goleak", "github.com/anishathalye", module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -29,7 +29,7 @@ type layer struct {
 }
 
 // The layers. Arrows point down only: what a package may not reach, at whatever distance, in a
-// build without tests. Every package of the module is in one row, by its own name or by that of a
+// build without tests. Every package of the workspace is in one row, by its own name or by that of a
 // folder above it.
 var layers = []layer{
 	{name: "driver", not: [][]string{anything}},
@@ -43,18 +43,19 @@ var layers = []layer{
 	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "gen/mysqldb", "internal/connlock", "internal/crew", "internal/mysqlserver", "internal/named", "internal/queue", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "gen/sqlitedb", "internal/queue", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/outage")},
+	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/clock", "internal/outage")},
 	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/connlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/advisory", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/connlock", "internal/pgserver", "internal/transaction")},
 	{name: "internal/pgserver", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/connlock", "internal/mysqlserver", "internal/transaction")},
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
-	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/queue", "internal/outage")},
+	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/clock", "internal/queue", "internal/outage")},
+	{name: "internal/clock", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},
 	{name: "internal/queue", not: [][]string{anything}, but: below("driver")},
 	{name: "internal/outage", not: [][]string{anything}},
-	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/outage")},
+	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/clock", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
 	// reflection.
 	{name: "internal/transaction", not: [][]string{anything}, but: below("driver")},
@@ -67,14 +68,19 @@ var layers = []layer{
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
-	// Programs, and what only tests import, may have everything; but only what belongs to tests has
-	// Docker.
+	// Modules of their own, which go.work ties to this one. What they require is theirs.
+	{name: "contrib", not: [][]string{testsOnly}},
 	{name: "cmd", not: [][]string{testsOnly}},
 	{name: "examples", not: [][]string{testsOnly}},
-	{name: "internal/dbtest"},
-	{name: "internal/txtest"},
+	{name: "bench"},
+	{name: "internal/test"},
+	// What only tests import.
+	{name: "internal/dbtest", not: [][]string{engines, sqliteDriver}},
+	{name: "internal/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver")},
-	{name: "internal/enginetest", not: [][]string{engines}},
+	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}},
+	{name: "internal/example", not: [][]string{anything}},
+	{name: "internal/leak", not: [][]string{anything}},
 	{name: "internal/runtest"},
 }
 
@@ -99,17 +105,13 @@ func TestArrowsPointDownOnly(t *testing.T) {
 	}
 }
 
-// The vendors that one package alone may import, in a build without tests.
-func TestOneImporter(t *testing.T) {
-	for imported, importer := range map[string]string{
-		"github.com/pressly/goose/v3":  module + "/migrate",
-		"github.com/ory/dockertest/v3": module + "/internal/dbtest",
-	} {
-		for _, line := range list(t, `{{.ImportPath}} {{join .Imports " "}}`) {
-			pkg, imports, _ := strings.Cut(line, " ")
-			if pkg != importer && slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return under(i)(imported) }) {
-				t.Errorf("%s imports %s, which is for %s alone", pkg, imported, importer)
-			}
+// The packages that alone import goose, in a build without tests.
+func TestMigrationsAloneImportGoose(t *testing.T) {
+	importers := []string{module + "/migrate", module + "/contrib/goose"}
+	for _, line := range list(t, `{{.ImportPath}} {{join .Imports " "}}`) {
+		pkg, imports, _ := strings.Cut(line, " ")
+		if !slices.Contains(importers, pkg) && slices.ContainsFunc(strings.Fields(imports), func(i string) bool { return under(i)(goose[0]) }) {
+			t.Errorf("%s imports goose", pkg)
 		}
 	}
 }
@@ -122,7 +124,7 @@ func packages(t *testing.T) map[string][]string {
 		builds[pkg] = strings.Fields(deps)
 	}
 	if len(builds) < 10 {
-		t.Fatalf("go list knows %d packages of the module", len(builds))
+		t.Fatalf("go list knows %d packages of the workspace", len(builds))
 	}
 	return builds
 }

@@ -9,17 +9,17 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/example"
 )
 
 // withShops runs an example with two clients, as two processes would have them.
-func withShops(example func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error) {
-	db, done := openDatabase()
-	defer done()
-	one := must(dblock.New(sqlite.New(db), dblock.WithHost("host-1"), dblock.WithApp("shop")))
-	two := must(dblock.New(sqlite.New(db), dblock.WithHost("host-2"), dblock.WithApp("shop")))
-	ctx := context.Background()
-	if err := errors.Join(example(ctx, one, two), one.Close(ctx), two.Close(ctx)); err != nil {
+func withShops(show func(ctx context.Context, one, two *dblock.Client[*sql.Tx]) error) {
+	t := &example.T{}
+	defer t.End()
+	one := dblocktest.New[*sql.Tx](t, dblock.WithHost("host-1"), dblock.WithApp("shop"))
+	two := one.Another(t, dblock.WithHost("host-2"), dblock.WithApp("shop"))
+	if err := show(context.Background(), one.Client, two.Client); err != nil {
 		log.Fatal(err)
 	}
 }

@@ -6,47 +6,27 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"time"
 
-	_ "modernc.org/sqlite"
-
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/example"
+	"github.com/dblock-go/dblock/postgres"
 )
 
-// openDatabase makes a SQLite file in a temporary folder, with the tables of dblock.
-func openDatabase() (db *sql.DB, done func()) {
-	folder, err := os.MkdirTemp("", "dblock-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	db, err = sql.Open("sqlite", "file:"+filepath.Join(folder, "app.db")+"?_pragma=journal_mode(WAL)&_pragma=busy_timeout(5000)")
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := migrate.Up(context.Background(), db, migrate.SQLite); err != nil {
-		log.Fatal(err)
-	}
-	return db, func() {
-		_ = db.Close()
-		_ = os.RemoveAll(folder)
-	}
+// An application opens a database: see the package's overview. The examples run on tables in memory.
+
+// openClient makes a client on tables of its own.
+func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
+	t := &example.T{}
+	return dblocktest.New[*sql.Tx](t, options...).Client, t.End
 }
 
-// openClient makes a client on such a file.
-func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
-	db, closeDatabase := openDatabase()
-	client, err := dblock.New(sqlite.New(db), options...)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		_ = client.Close(context.Background())
-		closeDatabase()
-	}
+// openPostgres opens the application's database, for the examples of transactions. They do not run
+// here: internal/test/client has tests of what they say.
+func openPostgres() (*sql.DB, *dblock.Client[*sql.Tx]) {
+	db := must(sql.Open("pgx", "postgres://app@localhost/app"))
+	return db, must(dblock.New(postgres.NewSQL(db)))
 }
 
 // must ends an example that cannot go on.
@@ -107,13 +87,9 @@ func ExampleClient_TryLock() {
 
 // The transaction that writes holds the lock, and ends it.
 func ExampleClient_LockTx() {
-	db, closeDatabase := openDatabase()
-	defer closeDatabase()
-	client := must(dblock.New(sqlite.New(db)))
+	db, client := openPostgres()
 	ctx := context.Background()
 	defer client.Close(ctx)
-	must(db.ExecContext(ctx, "CREATE TABLE accounts (id text PRIMARY KEY, balance integer)"))
-	must(db.ExecContext(ctx, "INSERT INTO accounts VALUES ('a', 100), ('b', 0)"))
 
 	tx := must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()
@@ -122,18 +98,16 @@ func ExampleClient_LockTx() {
 	}
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"))
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance + 10 WHERE id = 'b'"))
-	fmt.Println(tx.Commit()) // the write, and the end of both locks
-	// Output: <nil>
+	if err := tx.Commit(); err != nil { // the write, and the end of both locks
+		log.Fatal(err)
+	}
 }
 
 // Long work under a lock, then a write that cannot come too late.
 func ExampleLock_Guard() {
-	db, closeDatabase := openDatabase()
-	defer closeDatabase()
-	client := must(dblock.New(sqlite.New(db)))
+	db, client := openPostgres()
 	ctx := context.Background()
 	defer client.Close(ctx)
-	must(db.ExecContext(ctx, "CREATE TABLE reports (month text PRIMARY KEY, body text)"))
 	write := func(lock *dblock.Lock[*sql.Tx], body string) error {
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {
@@ -143,7 +117,7 @@ func ExampleLock_Guard() {
 		if err := lock.Guard(ctx, tx); err != nil {
 			return err // ErrLost: nothing is written
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES ('2026-11', ?)", body); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO reports VALUES ('2026-11', $1)", body); err != nil {
 			return err
 		}
 		if err := lock.UnlockTx(ctx, tx); err != nil {
@@ -155,11 +129,8 @@ func ExampleLock_Guard() {
 	slow := must(client.Lock(ctx, "report/2026-11"))
 	must(client.Break(ctx, "report/2026-11", "it took too long"))
 	fast := must(client.Lock(ctx, "report/2026-11"))
-	fmt.Println("the holder writes:", write(fast, "by the second"))
-	fmt.Println("the one before is lost:", errors.Is(write(slow, "by the first"), dblock.ErrLost))
-	// Output:
-	// the holder writes: <nil>
-	// the one before is lost: true
+	fmt.Println("the holder writes:", write(fast, "by the second"))                                // <nil>
+	fmt.Println("the one before is lost:", errors.Is(write(slow, "by the first"), dblock.ErrLost)) // true
 }
 
 // Several names at once, or none of them: there is no deadlock, whatever the order.

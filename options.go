@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -78,7 +79,7 @@ func newConfig(options []Option) (client.Config, error) {
 		host = "unknown"
 	}
 	c := client.Config{
-		TTL: defaultTTL, Host: host, App: filepath.Base(os.Args[0]), Log: slog.Default(), Reap: true, Clock: session.Boottime, Deadlock: time.Second,
+		TTL: defaultTTL, Host: host, App: filepath.Base(os.Args[0]), Log: slog.Default(), Reap: true, Clock: clock.Func(session.Boottime), Deadlock: time.Second,
 		NotAcquired: notAcquired, Deadlocked: deadlocked,
 	}
 	for _, o := range options {

@@ -41,9 +41,8 @@ func (d *database) advance(by time.Duration) {
 	}
 	for left := by; left > 0; {
 		step := d.stride(left)
-		d.ahead.Add(int64(step))
+		d.Move(step)
 		left -= step
-		d.ringDue()
 		connected, over := d.living()
 		for _, w := range over {
 			w.Stop(session.ErrExpired)
@@ -63,9 +62,9 @@ func (d *database) advance(by time.Duration) {
 func (d *database) stride(most time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	most = d.next(most)
+	most = min(most, d.NextAlarm())
 	for _, w := range d.clients {
-		left := w.Deadline() - d.elapsed()
+		left := w.Deadline() - d.Now()
 		if s := d.sessions[w.ID]; s != nil && !w.line.down() {
 			left = max(left*4/5, s.TTL/100)
 		}
@@ -80,7 +79,7 @@ func (d *database) living() (connected, over []*watched) {
 	defer d.mu.Unlock()
 	for _, w := range d.clients {
 		switch {
-		case w.Deadline() <= d.elapsed():
+		case w.Deadline() <= d.Now():
 			over = append(over, w)
 		case !w.line.down():
 			connected = append(connected, w)

@@ -2,17 +2,17 @@ package dblocktest
 
 import (
 	"database/sql"
+	"os"
 	"sync"
 	"testing"
-
-	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // TestBehaviour runs the suite of the engines. What looks at the tables by SQL sees them in a file
 // of SQLite.

@@ -1,29 +1,19 @@
 package dblocktest
 
 import (
-	"sync/atomic"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
-// clock is the time of a database and of its clients.
-type clock struct {
-	began time.Time
-	ahead atomic.Int64 // by how many nanoseconds Advance has moved it
-	alarms
-}
-
-func newClock() *clock { return &clock{began: time.Now(), alarms: alarms{set: map[*alarm]bool{}}} }
-
-// elapsed is the clock of the clients.
-func (c *clock) elapsed() time.Duration {
-	return time.Since(c.began) + time.Duration(c.ahead.Load())
-}
+// times is the time of a database and of its clients.
+type times struct{ *clock.Movable }
 
 // now is the clock of the database, in microseconds since 1970.
-func (c *clock) now() int64 { return c.began.Add(c.elapsed()).UnixMicro() }
+func (t times) now() int64 { return t.Began().Add(t.Now()).UnixMicro() }
 
 func timeOf(us int64) time.Time { return time.UnixMicro(us) }
 
 // inBubble reports whether the clock is that of a bubble of testing/synctest, whose time begins
 // with the year 2000.
-func (c *clock) inBubble() bool { return c.began.Year() < 2020 }
+func (t times) inBubble() bool { return t.Began().Year() < 2020 }

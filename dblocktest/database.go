@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // database has the tables of dblock in memory. Every transition runs at once and alone, with mu
 // locked, so that it needs no order of locks. All times are microseconds since 1970, as in the
 // tables of the engines.
 type database struct {
-	*clock
+	times
 	advancing chan struct{} // a token: one Advance at a time
 
 	mu          sync.Mutex // protects what follows
@@ -31,7 +32,7 @@ type database struct {
 
 func newDatabase() *database {
 	return &database{
-		clock: newClock(), advancing: make(chan struct{}, 1),
+		times: times{clock.NewMovable()}, advancing: make(chan struct{}, 1),
 		locks: map[string]*name{}, sessions: map[string]*sessionRow{}, runs: map[string][]*run{},
 		watchers: map[string]map[string]string{}, ears: map[string]*ear{}, clients: map[string]*watched{}, changed: make(chan struct{}),
 	}

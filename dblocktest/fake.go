@@ -68,7 +68,7 @@ func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.C
 }
 
 // timed gives a client the time of the database.
-func (l *line) timed(c *client.Config) { c.Clock, c.Alarm, c.Opened = l.elapsed, l.alarm, l.opened }
+func (l *line) timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened }
 
 // Advance lets time go on by d for the database and for the clients of all its processes, and
 // returns when what is due by then has happened: fixed leases (Lease) are over, names whose MinHold

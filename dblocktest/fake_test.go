@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
 // soon is the limit for what must happen by itself.
@@ -30,9 +29,9 @@ type (
 // inBothWorlds runs a test outside and inside a bubble of testing/synctest.
 func inBothWorlds(t *testing.T, test func(t *testing.T)) {
 	t.Run("outside a bubble", func(t *testing.T) {
-		already := goleak.IgnoreCurrent()
+		already := leak.Running()
 		t.Run("test", test)
-		if err := goleak.Find(already); err != nil {
+		if err := leak.Find(already); err != nil {
 			t.Error(err)
 		}
 	})

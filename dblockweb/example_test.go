@@ -8,36 +8,24 @@ import (
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/dblockweb"
-	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/internal/example"
 )
 
+// openClient makes a client on tables in memory; an application has a database.
+func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
+	t := &example.T{}
+	return dblocktest.New[*sql.Tx](t, options...).Client, t.End
+}
+
 func Example() {
+	client, done := openClient()
+	defer done()
 	ctx := context.Background()
-	folder, err := os.MkdirTemp("", "dblock")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(folder)
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(folder, "locks.db")+"?_pragma=journal_mode(WAL)")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer db.Close()
-	if err := migrate.Up(ctx, db, migrate.SQLite); err != nil {
-		log.Fatal(err)
-	}
-	client, err := dblock.New(sqlite.New(db))
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer client.Close(ctx)
 
 	mux := http.NewServeMux()
 	mux.Handle("/admin/locks/", dblockweb.Handler(client, dblockweb.Authorize(func(r *http.Request) dblockweb.Access {

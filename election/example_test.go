@@ -5,46 +5,25 @@ import (
 	"database/sql"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 	"sync"
 
-	_ "modernc.org/sqlite"
-
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/election"
-	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/internal/example"
 )
 
-// openClient makes a client on a SQLite file in a temporary folder.
-func openClient(ctx context.Context) (client *dblock.Client[*sql.Tx], done func()) {
-	folder, err := os.MkdirTemp("", "dblock-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	db, err := sql.Open("sqlite", filepath.Join(folder, "app.db"))
-	if err != nil {
-		log.Fatal(err)
-	}
-	if err := migrate.Up(ctx, db, migrate.SQLite); err != nil {
-		log.Fatal(err)
-	}
-	if client, err = dblock.New(sqlite.New(db)); err != nil {
-		log.Fatal(err)
-	}
-	return client, func() {
-		_ = client.Close(context.WithoutCancel(ctx))
-		_ = db.Close()
-		_ = os.RemoveAll(folder)
-	}
+// openClient makes a client on tables in memory; an application has a database.
+func openClient(options ...dblock.Option) (client *dblock.Client[*sql.Tx], done func()) {
+	t := &example.T{}
+	return dblocktest.New[*sql.Tx](t, options...).Client, t.End
 }
 
 // One process leads, and every process can hear which one that is.
 func ExampleElections_Campaign() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client, done := openClient(ctx)
+	client, done := openClient()
 	defer done()
 	elections := election.New(client)
 	var campaign sync.WaitGroup
@@ -75,7 +54,7 @@ func ExampleElections_Campaign() {
 func ExampleOwner() {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	client, done := openClient(ctx)
+	client, done := openClient()
 	defer done()
 	pod := "indexer-0" // stays the same when the pod is replaced
 	err := election.New(client).Campaign(ctx, "indexer", func(ctx context.Context, t *election.Term[*sql.Tx]) error {

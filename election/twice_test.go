@@ -2,20 +2,18 @@ package election
 
 import (
 	"database/sql"
+	"os"
 	"testing"
 
-	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/dbtest"
-	"github.com/dblock-go/dblock/sqlite"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/leak"
 )
+
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // A statement is repeated when its answer was lost, and may have written the event of a term twice.
 func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
-	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close(t.Context())
+	client := dblocktest.New[*sql.Tx](t).Client
 	lock, err := client.Lock(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)
@@ -40,11 +38,7 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 
 // The next campaign of a client may win before the last one deletes its own term.
 func TestATermThatIsOverLeavesTheNextOneOnTheBooks(t *testing.T) {
-	client, err := dblock.New(sqlite.New(dbtest.SQLite(t).SQL(t)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close(t.Context())
+	client := dblocktest.New[*sql.Tx](t).Client
 	lock, err := client.Lock(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)

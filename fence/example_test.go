@@ -6,30 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 
-	_ "modernc.org/sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/fence"
 	"github.com/dblock-go/dblock/migrate"
 )
 
 // The data is in another database than the lock. The holder of token 8 has written there; what the
-// holder of token 7 sends afterwards is refused.
+// holder of token 7 sends afterwards is refused. (internal/test/fence runs it.)
 func ExampleCheck() {
 	ctx := context.Background()
-	folder, err := os.MkdirTemp("", "dblock-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(folder)
-	elsewhere, err := sql.Open("sqlite", filepath.Join(folder, "data.db"))
+	elsewhere, err := sql.Open("pgx", "postgres://app@elsewhere/data")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer elsewhere.Close()
-	if err := migrate.Up(ctx, elsewhere, migrate.SQLite, migrate.Fences); err != nil {
+	if err := migrate.Up(ctx, elsewhere, migrate.Postgres, migrate.Fences); err != nil {
 		log.Fatal(err)
 	}
 
@@ -44,9 +37,6 @@ func ExampleCheck() {
 		}
 		return tx.Commit()
 	}
-	fmt.Println(write(8))
-	fmt.Println(errors.Is(write(7), fence.ErrStale))
-	// Output:
-	// <nil>
-	// true
+	fmt.Println(write(8))                            // <nil>
+	fmt.Println(errors.Is(write(7), fence.ErrStale)) // true
 }

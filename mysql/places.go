@@ -56,7 +56,7 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = ?, l.asked = NULL,
        l.waiters = s.waiters - ?, l.handed = ?,
        w.token = IF(j.spare = 0, s.token + j.member, 0), w.name = IF(j.spare = 0, s.name, ''), w.ticket = IF(j.spare = 0, j.ticket, j.spare),
-       w.session_id = IF(j.spare = 0, w.session_id, ''), w.attempt = IF(j.spare = 0, w.attempt, CAST(j.spare AS CHAR)),
+       w.session_id = IF(j.spare = 0, w.session_id, ''), w.attempt = IF(j.spare = 0, w.attempt, CAST(j.spare AS CHAR CHARACTER SET ascii)),
        w.enqueued_at = IF(j.spare = 0, w.enqueued_at, (SELECT c.now_us FROM dblock_clock c))`
 
 // placed is what becomes of a place that handRun changes: a spare, or that of a member.

@@ -6,29 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"os"
-	"path/filepath"
 
-	_ "modernc.org/sqlite"
+	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/optimistic"
 )
 
 // Two read the same version; the second to write finds that its work was in vain, and repeats it.
+// (internal/test/optimistic runs it.)
 func ExampleRetry() {
 	ctx := context.Background()
-	folder, err := os.MkdirTemp("", "dblock-example-")
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer os.RemoveAll(folder)
-	db, err := sql.Open("sqlite", filepath.Join(folder, "app.db"))
+	db, err := sql.Open("pgx", "postgres://app@localhost/app")
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer db.Close()
-	if err := migrate.Up(ctx, db, migrate.SQLite, migrate.Versions); err != nil {
+	if err := migrate.Up(ctx, db, migrate.Postgres, migrate.Versions); err != nil {
 		log.Fatal(err)
 	}
 
@@ -63,6 +57,5 @@ func ExampleRetry() {
 			}
 		})
 	})
-	fmt.Println(tries, "tries:", err)
-	// Output: 3 tries: <nil>
+	fmt.Println(tries, "tries:", err) // 3 tries: <nil>
 }

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -135,11 +136,14 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	}
 	r := sweeper{config: c, engine: engine}
 	outages := outage.New(c.log, "dblock: reaper: a sweep")
+	timer := clock.From(ctx).NewTimer(c.interval)
+	defer timer.Stop()
 	for sweeps := 1; ; sweeps++ {
+		timer.Reset(c.interval*7/8 + rand.N(c.interval/4))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-time.After(c.interval*7/8 + rand.N(c.interval/4)):
+		case <-timer.C:
 		}
 		report, err := r.sweep(ctx, c.batch, sweeps%purgeEvery == 0)
 		if !report.Zero() {

@@ -16,143 +16,80 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// granted is what a grant of another process does, which rings no bell here.
-func (f *fixture) granted(session string) (nth int64) {
-	f.t.Helper()
-	f.exec("UPDATE dblock_heartbeats SET grants = grants + 1 WHERE session_id = ?", session)
-	return f.number("SELECT grants FROM dblock_heartbeats WHERE session_id = ?", session)
+// patience bounds a hang.
+const patience = time.Minute
+
+// databaseFile is a file with the path and the rights of a database: all that a box needs of one.
+func databaseFile(t *testing.T, folder string, mode fs.FileMode) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), folder, "locks.db")
+	must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must(t, os.WriteFile(path, nil, 0o600))
+	must(t, os.Chmod(path, mode))
+	return path
 }
 
-// quickly is within what a notice must be heard: a look would come later.
-func (l listener) quickly(want string) {
-	l.t.Helper()
-	began := time.Now()
-	l.hears(want)
-	if took := time.Since(began); took > safetyInterval/2 {
-		l.t.Errorf("%q was heard after %v", want, took)
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-func TestANoticeOfAnotherProcessIsHeardAtOnce(t *testing.T) {
+// Only a notice has the attempt in it: a look has not.
+func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 	for name, folder := range map[string]string{"a short path": "", "a path too long for a socket": strings.Repeat("long/", 40)} {
 		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), folder, "locks.db")
-			must(t, os.MkdirAll(filepath.Dir(path), 0o700))
-			use(t, openPool(t, path, ""))
-			f := open(t, path, "")
-			s := f.session()
-			l := f.listen(s)
-			for range 20 {
-				must(t, post(f.path, notice{s, f.granted(s), "attempt"}))
-				l.quickly("attempt")
+			path := databaseFile(t, folder, 0o600)
+			heard, ready, ended := make(chan string), make(chan struct{}), make(chan error, 1)
+			ctx, cancel := context.WithCancel(t.Context())
+			go func() {
+				ended <- listen(ctx, "s", func() (mailbox, error) { return openBox(path, "s") },
+					func(context.Context, string) (sight, error) { return sight{}, nil },
+					func() { close(ready) }, func(h driver.Hint) { heard <- h.Attempt })
+			}()
+			<-ready
+			for nth := range int64(20) {
+				must(t, post(path, notice{"s", nth, "attempt"}))
+				select {
+				case got := <-heard:
+					if got != "attempt" {
+						t.Fatalf("%q was heard", got)
+					}
+				case <-time.After(patience):
+					t.Fatal("it was not heard")
+				}
+			}
+			cancel()
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
 			}
 		})
 	}
 }
 
-func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.session(), f.session()
-	box, err := openBox(f.path, b)
+// Broken by a post that waits.
+func TestANoticeThatFindsTheBoxFullIsDropped(t *testing.T) {
+	path := databaseFile(t, "", 0o600)
+	b, err := openBox(path, "s")
 	must(t, err)
-	defer box.close()
-	heard := make(chan notice, 8)
-	go box.read(func(n notice) { heard <- n })
-	arrives := func(want notice) {
-		t.Helper()
-		select {
-		case got := <-heard:
-			if got != want {
-				t.Fatalf("%+v, want %+v", got, want)
-			}
-		case <-time.After(patience):
-			t.Fatalf("%+v did not arrive", want)
-		}
-	}
-	held := f.take("n", a)
-	attempt := f.enqueue("n", b)
-	tx := f.begin()
-	must(t, f.tx().ReleaseTx(t.Context(), tx, held, nil))
-	arrives(notice{nth: 1}) // of a commit to come
-	must(t, tx.Rollback())
-	f.release(held, true)
-	arrives(notice{nth: 1, attempt: attempt})
-}
-
-func TestAGrantBetweenTheBoxAndReadyIsNotForgotten(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	ctx, cancel := context.WithCancel(t.Context())
-	heard, ended := make(chan driver.Hint, 8), make(chan error, 1)
-	go func() {
-		ended <- f.Listen(ctx, s, func() { f.granted(s) }, func(h driver.Hint) { heard <- h })
-	}()
-	select {
-	case <-heard:
-	case <-time.After(patience):
-		t.Error("it is not heard of")
-	}
-	cancel()
-	<-ended
-}
-
-// Broken by a post that waits, or by a listener that trusts that every notice has come.
-func TestANoticeThatFindsTheBoxFullIsMissedForAMoment(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	b, err := openBox(f.path, s)
-	must(t, err)
+	defer b.close()
 	for err = nil; err == nil; {
-		err = post(f.path, notice{s, 1, "attempt"})
+		err = post(path, notice{"s", 1, "attempt"})
 	}
 	if !errors.Is(err, syscall.EAGAIN) && !errors.Is(err, syscall.ENOBUFS) {
 		t.Errorf("a full box: %v", err)
 	}
-	b.close()
-	l := f.listen(s)
-	must(t, post(f.path, notice{s, f.granted(s), "attempt"}))
-	l.quickly("attempt")
-	f.granted(s) // the box was full
-	l.quickly("")
-}
-
-func TestAGrantWhoseNoticeIsLostIsFound(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	f.take(s, s)
-	f.enqueue(s, s)
-	l := f.listen(s)
-	f.granted(s)
-	l.hears("")
-	time.Sleep(lateness) // it distrusts the others from then on
-	for range 20 {
-		f.granted(s)
-		l.quickly("")
-	}
-}
-
-// Broken by a listener that polls though it has a box.
-func TestAnIdleWaiterCostsNextToNothing(t *testing.T) {
-	f, p := onPower(t, "wal", "OFF")
-	s := f.session()
-	f.take(s, s)
-	f.enqueue(s, s)
-	f.listen(s)
-	before := p.queries.Load()
-	time.Sleep(50 * lookInterval)
-	if n := p.queries.Load() - before; n > 10 {
-		t.Errorf("%d queries in %v", n, 50*lookInterval)
-	}
 }
 
 func TestTheBoxesOfDeadProcessesAreTakenAway(t *testing.T) {
-	f := newFixture(t)
-	dead, err := openBox(f.path, "dead")
+	path := databaseFile(t, "", 0o600)
+	dead, err := openBox(path, "dead")
 	must(t, err)
 	must(t, dead.socket.Close()) // as by SIGKILL
-	b, err := openBox(f.path, "alive")
+	b, err := openBox(path, "alive")
 	must(t, err)
-	other, err := openBox(f.path, "another")
+	other, err := openBox(path, "another")
 	must(t, err)
 	if _, err := os.Lstat(dead.path); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the box of a dead process: %v", err)
@@ -162,8 +99,11 @@ func TestTheBoxesOfDeadProcessesAreTakenAway(t *testing.T) {
 			t.Error("the box of a living session was taken away")
 		}
 		b.close()
+		if b.stands() {
+			t.Error("the box is closed, and stands")
+		}
 	}
-	if _, err := os.Lstat(f.path + "-dblock"); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(path + "-dblock"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder is left: %v", err)
 	}
 }
@@ -172,9 +112,7 @@ func TestABoxIsForThoseWhoCanWriteToTheDatabase(t *testing.T) {
 	for database, want := range map[fs.FileMode][2]fs.FileMode{
 		0o600: {0o700, 0o600}, 0o644: {0o700, 0o600}, 0o664: {0o770, 0o660}, 0o666: {0o777, 0o666},
 	} {
-		f := newFixture(t)
-		must(t, os.Chmod(f.path, database))
-		b, err := openBox(f.path, "s")
+		b, err := openBox(databaseFile(t, "", database), "s")
 		must(t, err)
 		folder, err := os.Stat(filepath.Dir(b.path))
 		must(t, err)
@@ -185,30 +123,13 @@ func TestABoxIsForThoseWhoCanWriteToTheDatabase(t *testing.T) {
 	}
 }
 
-func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	ended := make(chan error, 1)
-	go func() {
-		ended <- f.Listen(t.Context(), s, func() { _ = os.RemoveAll(f.path + "-dblock") }, func(driver.Hint) {})
-	}()
-	select {
-	case err := <-ended:
-		if !errors.Is(err, errNoBox) {
-			t.Fatal(err)
-		}
-	case <-time.After(patience):
-		t.Fatal("it goes on")
-	}
-}
-
 func TestABoxIsNeverOutsideItsFolder(t *testing.T) {
-	f := newFixture(t)
+	path := databaseFile(t, "", 0o600)
 	for _, session := range []string{"", ".", "..", "../x", "a/b", "/"} {
-		if b, err := openBox(f.path, session); err == nil {
+		if b, err := openBox(path, session); err == nil {
 			t.Errorf("%q: a box at %s", session, b.path)
 		}
-		if err := post(f.path, notice{session, 1, "a"}); err == nil {
+		if err := post(path, notice{session, 1, "a"}); err == nil {
 			t.Errorf("%q: posted", session)
 		}
 	}

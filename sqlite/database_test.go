@@ -4,355 +4,137 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
-	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
-// pinned is a connection on which the application does as it likes.
-type pinned struct {
-	t *testing.T
-	*sql.Conn
-}
-
-func (f *fixture) pin() pinned {
-	f.t.Helper()
-	conn, err := f.pool.Conn(f.t.Context())
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() { conn.Close() })
-	return pinned{f.t, conn}
-}
-
-func (p pinned) exec(statement string) {
-	p.t.Helper()
-	if _, err := p.ExecContext(p.t.Context(), statement); err != nil {
-		p.t.Fatalf("%s: %v", statement, err)
-	}
-}
-
-// rows leaves a read open, which is a lock on the file in rollback-journal mode.
-func (p pinned) rows() *sql.Rows {
-	p.t.Helper()
-	rows, err := p.QueryContext(p.t.Context(), "SELECT 1 FROM dblock_schema UNION ALL SELECT 2")
-	if err != nil || !rows.Next() {
-		p.t.Fatal(err)
-	}
-	p.t.Cleanup(func() { rows.Close() })
-	return rows
-}
-
-func brief(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), 50*time.Millisecond)
-}
-
-func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
-	for _, journal := range journals {
-		t.Run(journal, func(t *testing.T) {
-			f := newFixtureIn(t, journal)
-			s := f.session()
-			held := f.take("n", s)
-			other := open(t, f.path, "")
-			params := sqlitedb.AttemptOfParams{Name: "n", Session: s, Token: held.Token}
-			err := f.db.write(t.Context(), func(ctx context.Context, q *sqlitedb.Queries) error {
-				if _, held, err := found(q.AttemptOf(ctx, params)); err != nil || !held {
-					return fmt.Errorf("held: %v, %w", held, err)
-				}
-				short, cancel := brief(t)
-				defer cancel()
-				if _, err := drivertest.Release(short, other, held, false); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("another released in between: %v", err)
-				}
-				return q.EmptyQueue(ctx, "n")
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-		})
-	}
-}
-
-func TestAHeartbeatAndAnExpiryCannotBothWin(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	f.lapse(s)
-	other := open(t, f.path, "")
-	app := other.pin()
-	app.exec("BEGIN IMMEDIATE")
-	app.exec("UPDATE dblock_heartbeats SET expires_at = 9000000000000000") // a heartbeat in flight
-	ctx, cancel := brief(t)
-	defer cancel()
-	if dead, err := f.Expire(ctx, s); dead || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("expired past a heartbeat in flight: %v, %v", dead, err)
-	}
-	app.exec("COMMIT")
-	f.expire(s, false)
-}
-
-func TestABusyDatabaseIsWaitedForUntilTheContextEndsAndNoLonger(t *testing.T) {
-	for _, timeout := range []int64{0, 5000} {
-		t.Run(fmt.Sprint("busy_timeout=", timeout), func(t *testing.T) {
-			f := newFixture(t)
-			app := f.pin()
-			s := f.session()
-			f = open(t, f.path, fmt.Sprintf("_pragma=busy_timeout(%d)", timeout))
-			f.pool.SetMaxOpenConns(1)
-			app.exec("BEGIN IMMEDIATE")
-			ctx, cancel := brief(t)
-			defer cancel()
-			start := time.Now()
-			_, taken, err := f.Take(ctx, request("n", s))
-			if taken || !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatalf("taken %v, %v", taken, err)
-			}
-			if code, ok := codeOf(err); !ok || code != sqliteBusy {
-				t.Fatalf("the cause is lost: %v", err)
-			}
-			if took := time.Since(start); took > 4*time.Second { // the busy timeout is longer
-				t.Fatalf("the context was heeded after %v", took)
-			}
-			f.clean()
-			if n := f.number("PRAGMA busy_timeout"); n != timeout {
-				t.Fatalf("the application's busy timeout is %d now", n)
-			}
-			done := make(chan error, 1)
-			go func() {
-				_, taken, err := f.Take(t.Context(), request("n", s))
-				if err == nil && !taken {
-					err = errors.New("not taken")
-				}
-				done <- err
-			}()
-			app.exec("COMMIT")
-			if err := <-done; err != nil {
-				t.Fatal(err)
-			}
-			if n := f.number("PRAGMA busy_timeout"); n != timeout {
-				t.Fatalf("the application's busy timeout is %d now", n)
-			}
-		})
-	}
-}
-
-func TestAnEndedContextDoesNothing(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	f.pool.SetMaxOpenConns(1)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.Canceled) {
-		t.Fatal(taken, err)
-	}
-	if _, err := f.Look(ctx, s, []string{"n"}); !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	app := f.pin() // the pool has nothing left
-	ctx, cancel = brief(t)
-	defer cancel()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(taken, err)
-	}
-	app.Close()
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 0 {
-		t.Fatal("a lock was taken")
-	}
-	f.take("n", s)
-}
-
-func TestAReaderHoldsACommitUpInRollbackJournalMode(t *testing.T) {
-	f := newFixtureIn(t, "delete")
-	s := f.session()
-	rows := f.pin().rows()
-	f = open(t, f.path, "_pragma=busy_timeout(5000)")
-	f.pool.SetMaxOpenConns(1)
-	ctx, cancel := brief(t)
-	defer cancel()
-	start := time.Now()
-	if _, taken, err := f.Take(ctx, request("n", s)); taken || !errors.Is(err, context.DeadlineExceeded) {
-		t.Fatal(taken, err)
-	}
-	if took := time.Since(start); took > 4*time.Second { // the busy timeout is longer
-		t.Fatalf("the context was heeded after %v", took)
-	}
-	f.clean()
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 0 {
-		t.Fatal("an attempt that failed left a lock")
-	}
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := f.Take(t.Context(), request("n", s))
-		done <- err
-	}()
-	rows.Close()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestACommitGivesWayToAReaderThatNeedsAnother(t *testing.T) {
-	f := newFixtureIn(t, "delete")
-	s := f.session()
-	app := open(t, f.path, "")
-	rows := app.pin().rows()
-	done := make(chan error, 1)
-	go func() {
-		_, _, err := f.Take(t.Context(), request("n", s))
-		done <- err
-	}()
-	second := app.pin()
-	count := func() error {
-		var n int
-		return second.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&n)
-	}
-	eventually(t, "the commit keeps new readers out", func() bool { return busy(count()) })
-	for start := time.Now(); time.Since(start) < 50*time.Millisecond; {
-		if err := count(); !busy(err) {
-			t.Fatalf("a new reader got in: %v", err)
-		}
-	}
-	eventually(t, "it gives way", func() bool { return count() == nil })
-	rows.Close()
-	if err := <-done; err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
+func TestATransactionEndsHoweverItsCallerDoes(t *testing.T) {
 	failure := errors.New("failure")
-	ways := map[string]func(f *fixture) error{
-		"the statement fails": func(f *fixture) error {
-			_, _, err := f.Take(t.Context(), request("", "s"))
-			return err
-		},
-		"the caller fails": func(f *fixture) error {
-			return f.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { return failure })
-		},
-		"the caller panics": func(f *fixture) (err error) {
+	for way, do := range map[string]struct {
+		fail    func(e *engine) error
+		refused string
+		closed  int
+	}{
+		"the caller fails": {fail: func(e *engine) error {
+			return e.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { return failure })
+		}},
+		"the caller panics": {fail: func(e *engine) (err error) {
 			defer func() { err = recover().(error) }()
-			return f.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { panic(failure) })
-		},
-		"the disk is full and SQLite rolls back by itself": func(f *fixture) error {
-			f.exec(fmt.Sprintf("PRAGMA max_page_count = %d", f.number("PRAGMA page_count")))
-			r := request("n", "s")
-			r.Metadata = fmt.Sprintf("%0100000d", 1)
-			_, _, err := f.Take(t.Context(), r)
-			if !errors.Is(err, driver.ErrUnavailable) {
-				t.Errorf("a full disk is %v", err)
-			}
-			return err
-		},
-		"somebody ended the transaction": func(f *fixture) error {
-			return f.db.run(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
+			return e.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { panic(failure) })
+		}},
+		"the commit fails": {refused: "COMMIT", fail: func(e *engine) error {
+			return e.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { return nil })
+		}},
+		"somebody ended the transaction": {fail: func(e *engine) error {
+			return e.db.run(t.Context(), 0, asSet, func(ctx context.Context, conn *sql.Conn) error {
 				return transact(ctx, ctx, conn, 0, func(ctx context.Context, _ *sqlitedb.Queries) error {
 					_, err := conn.ExecContext(ctx, "ROLLBACK")
 					return errors.Join(failure, err)
 				})
 			})
-		},
-	}
-	for way, fail := range ways {
+		}},
+		"it cannot be ended": {refused: "ROLLBACK", closed: 1, fail: func(e *engine) error {
+			return e.db.write(t.Context(), func(context.Context, *sqlitedb.Queries) error { return failure })
+		}},
+	} {
 		t.Run(way, func(t *testing.T) {
-			f := newFixture(t)
-			s := f.session()
-			pool := openPool(t, f.path, "")
-			pool.SetMaxOpenConns(1)
-			one := on(t, pool, f.path)
-			one.exec("CREATE TEMP TABLE mark (x)")
-			if err := fail(one); err == nil {
-				t.Fatal("it did not fail")
+			f, e := onFake(t)
+			f.refused = do.refused
+			if err := do.fail(e); !errors.Is(err, failure) && !errors.Is(err, errRefused) {
+				t.Fatalf("%v", err)
 			}
-			one.clean()
-			if _, err := pool.ExecContext(t.Context(), "INSERT INTO mark VALUES (1)"); err != nil {
-				t.Errorf("the connection was thrown away: %v", err)
+			if f.closed != do.closed {
+				t.Errorf("%d connections were thrown away, want %d", f.closed, do.closed)
 			}
-			f.take("n", s) // nobody holds the write lock
+			if f.inside && f.closed == 0 {
+				t.Error("the connection is in the pool, inside a transaction")
+			}
+			if len(e.db.turn) > 0 {
+				t.Error("nobody else gets a turn")
+			}
 		})
-	}
-}
-
-func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
-	for _, dsn := range []string{":memory:", ""} {
-		pool, err := sql.Open(driverName, dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer pool.Close()
-		f := on(t, pool, "")
-		if err := f.EndSession(t.Context(), "s"); !errors.Is(err, driver.ErrSchema) {
-			t.Fatalf("%q before the migrations: %v", dsn, err)
-		}
-		app := f.pin()
-		migrated := openPool(t, newFixture(t).path, "")
-		var tables string
-		err = migrated.QueryRowContext(t.Context(), "SELECT group_concat(sql, ';') FROM sqlite_schema WHERE name LIKE 'dblock%'").Scan(&tables)
-		if err != nil {
-			t.Fatal(err)
-		}
-		app.exec(tables)
-		app.exec("INSERT INTO dblock_schema (version) VALUES (1)")
-		app.Close()
-		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err, driver.ErrConfig) {
-			t.Fatalf("%q with many connections: %v", dsn, err)
-		}
-		if err := f.Listen(t.Context(), "s", func() {}, nil); !errors.Is(err, driver.ErrConfig) {
-			t.Fatalf("%q with many connections: %v", dsn, err)
-		}
-	}
-	pool, err := sql.Open(driverName, ":memory:")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	pool.SetMaxOpenConns(1)
-	use(t, pool)
-}
-
-func TestAnInMemoryDatabaseWithASharedCacheIsOne(t *testing.T) {
-	pool, err := sql.Open(driverName, "file:shared?mode=memory&cache=shared")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer pool.Close()
-	use(t, pool)
-}
-
-func TestAPoolOfOneIsEnough(t *testing.T) {
-	f := newFixture(t)
-	f.pool.SetMaxOpenConns(1)
-	use(t, f.pool)
-}
-
-func TestWithoutAPoolThereIsNoEngine(t *testing.T) {
-	if err := New(nil).Validate(); !errors.Is(err, driver.ErrConfig) {
-		t.Fatal(err)
-	}
-	if err := newFixture(t).Validate(); err != nil {
-		t.Fatal(err)
 	}
 }
 
 // Broken by counting the wait for the engine's own writers.
 func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
-	f := unsynced(t, "wal")
-	r := request("n", f.session())
-	r.Wait = false
-	f.db.turn <- struct{}{} // as many that follow each other
-	done := make(chan error, 1)
-	go func() {
-		_, taken, err := f.Take(t.Context(), r)
-		if err == nil && !taken {
-			err = errors.New("not taken")
+	synctest.Test(t, func(t *testing.T) {
+		d := database{turn: make(chan struct{}, 1)}
+		d.turn <- struct{}{} // as many that follow each other
+		done := make(chan error, 1)
+		go func() { done <- d.await(t.Context(), briefly) }()
+		time.Sleep(time.Hour)
+		select {
+		case err := <-done:
+			t.Fatalf("it gave up: %v", err)
+		default:
 		}
-		done <- err
-	}()
-	stays(t, done)
-	<-f.db.turn
-	if err := <-done; err != nil {
-		t.Fatal(err)
+		<-d.turn
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		d.stuck.Store(int64(time.Since(epoch))) // they find the database busy from now on
+		began := time.Now()
+		if err := d.await(t.Context(), briefly); !errors.Is(err, driver.ErrBusy) {
+			t.Fatalf("%v: want ErrBusy", err)
+		}
+		if waited := time.Since(began); waited <= briefly || waited > 2*briefly {
+			t.Errorf("it waited for %v", waited)
+		}
+	})
+}
+
+func TestAListenerIsToldThatItsSessionMayWait(t *testing.T) {
+	f, e := onFake(t)
+	f.refused = "BEGIN IMMEDIATE"
+	for what, call := range map[string]func() error{
+		"Enqueue": func() error {
+			_, _, err := e.Enqueue(t.Context(), driver.Request{Name: "n", Session: t.Name()})
+			return err
+		},
+		"Watch": func() error { return e.Watch(t.Context(), t.Name(), "n", "w") },
+	} {
+		b := hang(t.Name())
+		if err := call(); !errors.Is(err, errRefused) {
+			t.Fatalf("%s: %v", what, err)
+		}
+		select {
+		case <-b.queued: // after an error too: the commit may have been made
+		default:
+			t.Errorf("%s: it rests", what)
+		}
+		b.unhang(t.Name())
 	}
+}
+
+// A reader that waits for us must get its turn. New readers are kept out while a commit is tried.
+func TestACommitIsTriedAgainForASecondAndThenGivesWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, e := onFake(t)
+		f.refused, f.refusal = "COMMIT", &method{sqliteBusy} // readers are in the way
+		ctx, cancel := context.WithTimeout(t.Context(), commitTimeout-1)
+		defer cancel()
+		began := time.Now()
+		write := func(context.Context, *sqlitedb.Queries) error { return nil }
+		if err := e.db.write(ctx, write); !errors.Is(err, context.DeadlineExceeded) || time.Now().Before(began.Add(commitTimeout-1)) {
+			t.Errorf("after %v: %v", time.Since(began), err)
+		}
+		if n := len(f.ran); n < 10 || !slices.Equal(slices.Compact(f.ran), []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"}) {
+			t.Errorf("%d statements: %q", n, slices.Compact(f.ran))
+		}
+
+		f.ran = nil
+		ctx, cancel = context.WithTimeout(t.Context(), commitTimeout+4*longestPause)
+		defer cancel()
+		_ = e.db.write(ctx, write)
+		want := []string{"BEGIN IMMEDIATE", "COMMIT", "ROLLBACK", "BEGIN IMMEDIATE", "COMMIT", "ROLLBACK"}
+		if got := slices.Compact(f.ran); !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }

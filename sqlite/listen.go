@@ -14,14 +14,28 @@ var errNoBox = errors.New("the socket that others send their notices to was take
 
 // Listen hears grants made in this process from a bell, and those of other processes from a box. It
 // also looks at their number in the database, as often as its lookout says: a notice may be lost,
-// and there may be no box. The look runs beside it, because it may have to wait for a connection of
-// a pool that is in use.
+// and there may be no box.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	if e.db.path() == "" { // not looked for yet, or in memory
 		if _, err := e.sight(ctx, session); err != nil {
 			return err
 		}
 	}
+	open := func() (mailbox, error) { return openBox(e.db.path(), session) }
+	return listen(ctx, session, open, e.sight, ready, wake)
+}
+
+// mailbox is what a listener needs of a box. It is an interface for tests in bubbles of
+// testing/synctest, where time does not pass while a goroutine reads from a socket.
+type mailbox interface {
+	read(heard func(n notice))
+	stands() bool
+	close()
+}
+
+// listen is Listen, with any box and any way to look. The look runs beside it, because it may have
+// to wait for a connection of a pool that is in use.
+func listen(ctx context.Context, session string, open func() (mailbox, error), look func(context.Context, string) (sight, error), ready func(), wake func(driver.Hint)) error {
 	b := hang(session)
 	defer b.unhang(session)
 	var running sync.WaitGroup
@@ -29,8 +43,10 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	letters := make(chan notice)
-	box, err := openBox(e.db.path(), session)
-	if err == nil {
+	box, err := open()
+	if err != nil {
+		box = nil
+	} else {
 		defer box.close()
 		running.Go(func() {
 			box.read(func(n notice) {
@@ -41,7 +57,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 			})
 		})
 	}
-	first, err := e.sight(ctx, session)
+	first, err := look(ctx, session)
 	if err != nil {
 		return err
 	}
@@ -80,7 +96,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 			l.looks()
 			looking = true
 			running.Go(func() {
-				s, err := e.sight(ctx, session)
+				s, err := look(ctx, session)
 				s.err = err
 				sights <- s
 			})

@@ -50,7 +50,7 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		case errors.Is(err, driver.ErrBusy) && !wait:
 			return nil, t.refused(err)
 		case errors.Is(err, driver.ErrUnavailable):
-			now := t.config.Clock()
+			now := t.config.Clock.Now()
 			if away == 0 {
 				away = now
 			}
@@ -200,7 +200,7 @@ func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 
 // unreliable is why a grant cannot be relied upon.
 func (t *tables) unreliable(r *driver.Request, got *receipt) error {
-	now := t.config.Clock()
+	now := t.config.Clock.Now()
 	if !tooLate(got.grant.Lease, got.asked, now) {
 		return errSessionOver
 	}
@@ -277,7 +277,7 @@ func (t *tables) takeSoon(ctx context.Context, s *clientSession, r *driver.Reque
 }
 
 func (t *tables) take(ctx context.Context, r *driver.Request) (got *receipt, taken bool, err error) {
-	got = &receipt{asked: t.config.Clock()}
+	got = &receipt{asked: t.config.Clock.Now()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, taken, err = t.engine.Take(ctx, *r)
 		return err
@@ -292,7 +292,7 @@ func (t *tables) take(ctx context.Context, r *driver.Request) (got *receipt, tak
 
 // comeBack takes a lock over that the same owner has, in whatever process.
 func (t *tables) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
-	got = &receipt{asked: t.config.Clock()}
+	got = &receipt{asked: t.config.Clock.Now()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, back, err = t.engine.Reenter(ctx, *r)
 		return err
@@ -357,7 +357,7 @@ func overdue(s driver.State) *driver.Holder {
 
 // queue joins the end of the queue, and waits there without a connection.
 func (t *tables) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
-	r.Passable = r.Passable && !t.registry.isSlow(r.Name, t.config.Clock())
+	r.Passable = r.Passable && !t.registry.isSlow(r.Name, t.config.Clock.Now())
 	s.hub.Ready(ctx)
 	w := s.hub.Add(r.Name, r.Attempt, r.Passable)
 	got, outcome, err := t.join(ctx, s, r)
@@ -433,7 +433,7 @@ func (t *tables) lingered(s *clientSession, name string, joining *joining, err e
 }
 
 func (t *tables) enqueue(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
-	got = &receipt{asked: t.config.Clock()}
+	got = &receipt{asked: t.config.Clock.Now()}
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		got.grant, outcome, err = t.engine.Enqueue(ctx, *r)
 		return err

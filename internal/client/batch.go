@@ -166,7 +166,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, rand.Text(), o.Host, o.Thread
 		claims[i] = t.registry.request(rs[i].Name, rs[i].Attempt)
 	}
-	asked := t.config.Clock()
+	asked := t.config.Clock.Now()
 	var grants []driver.Grant
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		grants, err = t.engine.TakeAll(ctx, rs)

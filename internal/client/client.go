@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
@@ -49,13 +50,10 @@ func NewNative(keeper Keeper, config Config) *Client {
 }
 
 func newClient(config Config) *Client {
-	if config.Alarm == nil {
-		config.Alarm = config.Clock.Alarm
-	}
 	calls := newCalls(config.TTL)
 	return &Client{
 		calls: calls, config: config, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(),
-		history: &history{calls: calls, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
+		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
 		down:    make(chan struct{}),
 	}
 }
@@ -71,7 +69,7 @@ func (t *tables) serve() {
 			if t.config.Events {
 				options = append(options, reaper.Events())
 			}
-			_ = reaper.Run(t.background, t.engine, append(options, t.config.Reaper...)...)
+			_ = reaper.Run(clock.With(t.background, t.config.Clock), t.engine, append(options, t.config.Reaper...)...)
 		})
 	}
 }

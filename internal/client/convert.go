@@ -90,7 +90,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 			return m, err
 		}
 		sent = true
-		asked := g.config.Clock()
+		asked := g.config.Clock.Now()
 		var next []driver.Handoff
 		err := g.statement(ctx, func(ctx context.Context) (err error) {
 			next, err = g.engine.Downgrade(ctx, l.hold.held())
@@ -161,7 +161,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		if h.ctx.Err() != nil { // the database may still have it: to extend it would keep it from others
 			return m, nil
 		}
-		asked := g.config.Clock()
+		asked := g.config.Clock.Now()
 		var left time.Duration
 		err := g.statement(ctx, func(ctx context.Context) (err error) {
 			left, err = g.engine.Extend(ctx, h.held(), d)
@@ -170,7 +170,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		if err != nil {
 			return m, err
 		}
-		if !g.prolong(h, leaseEnd(left, asked, g.config.Clock())) {
+		if !g.prolong(h, leaseEnd(left, asked, g.config.Clock.Now())) {
 			g.lose(h, errLeaseOver)
 			<-h.ctx.Done() // whatever took it out of the registry ends it
 		}

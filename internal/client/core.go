@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
@@ -16,17 +17,15 @@ type Config struct {
 	TTL       time.Duration
 	Host, App string
 	Log       *slog.Logger
-	Clock     session.Clock
+	Clock     clock.Clock
 	Deadlock  time.Duration // how long a waiter waits before it looks for a cycle; 0: never
 	Events    bool
 	Reap      bool
 	Reaper    []reaper.Option
 	Observer  Observer // nil: nobody is told
 
-	// Alarm is Clock.Alarm where it is nil. Package dblocktest, whose clock jumps, has its own.
-	Alarm func(at time.Duration, f func()) (stop func() bool)
 	// Opened is told of each session, and returns what is to be told when all locks of the session
-	// are lost. nil: nobody is told. For package dblocktest.
+	// are lost. nil: nobody is told. For tests that move the clock.
 	Opened func(s *session.Session) (lost func())
 
 	// NotAcquired makes the error that matches ErrNotAcquired, and cause where there is one.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/coalesce"
 )
 
@@ -17,7 +18,7 @@ const maxExchange = 256
 type exchange struct {
 	engine driver.Locks
 	calls  *calls
-	clock  func() time.Duration
+	clock  clock.Clock
 	*coalesce.Coalescer[change, outcome]
 }
 
@@ -37,7 +38,7 @@ type outcome struct {
 	asked time.Duration // by the clock, before the statement was sent
 }
 
-func newExchange(engine driver.Locks, calls *calls, clock func() time.Duration) *exchange {
+func newExchange(engine driver.Locks, calls *calls, clock clock.Clock) *exchange {
 	x := &exchange{engine: engine, calls: calls, clock: clock}
 	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{Run: x.run, Key: change.name, Most: maxExchange, Go: calls.underWay.Go})
 	return x
@@ -55,7 +56,7 @@ func (x *exchange) run(changes []change) ([]outcome, error) {
 		}
 	}
 	outcomes := make([]outcome, len(changes))
-	asked := x.clock()
+	asked := x.clock.Now()
 	var grants []driver.Grant
 	var released []bool
 	err := x.calls.statement(x.calls.tidying, func(ctx context.Context) (err error) {

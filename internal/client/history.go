@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -34,6 +35,7 @@ const (
 // history is what is still to be written of what happened to this client's locks.
 type history struct {
 	calls   *calls
+	clock   clock.Clock
 	write   func(ctx context.Context, events []driver.Event) error // nil: nothing is recorded
 	log     *slog.Logger
 	report  *outage.Report
@@ -99,11 +101,14 @@ func (y *history) putBack(events []driver.Event) {
 
 // run writes events until Close, which writes the last itself.
 func (y *history) run() {
+	timer := y.clock.NewTimer(historyPause)
+	defer timer.Stop()
 	for !y.calls.closing() {
+		timer.Reset(historyPause)
 		select {
 		case <-y.calls.background.Done():
 			return
-		case <-time.After(historyPause):
+		case <-timer.C:
 			y.flush(y.calls.tidying) // Close does not cut it short
 		}
 	}

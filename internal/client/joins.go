@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/coalesce"
 )
 
@@ -22,7 +23,7 @@ const (
 type joins struct {
 	engine driver.Queue
 	calls  *calls
-	clock  func() time.Duration
+	clock  clock.Clock
 	ahead  func(name string) (n int, rivals bool) // Hub.Ahead
 
 	mu    sync.Mutex // protects what follows
@@ -43,7 +44,7 @@ type joined struct {
 	asked   time.Duration // by the clock, before the statement was sent
 }
 
-func newJoins(engine driver.Queue, calls *calls, clock func() time.Duration, ahead func(string) (int, bool)) *joins {
+func newJoins(engine driver.Queue, calls *calls, clock clock.Clock, ahead func(string) (int, bool)) *joins {
 	return &joins{engine: engine, calls: calls, clock: clock, ahead: ahead, names: map[string]*joining{}}
 }
 
@@ -89,7 +90,7 @@ func (j *joins) alone(ctx context.Context, r *driver.Request, of *joining) (done
 	j.calls.underWay.Go(func() {
 		defer free()
 		defer of.lingering.Store(false)
-		for end := j.clock() + lingerLimit; j.clock() < end && j.lingers(r.Name, of); {
+		for end := j.clock.Now() + lingerLimit; j.clock.Now() < end && j.lingers(r.Name, of); {
 			time.Sleep(lingerPause)
 		}
 		time.Sleep(lingerPause) // the way from Unlock to Lock
@@ -137,7 +138,7 @@ func (j *joins) run(all []*driver.Request) ([]joined, error) {
 	for i, r := range all {
 		rs[i] = *r
 	}
-	asked := j.clock()
+	asked := j.clock.Now()
 	var grant driver.Grant
 	var outcome driver.Outcome
 	err := j.calls.statement(j.calls.tidying, func(ctx context.Context) (err error) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // queueing is a queue whose answers come when they may.
@@ -35,7 +36,7 @@ func (q *queueing) Enqueue(_ context.Context, rs ...driver.Request) (driver.Gran
 // of each once the queue has answered all.
 func joinAll(t *testing.T, q *queueing, n int) (answers []joined, errs []error) {
 	q.may = make(chan struct{})
-	j := newJoins(q, newCalls(time.Hour), func() time.Duration { return 0 }, nil)
+	j := newJoins(q, newCalls(time.Hour), clock.Func(func() time.Duration { return 0 }), nil)
 	answers, errs = make([]joined, n), make([]error, n)
 	var all sync.WaitGroup
 	for i := range n {
@@ -127,7 +128,7 @@ func TestRequestsLingerWhileOthersOfTheirSessionAreAhead(t *testing.T) {
 			q := &queueing{outcome: driver.Queued, may: make(chan struct{})}
 			close(q.may)
 			var asked atomic.Int32
-			j := newJoins(q, newCalls(time.Hour), func() time.Duration { return time.Since(began) }, func(string) (int, bool) {
+			j := newJoins(q, newCalls(time.Hour), clock.Func(func() time.Duration { return time.Since(began) }), func(string) (int, bool) {
 				if time.Since(began) < c.over || c.over == 0 {
 					return int(asked.Load()) + c.ahead, c.rivals
 				}
@@ -201,7 +202,7 @@ func TestTheReleaseOfARunWaitsForThoseWhoJoin(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			q := &queueing{outcome: driver.Queued, may: make(chan struct{})}
-			j := newJoins(q, newCalls(time.Hour), func() time.Duration { return 0 }, func(string) (int, bool) { return 0, c.rivals })
+			j := newJoins(q, newCalls(time.Hour), clock.Func(func() time.Duration { return 0 }), func(string) (int, bool) { return 0, c.rivals })
 			j.drain(t.Context(), "n") // nobody joins
 			go func() {
 				r := &driver.Request{Name: "n"}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 )
@@ -39,7 +40,7 @@ func (silent) Beside(ctx context.Context, _ func(context.Context, driver.Upkeep)
 // A run that the database has taken is disbanded while its present member does not know yet that it
 // is that.
 func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
-	c := newClient(Config{Clock: func() time.Duration { return 0 }, Log: slog.New(slog.DiscardHandler)})
+	c := newClient(Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
 	k := c.registry.request("n", "a")
 	c.registry.transition(k, abandon)
 	h := &hold{claim: k}
@@ -52,17 +53,17 @@ func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	const ttl = 24 * time.Hour // nobody but the grant looks at the clock while the test runs
 	var now atomic.Int64
-	clock := func() time.Duration { return time.Duration(now.Load()) }
-	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: clock, Beating: quiet, Connecting: quiet})
+	read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
+	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: read, Beating: quiet, Connecting: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Stop(ErrClosed)
-	c := newClient(Config{Clock: clock, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
+	c := newClient(Config{Clock: read, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
 	by := &clientSession{Session: s}
 	rely := func(name, attempt string, token int64) bool {
 		k := c.registry.request(name, attempt)
-		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, clock())
+		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, read())
 		return held
 	}
 	now.Store(int64(s.Deadline() - 1))
@@ -86,7 +87,7 @@ func (released) release(context.Context, *hold) error { return nil }
 
 func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(Config{Clock: func() time.Duration { return 0 }, Log: slog.New(slog.DiscardHandler)})
+		c := newClient(Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
 		h := &hold{claim: &claim{name: "n", attempt: "a"}, grip: released{}, entries: 1}
 		h.mode.Store(&mode{token: 7})
 		h.ctx, h.cancel = context.WithCancelCause(t.Context())

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // leased is a client with a hold whose fixed lease ends after a time, on a clock of the bubble's.
 func leased(t *testing.T, lease time.Duration) (*Client, *hold) {
 	began := time.Now()
-	c := newClient(Config{Clock: func() time.Duration { return time.Since(began) }, Log: slog.New(slog.DiscardHandler)})
+	c := newClient(Config{Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(slog.DiscardHandler)})
 	h := &hold{claim: c.registry.request("n", "a"), grip: standing{}, fixed: true}
 	h.mode.Store(&mode{token: 7})
 	h.ctx, h.cancel = context.WithCancelCause(t.Context())
@@ -37,7 +39,7 @@ func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 				t.Fatal("it is over")
 			}
 		}
-		time.Sleep(30*time.Second - c.config.Clock() - 1)
+		time.Sleep(30*time.Second - c.config.Clock.Now() - 1)
 		synctest.Wait()
 		if err := h.ctx.Err(); err != nil {
 			t.Error("it ended too early")
@@ -53,7 +55,7 @@ func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 func TestAFixedLeaseThatIsOverIsNotMoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := leased(t, 10*time.Second)
-		c.config.Clock = func() time.Duration { return 10 * time.Second } // nobody has noticed yet
+		c.config.Clock = clock.Func(func() time.Duration { return 10 * time.Second }) // nobody has noticed yet
 		if c.prolong(h, time.Minute) || h.end != 10*time.Second {
 			t.Errorf("it ends at %v", h.end)
 		}

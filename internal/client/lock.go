@@ -48,7 +48,7 @@ func (l *Lock) Until() time.Time {
 	if h.fixed {
 		end = min(end, l.client.registry.leaseEnd(h))
 	}
-	return time.Now().Add(end - l.client.config.Clock())
+	return time.Now().Add(end - l.client.config.Clock.Now())
 }
 
 // Asked receives why others want the lock. From the first call on the client listens for that.

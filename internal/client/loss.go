@@ -82,7 +82,7 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r
 	}
 	h.mode.Store(&mode{token: got.Token, units: r.Units, of: r.Of})
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
-	now := c.config.Clock()
+	now := c.config.Clock.Now()
 	end := leaseEnd(got.Lease, asked, now)
 	before, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {
@@ -115,8 +115,8 @@ func (c *Client) watchLease(h *hold, end time.Duration) {
 		h.unwatch()
 	}
 	h.end = end
-	stop := c.config.Alarm(end, func() {
-		if c.registry.leaseEnd(h) <= c.config.Clock() { // it was not stopped too late
+	stop := c.config.Clock.Alarm(end, func() {
+		if c.registry.leaseEnd(h) <= c.config.Clock.Now() { // it was not stopped too late
 			c.lose(h, errLeaseOver)
 		}
 	})
@@ -128,7 +128,7 @@ func (c *Client) watchLease(h *hold, end time.Duration) {
 func (c *Client) prolong(h *hold, end time.Duration) bool {
 	c.registry.mu.Lock()
 	defer c.registry.mu.Unlock()
-	if c.registry.holds[h.attempt] != h || h.end <= c.config.Clock() {
+	if c.registry.holds[h.attempt] != h || h.end <= c.config.Clock.Now() {
 		return false
 	}
 	if end > h.end {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
@@ -37,7 +38,7 @@ func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Cli
 	began := time.Now()
 	config := Config{
 		TTL: 15 * time.Second, Host: "host", App: "app", Log: slog.New(slog.DiscardHandler), Deadlock: time.Second,
-		Clock:       func() time.Duration { return time.Since(began) },
+		Clock:       clock.Func(func() time.Duration { return time.Since(began) }),
 		NotAcquired: func(driver.State, error) error { return ErrNotAcquired },
 		Deadlocked:  func(deadlock.Cycle) error { return ErrDeadlock },
 	}

@@ -51,9 +51,9 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		}
 		g.in.joins.drain(ctx, h.name)
 	}
-	began := g.config.Clock()
+	began := g.config.Clock.Now()
 	for {
-		asked := g.config.Clock()
+		asked := g.config.Clock.Now()
 		v := driver.Release(g.whole(h), h.contended || h.departure.possible())
 		if h.mode.Load().late {
 			v = driver.Undo(g.in.ID, h.name, h.attempt)

@@ -23,7 +23,7 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 	}
 	singly := served < worthwhile
 	if singly {
-		t.registry.noteSlow(r.Name, t.config.Clock())
+		t.registry.noteSlow(r.Name, t.config.Clock.Now())
 	}
 	for tries := 1; ctx.Err() == nil; tries++ {
 		err := t.statement(ctx, func(ctx context.Context) error {

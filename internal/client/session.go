@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
@@ -42,7 +43,7 @@ type sessions struct {
 	engine   driver.Backend
 	host     string
 	app      string
-	clock    session.Clock
+	clock    clock.Clock
 	log      *slog.Logger
 	deadlock time.Duration // how long a waiter waits before it looks for a cycle; 0: never
 
@@ -129,7 +130,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	context.AfterFunc(in.Context(), lost)
 	s.joins = newJoins(m.engine, m.calls, m.clock, s.hub.Ahead)
 	s.exchange = newExchange(m.engine, m.calls, m.clock)
-	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{After: m.deadlock, Limit: m.calls.ttl, Report: m.deadlocks})
+	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{Clock: m.clock, After: m.deadlock, Limit: m.calls.ttl, Report: m.deadlocks})
 	m.mu.Lock()
 	first := m.latest == nil
 	m.latest = s
@@ -187,14 +188,14 @@ func (m *sessions) end() error {
 		return nil
 	}
 	s.Stop(ErrClosed)
-	began := m.clock()
+	began := m.clock.Now()
 	for {
 		err := m.bury(s)
 		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // another is ending it, or a race was lost
 		switch {
 		case err == nil:
 			return nil
-		case !busy && !errors.Is(err, errMore) || m.clock()-began >= cleanupTimeout || m.calls.tidying.Err() != nil:
+		case !busy && !errors.Is(err, errMore) || m.clock.Now()-began >= cleanupTimeout || m.calls.tidying.Err() != nil:
 			return fmt.Errorf("ending session %s, which now expires by itself: %w", s.ID, err)
 		case busy:
 			pause(m.calls.tidying, 20*time.Millisecond)

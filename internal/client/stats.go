@@ -14,7 +14,7 @@ func (t *tables) stats(s *Stats) {
 	if in == nil {
 		return
 	}
-	s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-t.config.Clock())
+	s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-t.config.Clock.Now())
 	s.Listening, s.Waiting = in.hub.Stats()
 }
 

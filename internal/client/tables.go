@@ -58,7 +58,7 @@ func (t *tables) look(ctx context.Context, session, name string) (driver.State, 
 
 // vacate takes something off a name, and delivers what that gave to the waiters of this client.
 func (t *tables) vacate(ctx context.Context, s *clientSession, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
-	asked := t.config.Clock()
+	asked := t.config.Clock.Now()
 	err = t.statement(ctx, func(ctx context.Context) (err error) {
 		next, left, err = t.engine.Vacate(ctx, v)
 		return err

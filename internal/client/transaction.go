@@ -84,7 +84,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 		return nil, err
 	}
 	defer done()
-	for began := g.config.Clock(); ; pause(ctx, 10*time.Millisecond) {
+	for began := g.config.Clock.Now(); ; pause(ctx, 10*time.Millisecond) {
 		err := tx.MakeGuard(ctx, h.held(), g.aside)
 		switch {
 		case err == nil:
@@ -94,7 +94,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 			return nil, errors.Join(context.Cause(ctx), err)
 		case !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry): // of a transaction of dblock's own
 			return nil, err
-		case g.config.Clock()-began >= guardTimeout:
+		case g.config.Clock.Now()-began >= guardTimeout:
 			return nil, fmt.Errorf("the lock's row is locked by LockTx or UnlockTx, in another transaction or before Guard in this one: %w", err)
 		}
 	}

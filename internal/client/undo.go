@@ -170,7 +170,7 @@ func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
 
 // leaveQueue gives up places in one queue.
 func (t *tables) leaveQueue(s *clientSession, name string, attempts []string) error {
-	asked := t.config.Clock()
+	asked := t.config.Clock.Now()
 	var next []driver.Handoff
 	err := t.statement(t.tidying, func(ctx context.Context) (err error) {
 		next, err = t.engine.Leave(ctx, s.ID, name, attempts)

@@ -3,16 +3,16 @@ package connlock
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // in runs a test in a bubble with a fake server, where time moves when all else has come to rest.
 // At its end nothing of the keepers may be left on the server.

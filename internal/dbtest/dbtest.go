@@ -6,14 +6,16 @@
 //  1. a DSN in the environment: DBLOCK_TEST_POSTGRES_DSN, DBLOCK_TEST_MYSQL_DSN,
 //     DBLOCK_TEST_MARIADB_DSN. Its user must be allowed to create databases. A DSN that does not
 //     answer is a failure.
-//  2. Docker, through dockertest: postgres:17, mysql:8.4, mariadb:11.4.
-//  3. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in
+//  2. Local binaries, started in a temporary folder on a free port of 127.0.0.1: PostgreSQL in
 //     DBLOCK_TEST_PG_BIN, /usr/lib/postgresql or PATH; MariaDB in DBLOCK_TEST_MARIADB_BIN, PATH or
 //     /usr/sbin; MySQL's mysqld likewise, or as the command DBLOCK_TEST_MYSQLD. A server never runs
 //     as root: root starts it as postgres, mysql or nobody.
+//  3. Docker: postgres:17, mysql:8.4, mariadb:11.4. A helper program of the module internal/test
+//     starts them, because dockertest is not to be a requirement of this module.
 //
 // Servers started here are stopped, and their folders removed, when Run ends. Every database is
-// made for one test and dropped after it. SQLite is a file in the test's folder and always there.
+// made for one test and dropped after it. SQLite is a file in the test's folder and always there: a
+// test that asks for it imports a driver (see SQLiteDriver), which this package does not.
 //
 // A kind without a server is left out, and Run says so. DBLOCK_TEST_REQUIRE=postgres,mariadb makes
 // that a failure of each test that asks for it; so does DBLOCK_TEST_ONLY=postgres,mysql, which
@@ -33,7 +35,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
-	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -55,7 +56,7 @@ const dropTimeout = 20 * time.Second
 
 // SQLiteDriver is the database/sql driver that opens SQLite's files. It understands _pragma=… in a
 // DSN. Set it before the first database is made: two copies of SQLite in one process undo each
-// other's locks. Default: modernc.org/sqlite.
+// other's locks. Default: "sqlite", the name of modernc.org/sqlite.
 var SQLiteDriver = "sqlite"
 
 // PostgresDriver is the database/sql driver for PostgreSQL. Set it before the tests run.

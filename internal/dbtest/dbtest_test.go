@@ -13,22 +13,6 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-func TestEveryDatabaseIsFreshAndHasTheTables(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		pool := db.SQL(t)
-		var version, locks int
-		if err := pool.QueryRowContext(t.Context(), "SELECT max(version) FROM dblock_schema").Scan(&version); err != nil {
-			t.Fatal(err)
-		}
-		if err := pool.QueryRowContext(t.Context(), "SELECT count(*) FROM dblock_locks").Scan(&locks); err != nil {
-			t.Fatal(err)
-		}
-		if version == 0 || locks != 0 {
-			t.Fatalf("version %d, %d locks", version, locks)
-		}
-	})
-}
-
 func TestAKilledServerComesBackWithWhatWasCommitted(t *testing.T) {
 	for kind, own := range map[string]func(testing.TB) *dbtest.Server{
 		dbtest.KindPostgres: dbtest.OwnPostgres, dbtest.KindMariaDB: dbtest.OwnMariaDB, dbtest.KindMySQL: dbtest.OwnMySQL,

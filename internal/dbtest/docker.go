@@ -1,142 +1,131 @@
 package dbtest
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"slices"
-	"strconv"
+	"strings"
 	"time"
-
-	"github.com/ory/dockertest/v3"
-	dc "github.com/ory/dockertest/v3/docker"
 )
 
-// daemonTimeout is how long a Docker daemon has to answer: machines without one must not wait.
-const daemonTimeout = 1500 * time.Millisecond
+const (
+	// dialTimeout is how long a Docker daemon has to accept: machines without one must not wait.
+	dialTimeout = 1500 * time.Millisecond
 
-// image is how a kind of server runs in Docker.
-type image struct {
-	repository, tag string
-	env, cmd        []string
-	port            dc.Port
-	dsn             string // of the port's address
-}
+	// helperTimeout is how long the helper may take to be compiled, to pull its image and to start
+	// the container.
+	helperTimeout = 5 * time.Minute
+)
 
-var images = map[string]image{
-	KindPostgres: {
-		repository: "postgres", tag: "17", port: "5432/tcp",
-		env: []string{"POSTGRES_PASSWORD=dblock"},
-		cmd: []string{"postgres", "-c", "fsync=off", "-c", "max_connections=300"},
-		dsn: "postgres://postgres:dblock@%s/postgres?sslmode=disable",
-	},
-	KindMySQL: {
-		repository: "mysql", tag: "8.4", port: "3306/tcp",
-		env: []string{"MYSQL_ROOT_PASSWORD=dblock", "MYSQL_DATABASE=test"},
-		cmd: []string{"mysqld", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--max-connections=300"},
-		dsn: "root:dblock@tcp(%s)/test",
-	},
-	KindMariaDB: {
-		repository: "mariadb", tag: "11.4", port: "3306/tcp",
-		env: []string{"MARIADB_ROOT_PASSWORD=dblock", "MARIADB_DATABASE=test"},
-		cmd: []string{"mariadbd", "--innodb-flush-log-at-trx-commit=2", "--max-connections=300"},
-		dsn: "root:dblock@tcp(%s)/test",
-	},
-}
+// helper runs a server in Docker. It is a program of the module internal/test: dockertest is not to
+// be a requirement of this one. go.work makes it known here.
+var helper = []string{"go", "run", "github.com/dblock-go/dblock/internal/test/docker"}
 
-// container is a server in Docker.
+// container is a server in Docker, in the hands of a helper.
 type container struct {
 	kind, dsn string
-	pool      *dockertest.Pool
-	resource  *dockertest.Resource
+	cmd       *exec.Cmd
+	in        io.WriteCloser
+	out       *bufio.Reader
+	stderr    bytes.Buffer
 }
 
-// startContainer starts a server in Docker and waits until it answers. With killable it keeps its
-// port over a restart, and it is removed by remove only. The settings are arguments of its command
-// line.
+// startContainer starts a server in Docker and waits until it answers. With killable it can be
+// killed and started again. The settings are arguments of its command line.
 func startContainer(ctx context.Context, kind string, killable bool, settings ...string) (*Server, error) {
-	pool, err := daemon(ctx)
+	if err := daemon(); err != nil {
+		return nil, err
+	}
+	args := slices.Clone(helper)
+	if killable {
+		args = append(args, "-killable")
+	}
+	c := &container{kind: kind, cmd: exec.Command(args[0], append(append(args[1:], kind), settings...)...)}
+	c.cmd.WaitDelay = startTimeout // for what go run leaves behind when it is killed
+	in, err := c.cmd.StdinPipe()
 	if err != nil {
 		return nil, err
 	}
-	im := images[kind]
-	binding := dc.PortBinding{}
-	if host := daemonHost(); host == "127.0.0.1" {
-		binding.HostIP = host
-	}
-	if killable { // Docker gives another free port at each start
-		port, err := freePort()
-		if err != nil {
-			return nil, err
-		}
-		binding.HostPort = strconv.Itoa(port)
-	}
-	resource, err := pool.RunWithOptions(&dockertest.RunOptions{
-		Repository: im.repository, Tag: im.tag, Env: im.env, Cmd: append(slices.Clone(im.cmd), settings...),
-		Labels:       map[string]string{"dblock.test": kind},
-		PortBindings: map[dc.Port][]dc.PortBinding{im.port: {binding}},
-	}, func(c *dc.HostConfig) {
-		c.AutoRemove = !killable
-		c.PublishAllPorts = false
-	})
-	if err != nil {
-		return nil, fmt.Errorf("run %s:%s: %w", im.repository, im.tag, err)
-	}
-	c := &container{
-		kind: kind, pool: pool, resource: resource,
-		dsn: fmt.Sprintf(im.dsn, net.JoinHostPort(daemonHost(), resource.GetPort(string(im.port)))),
-	}
-	if err := ready(ctx, kind, c.dsn, nil); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s:%s: %w", im.repository, im.tag, err), c.remove())
-	}
-	return &Server{Kind: kind, DSN: c.dsn, From: "Docker, " + im.repository + ":" + im.tag, control: c}, nil
-}
-
-// daemon finds a Docker daemon that answers.
-func daemon(ctx context.Context) (*dockertest.Pool, error) {
-	pool, err := dockertest.NewPool("")
+	out, err := c.cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, daemonTimeout)
+	c.in, c.out, c.cmd.Stderr = in, bufio.NewReader(out), &c.stderr
+	if err := c.cmd.Start(); err != nil {
+		return nil, err
+	}
+	late := time.AfterFunc(helperTimeout, func() { _ = c.cmd.Process.Kill() })
+	line, err := c.out.ReadString('\n')
+	late.Stop()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", strings.Join(c.cmd.Args, " "), err), c.remove())
+	}
+	image, dsn, _ := strings.Cut(strings.TrimSpace(line), " ")
+	c.dsn = dsn
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := pool.Client.PingWithContext(ctx); err != nil {
-		if os.Getenv("DOCKER_HOST") == "" {
-			return nil, errors.New("no daemon")
-		}
-		return nil, fmt.Errorf("no daemon answers: %w", err)
+	if err := ready(ctx, kind, dsn, nil); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", image, err), c.remove())
 	}
-	return pool, nil
+	return &Server{Kind: kind, DSN: dsn, From: "Docker, " + image, control: c}, nil
 }
 
-// daemonHost is where the ports of containers are.
-func daemonHost() string {
-	u, err := url.Parse(os.Getenv("DOCKER_HOST"))
-	if err != nil || u.Hostname() == "" || u.Hostname() == "localhost" {
-		return "127.0.0.1"
+// daemon tells whether somebody listens where a Docker daemon would. Whether it is one, the helper
+// finds out.
+func daemon() error {
+	network, addr := "unix", "/var/run/docker.sock"
+	if host := os.Getenv("DOCKER_HOST"); host != "" {
+		u, err := url.Parse(host)
+		if err != nil {
+			return err
+		}
+		if network, addr = "tcp", u.Host; u.Scheme == "unix" {
+			network, addr = "unix", u.Path
+		}
 	}
-	return u.Hostname()
+	conn, err := net.DialTimeout(network, addr, dialTimeout)
+	if err != nil {
+		return errors.New("no daemon")
+	}
+	return conn.Close()
+}
+
+// tell makes the helper do something, and returns when it is done.
+func (c *container) tell(what string) error {
+	if _, err := fmt.Fprintln(c.in, what); err != nil {
+		return err
+	}
+	line, err := c.out.ReadString('\n')
+	if err == nil && line != "ok\n" {
+		err = errors.New(strings.TrimSpace(line))
+	}
+	return err
 }
 
 func (c *container) start(ctx context.Context) error {
-	if err := c.pool.Client.StartContainer(c.resource.Container.ID, nil); err != nil {
+	if err := c.tell("start"); err != nil {
 		return err
 	}
 	return ready(ctx, c.kind, c.dsn, nil)
 }
 
-func (c *container) kill() error {
-	return c.pool.Client.KillContainer(dc.KillContainerOptions{ID: c.resource.Container.ID, Signal: dc.SIGKILL})
-}
+func (c *container) kill() error   { return c.tell("kill") }
+func (c *container) pause() error  { return c.tell("pause") }
+func (c *container) resume() error { return c.tell("resume") }
 
-func (c *container) pause() error  { return c.pool.Client.PauseContainer(c.resource.Container.ID) }
-func (c *container) resume() error { return c.pool.Client.UnpauseContainer(c.resource.Container.ID) }
-
+// remove ends the helper, which removes the container.
 func (c *container) remove() error {
-	err := c.pool.Purge(c.resource)
-	c.pool.Client.HTTPClient.CloseIdleConnections()
+	err := c.in.Close()
+	if ended := c.cmd.Wait(); ended != nil {
+		err = errors.Join(ended, errors.New(strings.TrimSpace(c.stderr.String())))
+	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
 // readyTimeout is how long a server may take from its start to its first answer; a container's
@@ -92,8 +92,7 @@ func search(kind string) (*Server, error) {
 	if kind == KindSQLite {
 		return &Server{Kind: kind, From: "a file"}, nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
-	defer cancel()
+	ctx := context.Background()
 	if dsn := os.Getenv(dsnVariable(kind)); dsn != "" {
 		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 		defer cancel()
@@ -102,15 +101,15 @@ func search(kind string) (*Server, error) {
 		}
 		return &Server{Kind: kind, DSN: dsn, From: dsnVariable(kind)}, nil
 	}
-	server, dockerErr := startContainer(ctx, kind, false)
-	if dockerErr == nil {
-		return server, nil
-	}
 	server, localErr := startLocal(ctx, kind)
 	if localErr == nil {
 		return server, nil
 	}
-	return nil, fmt.Errorf("no %s: no %s; Docker: %w; local: %w", kind, dsnVariable(kind), dockerErr, localErr)
+	server, dockerErr := startContainer(ctx, kind, false)
+	if dockerErr == nil {
+		return server, nil
+	}
+	return nil, fmt.Errorf("no %s: no %s; local: %w; Docker: %w", kind, dsnVariable(kind), localErr, dockerErr)
 }
 
 func dsnVariable(kind string) string { return "DBLOCK_TEST_" + strings.ToUpper(kind) + "_DSN" }
@@ -166,14 +165,14 @@ func ready(ctx context.Context, kind, dsn string, ended <-chan struct{}) error {
 // Run runs the tests of a package: func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }.
 // Afterwards it stops the servers that they started, says which kinds were left out, and fails
 // where goroutines have leaked.
-func Run(m *testing.M, ignore ...goleak.Option) int {
+func Run(m *testing.M) int {
 	code := m.Run()
 	report()
 	StopAll()
 	if code != 0 {
 		return code
 	}
-	if err := goleak.Find(ignore...); err != nil {
+	if err := leak.Find(nil); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}

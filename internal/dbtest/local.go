@@ -31,6 +31,8 @@ type install struct {
 // startLocal makes a new server and waits until it answers. The settings are arguments of its
 // command line.
 func startLocal(ctx context.Context, kind string, settings ...string) (*Server, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
 	in, from, err := findInstall(kind)
 	if err != nil {
 		return nil, err

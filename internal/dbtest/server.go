@@ -39,16 +39,13 @@ func OwnMySQL(t testing.TB) *Server { t.Helper(); return Own(t, KindMySQL) }
 // Own is OwnPostgres for any kind, with further arguments of the server's command line.
 func Own(t testing.TB, kind string, settings ...string) *Server {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
-	defer cancel()
-	// Local first, unlike find: it starts in a second, and these servers are started often.
 	if only := list("DBLOCK_TEST_ONLY"); len(only) > 0 && !named(kind) {
 		t.Skip("dbtest: ", kind, " is ", errLeftOut)
 	}
-	server, err := startLocal(ctx, kind, settings...)
+	server, err := startLocal(t.Context(), kind, settings...)
 	if err != nil {
 		var dockerErr error
-		if server, dockerErr = startContainer(ctx, kind, true, settings...); dockerErr != nil {
+		if server, dockerErr = startContainer(t.Context(), kind, true, settings...); dockerErr != nil {
 			err = errors.Join(err, dockerErr)
 			note(kind, err)
 			if named(kind) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -31,6 +32,7 @@ type Store interface {
 type Config struct {
 	After  time.Duration // from joining the queue to the first check; 0: no checks
 	Limit  time.Duration // of each statement
+	Clock  clock.Clock
 	Report *outage.Report
 }
 
@@ -44,7 +46,7 @@ type Detector struct {
 
 	mu      sync.Mutex // protects what follows
 	started bool
-	asleep  time.Time         // when the loop wakes up
+	asleep  time.Duration     // when the loop wakes up
 	watches map[string]*Watch // by attempt
 }
 
@@ -53,7 +55,7 @@ type Watch struct {
 	C chan Cycle // receives once, if the attempt must give up
 
 	attempt string
-	due     time.Time
+	due     time.Duration // by the clock
 	pause   time.Duration // between its last check and the next one
 }
 
@@ -64,7 +66,7 @@ func New(ctx context.Context, store Store, config Config) *Detector {
 
 // Watch schedules the first check of an attempt that has joined a queue.
 func (d *Detector) Watch(attempt string) *Watch {
-	w := &Watch{attempt: attempt, pause: d.config.After, due: time.Now().Add(d.config.After)}
+	w := &Watch{attempt: attempt, pause: d.config.After, due: d.config.Clock.Now() + d.config.After}
 	if d.config.After == 0 {
 		return w
 	}
@@ -79,7 +81,7 @@ func (d *Detector) Watch(attempt string) *Watch {
 		d.done.Go(d.loop)
 	}
 	d.watches[attempt] = w
-	if w.due.Before(d.asleep) {
+	if w.due < d.asleep {
 		select {
 		case d.wake <- struct{}{}:
 		default:
@@ -106,6 +108,8 @@ func (d *Detector) Wait() {
 }
 
 func (d *Detector) loop() {
+	timer := d.config.Clock.NewTimer(d.config.After)
+	defer timer.Stop()
 	for {
 		due, pause := d.next()
 		for part := range slices.Chunk(due, batchSize) {
@@ -114,13 +118,11 @@ func (d *Detector) loop() {
 		if len(due) > 0 {
 			continue
 		}
-		timer := time.NewTimer(pause)
+		timer.Reset(pause)
 		select {
 		case <-d.ctx.Done():
-			timer.Stop()
 			return
 		case <-d.wake:
-			timer.Stop()
 		case <-timer.C:
 		}
 	}
@@ -135,12 +137,12 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 	if d.ctx.Err() != nil {
 		return nil, 0
 	}
-	now := time.Now()
+	now := d.config.Clock.Now()
 	for _, w := range d.watches {
-		pause = min(pause, w.due.Sub(now))
+		pause = min(pause, w.due-now)
 	}
 	if pause > 0 {
-		d.asleep = now.Add(pause)
+		d.asleep = now + pause
 		return nil, pause
 	}
 	for attempt, w := range d.watches {
@@ -148,10 +150,10 @@ func (d *Detector) next() (due []string, pause time.Duration) {
 		if w.pause > d.config.After {
 			early = w.pause / 4
 		}
-		if w.due.Sub(now) <= early {
+		if w.due-now <= early {
 			due = append(due, attempt)
 			w.pause *= 2
-			w.due = now.Add(w.pause)
+			w.due = now + w.pause
 		}
 	}
 	return due, 0
@@ -203,7 +205,7 @@ func (d *Detector) query(attempts []string) (map[string]Cycle, error) {
 func (d *Detector) reschedule(attempt string) {
 	if w := d.watches[attempt]; w != nil {
 		w.pause = d.config.After
-		w.due = time.Now().Add(w.pause)
+		w.due = d.config.Clock.Now() + w.pause
 	}
 }
 

@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 // script answers queries in turn, and repeats the last answer.
 type script struct {
@@ -56,7 +57,7 @@ func (s *script) first() []string {
 
 func start(t *testing.T, s *script) *Detector {
 	ctx, cancel := context.WithCancel(context.Background())
-	d := New(ctx, s, Config{After: time.Second, Limit: time.Second, Report: outage.New(slog.New(slog.DiscardHandler), "")})
+	d := New(ctx, s, Config{Clock: clock.From(ctx), After: time.Second, Limit: time.Second, Report: outage.New(slog.New(slog.DiscardHandler), "")})
 	t.Cleanup(func() { cancel(); d.Wait() })
 	return d
 }
@@ -178,7 +179,7 @@ func TestAForgottenWaiterIsNotChecked(t *testing.T) {
 }
 
 func TestWithoutAnIntervalNothingRuns(t *testing.T) {
-	d := New(context.Background(), nil, Config{})
+	d := New(context.Background(), nil, Config{Clock: clock.From(context.Background())})
 	if w := d.Watch("a"); w.C != nil {
 		t.Error("it has a channel")
 	}

@@ -7,9 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -209,7 +208,7 @@ func closeUnderLoad(t *testing.T, e *env) {
 
 func nothingIsLeft(t *testing.T, e *env) {
 	e.empty(t) // and so the test's own connection is open
-	already := goleak.IgnoreCurrent()
+	already := leak.Running()
 	a := e.app(t, 6) // MySQL's clients reserve two each
 	clients := []Client{e.clientOf(t, a), e.clientOf(t, a)}
 	first := lock(t, clients[0], "held")
@@ -226,7 +225,7 @@ func nothingIsLeft(t *testing.T, e *env) {
 	is(t, within(t, soon, "the waiter returns", stays[0]).err, dblock.ErrClosed)
 	e.empty(t)
 	a.close() // the pool's own goroutines are the application's
-	if err := goleak.Find(already); err != nil {
+	if err := leak.Find(already); err != nil {
 		t.Error(err)
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/leak"
 )
 
 // RunNative runs the suite of engines without tables. sharing says whether the engine has shared
@@ -41,7 +40,7 @@ func RunNative(t *testing.T, w Wiring, sharing bool) {
 
 func nativeNothingIsLeft(t *testing.T, e *env) {
 	a := e.app(t, 6)
-	before := goleak.IgnoreCurrent()
+	before := leak.Running()
 	c := e.clientOf(t, a)
 	other := e.clientOf(t, a)
 	l := lock(t, c, "n")
@@ -57,7 +56,7 @@ func nativeNothingIsLeft(t *testing.T, e *env) {
 		}
 	}
 	a.close()
-	if err := goleak.Find(before); err != nil {
+	if err := leak.Find(before); err != nil {
 		t.Error(err)
 	}
 }

@@ -54,11 +54,14 @@ const (
 func (s *Session) beat() {
 	h := &heart{
 		Session: s, interval: s.config.TTL / beatsPerTTL, news: make(chan func()), conns: map[*reserved]bool{},
-		due: s.config.Clock() + s.config.TTL/beatsPerTTL, few: true,
+		due: s.config.Clock.Now() + s.config.TTL/beatsPerTTL, few: true,
 	}
 	defer h.stop()
 	h.connect()
+	due := s.config.Clock.NewTimer(s.config.TTL)
+	defer due.Stop()
 	for {
+		due.Reset(h.due - s.config.Clock.Now())
 		select {
 		case <-s.ctx.Done():
 			return
@@ -67,7 +70,7 @@ func (s *Session) beat() {
 		case <-s.check:
 			h.checked = true
 			h.beatNow()
-		case <-time.After(h.due - s.config.Clock()):
+		case <-due.C:
 			h.beatNow()
 		}
 	}
@@ -94,7 +97,7 @@ func (h *heart) post(f func()) bool {
 
 // beatNow sends a heartbeat, over a reserved connection that is idle or else over the pool.
 func (h *heart) beatNow() {
-	h.due = h.config.Clock() + h.interval
+	h.due = h.config.Clock.Now() + h.interval
 	late := true
 	for l := range h.conns {
 		if l.does == nothing {
@@ -111,11 +114,11 @@ func (h *heart) beatNow() {
 
 // beatSoon schedules a heartbeat after a failure, with jitter.
 func (h *heart) beatSoon() {
-	h.due = h.config.Clock() + h.interval/4 + mathrand.N(h.interval/4)
+	h.due = h.config.Clock.Now() + h.interval/4 + mathrand.N(h.interval/4)
 }
 
 func (h *heart) beatOver(l *reserved) {
-	l.does, l.since = beating, h.config.Clock()
+	l.does, l.since = beating, h.config.Clock.Now()
 	h.work.Go(func() {
 		ctx, cancel := context.WithTimeout(h.ctx, h.config.TTL)
 		defer cancel()
@@ -145,13 +148,16 @@ func (h *heart) beatOverPool() {
 
 // send sends one heartbeat, and tells how it went.
 func (s *Session) send(ctx context.Context, heartbeat func(ctx context.Context, session string, ttl time.Duration) (bool, error)) error {
-	sent := s.config.Clock()
+	sent := s.config.Clock.Now()
 	err := s.sendAt(ctx, sent, heartbeat)
+	s.mu.Lock()
+	s.tried = max(s.tried, sent)
+	s.mu.Unlock()
 	if err == nil {
 		s.config.Beating.Worked("session", s.ID)
 	}
 	if calledOff := s.ctx.Err() != nil && errors.Is(err, context.Canceled); s.config.Beaten != nil && !calledOff {
-		s.config.Beaten(s.config.Clock()-sent, err)
+		s.config.Beaten(s.config.Clock.Now()-sent, err)
 	}
 	return err
 }
@@ -179,7 +185,7 @@ func (h *heart) answered(l *reserved, err error) {
 	if !h.finished(l, err) {
 		return
 	}
-	if h.config.Clock()-l.since < h.interval { // no second connection is needed
+	if h.config.Clock.Now()-l.since < h.interval { // no second connection is needed
 		h.stopConnecting()
 		for other := range h.conns {
 			if other != l && other.does == nothing {
@@ -246,7 +252,7 @@ func (h *heart) drop(l *reserved) {
 // failed reports a failure, and for how long the session can go on without success.
 func (h *heart) failed(report *outage.Report, err error, more ...any) {
 	if h.ctx.Err() == nil {
-		left := (h.Deadline() - h.config.Clock()).Round(time.Millisecond)
+		left := (h.Deadline() - h.config.Clock.Now()).Round(time.Millisecond)
 		report.Failed(err, append([]any{"session", h.ID, "left", left}, more...)...)
 	}
 }

@@ -81,7 +81,10 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 		})
 	}()
 	try()
-	slow, again := time.After(h.interval), (<-chan time.Time)(nil)
+	slow := time.After(h.interval)
+	again := h.config.Clock.NewTimer(h.config.TTL) // of use only after a failure
+	again.Stop()
+	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,11 +98,12 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 			patience = min(2*patience, maxPatience*h.config.TTL)
 			h.failed(h.config.Connecting, o.err)
 			if under == 0 {
-				again = time.After(h.interval/4 + mathrand.N(h.interval/4))
+				again.Reset(h.interval/4 + mathrand.N(h.interval/4))
 			}
-		case <-again:
+		case <-again.C:
+			again.Stop()
 			try()
-			slow, again = time.After(h.interval), nil
+			slow = time.After(h.interval)
 		case <-slow:
 			h.failed(h.config.Connecting, fmt.Errorf("no connection within %v: another is tried beside it, and heartbeats go over the pool", h.interval))
 			if under == 1 {

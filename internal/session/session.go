@@ -37,6 +37,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -70,7 +71,7 @@ type Config struct {
 	Host, App string
 	PID       int
 	TTL       time.Duration
-	Clock     Clock
+	Clock     clock.Clock // must go on while the machine sleeps
 	// Beating and Connecting report the outages of heartbeats, and of connecting for them.
 	Beating, Connecting *outage.Report
 	// Beaten is called with each heartbeat that was answered or failed: how long that took, and
@@ -93,19 +94,20 @@ type Session struct {
 	done   sync.WaitGroup
 	check  chan struct{} // asks for a reconciliation with the next heartbeat, now
 
-	mu       sync.Mutex // protects deadline
+	mu       sync.Mutex // protects what follows
 	deadline time.Duration
+	tried    time.Duration // when the latest heartbeat was sent that was answered or failed
 }
 
 // Open writes a new session and starts its heartbeats. ctx bounds the opening, not the session.
 func Open(ctx context.Context, store Store, config Config) (*Session, error) {
 	s := &Session{ID: rand.Text(), store: store, config: config, check: make(chan struct{}, 1)}
-	sent := config.Clock()
+	sent := config.Clock.Now()
 	err := store.OpenSession(ctx, driver.Session{ID: s.ID, Host: config.Host, PID: config.PID, App: config.App, TTL: config.TTL})
 	if err != nil {
 		return nil, err
 	}
-	s.deadline = s.trusted(sent)
+	s.deadline, s.tried = s.trusted(sent), sent
 	s.ctx, s.end = context.WithCancelCause(context.Background())
 	s.done.Go(s.watch)
 	s.done.Go(s.beat)
@@ -119,7 +121,7 @@ func (s *Session) Context() context.Context { return s.ctx }
 func (s *Session) Alive() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ctx.Err() == nil && s.config.Clock() < s.deadline
+	return s.ctx.Err() == nil && s.config.Clock.Now() < s.deadline
 }
 
 // Deadline returns until when the session is trusted if no further heartbeat succeeds, by the clock
@@ -130,9 +132,17 @@ func (s *Session) Deadline() time.Duration {
 	return s.deadline
 }
 
+// Tried returns when the latest heartbeat was sent that has been answered or has failed, by the
+// clock of its Config.
+func (s *Session) Tried() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried
+}
+
 // Ping sends a heartbeat over the application's pool. ErrKilled where the session is dead.
 func (s *Session) Ping(ctx context.Context) error {
-	return s.sendAt(ctx, s.config.Clock(), s.store.Beat)
+	return s.sendAt(ctx, s.config.Clock.Now(), s.store.Beat)
 }
 
 // Check requests a heartbeat and a reconciliation now.

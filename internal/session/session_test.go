@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const ttl = 10 * time.Second
 
@@ -158,11 +159,11 @@ func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 	began := time.Now()
 	session, err := Open(t.Context(), s, Config{
 		TTL: ttl, Beating: quiet, Connecting: quiet,
-		Clock: func() time.Duration {
+		Clock: clock.Func(func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
 			return time.Since(began) + slept
-		},
+		}),
 		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Claim, error)) error {
 			_, err := list(ctx)
 			return err
@@ -324,6 +325,18 @@ func TestASessionEndsInTablesThatThisBuildCannotUse(t *testing.T) {
 	})
 }
 
+// Others lock in the file that is there now.
+func TestASessionEndsWhereItsDatabaseWasReplaced(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		session, _ := start(t, s)
+		s.set(func() { s.misfit = driver.Fail(driver.ErrConfig, driver.ErrReplaced) })
+		session.Check()
+		synctest.Wait()
+		ended(t, session, driver.ErrReplaced)
+	})
+}
+
 func TestRepliesThatTakeMostOfTheTTLEndTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
@@ -344,13 +357,13 @@ func TestAnAlarmRingsByTheClockAndNotByTheTimers(t *testing.T) {
 		began := time.Now()
 		var mu sync.Mutex
 		slept := time.Duration(0)
-		clock := Clock(func() time.Duration {
+		now := clock.Func(func() time.Duration {
 			mu.Lock()
 			defer mu.Unlock()
 			return time.Since(began) + slept
 		})
 		rang := make(chan time.Duration, 1)
-		clock.Alarm(time.Minute, func() { rang <- clock() })
+		now.Alarm(time.Minute, func() { rang <- now() })
 		time.Sleep(10 * time.Second)
 		mu.Lock()
 		slept = time.Hour
@@ -358,14 +371,14 @@ func TestAnAlarmRingsByTheClockAndNotByTheTimers(t *testing.T) {
 		if at := <-rang; at < time.Minute || time.Since(began) > 12*time.Second {
 			t.Errorf("rang at %v, %v after it was due", at, time.Since(began)-10*time.Second)
 		}
-		stop := clock.Alarm(clock()+time.Minute, func() { t.Error("rang although stopped") })
+		stop := now.Alarm(now()+time.Minute, func() { t.Error("rang although stopped") })
 		stop()
 		time.Sleep(2 * time.Minute)
 	})
 }
 
 func TestTheClockNeverGoesBack(t *testing.T) {
-	for _, clock := range []Clock{Boottime, elapsed} {
+	for _, clock := range []func() time.Duration{Boottime, elapsed} {
 		before := clock()
 		for range 1000 {
 			now := clock()

@@ -5,7 +5,7 @@ import "time"
 // trusted returns until when a session is trusted after a heartbeat that was sent at sent and was
 // answered now.
 func (s *Session) trusted(sent time.Duration) time.Duration {
-	roundTrip := s.config.Clock() - sent
+	roundTrip := s.config.Clock.Now() - sent
 	margin := s.config.TTL/driftShare + 2*roundTrip
 	return sent + s.config.TTL - min(margin, s.config.TTL/4)
 }
@@ -14,7 +14,7 @@ func (s *Session) trusted(sent time.Duration) time.Duration {
 func (s *Session) extend(sent time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.config.Clock() >= s.deadline {
+	if s.config.Clock.Now() >= s.deadline {
 		s.end(ErrExpired)
 		return
 	}
@@ -24,18 +24,21 @@ func (s *Session) extend(sent time.Duration) {
 // watch ends the session at its deadline. It reads the clock more often than necessary, because
 // timers stand still while the machine sleeps.
 func (s *Session) watch() {
+	timer := s.config.Clock.NewTimer(s.config.TTL)
+	defer timer.Stop()
 	for {
 		s.mu.Lock()
-		left := s.deadline - s.config.Clock()
+		left := s.deadline - s.config.Clock.Now()
 		s.mu.Unlock()
 		if left <= 0 {
 			s.end(ErrExpired)
 			return
 		}
+		timer.Reset(min(left, s.config.TTL/20))
 		select {
 		case <-s.ctx.Done():
 			return
-		case <-time.After(min(left, s.config.TTL/20)):
+		case <-timer.C:
 		}
 	}
 }

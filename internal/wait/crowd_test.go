@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -47,7 +48,7 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		began := time.Now()
 		h := New(ctx, &crowd{left: 1000}, me, Config{
-			Clock: func() time.Duration { return time.Since(began) }, Safety: time.Minute, Limit: time.Minute,
+			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute, Limit: time.Minute,
 			Log: quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
 		w := h.Add("n", "a", false)

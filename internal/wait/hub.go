@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -47,7 +48,7 @@ type Backend interface {
 
 // Config is the same for all hubs of a client.
 type Config struct {
-	Clock func() time.Duration
+	Clock clock.Clock
 	Log   *slog.Logger
 	// Hearing, Looking and Taking report the outages of the listener, of looks, and of takeovers.
 	Hearing, Looking, Taking *outage.Report
@@ -204,7 +205,7 @@ func (h *Hub) expect(w *Waiter) {
 	}
 	h.start()
 	if _, known := h.due[w.Name]; !known {
-		h.due[w.Name] = h.config.Clock() + firstLook
+		h.due[w.Name] = h.config.Clock.Now() + firstLook
 		h.wake()
 	}
 }
@@ -346,10 +347,12 @@ func (h *Hub) listen() {
 			return
 		}
 		h.config.Hearing.Failed(err, "session", h.session)
+		timer := h.config.Clock.NewTimer(pause/2 + rand.N(pause/2))
 		select {
 		case <-h.ctx.Done():
-		case <-time.After(pause/2 + rand.N(pause/2)):
+		case <-timer.C:
 		}
+		timer.Stop()
 		pause = min(2*pause, relistenMax)
 	}
 }
@@ -392,7 +395,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	w := h.waiters[hint.Attempt]
 	switch {
 	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
-		h.grant(hint.Grants(), h.config.Clock())
+		h.grant(hint.Grants(), h.config.Clock.Now())
 	case w != nil:
 		h.due[w.Name] = 0
 	case hint.Attempt == "":

@@ -6,19 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const (
 	me     = "me"
@@ -126,7 +127,7 @@ func room(t *testing.T, f *table) *Hub {
 	began := time.Now()
 	ctx, cancel := context.WithCancel(t.Context())
 	h := New(ctx, f, me, Config{
-		Clock: func() time.Duration { return time.Since(began) },
+		Clock: clock.Func(func() time.Duration { return time.Since(began) }),
 		Log:   quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		Safety: safety, Limit: time.Minute,
 	})
@@ -249,7 +250,7 @@ func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				h := New(ctx, cannot{&table{}, c.because}, me, Config{
-					Clock: func() time.Duration { return 0 }, Log: slog.New(log), Told: told, Safety: safety, Limit: time.Minute,
+					Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(log), Told: told, Safety: safety, Limit: time.Minute,
 				})
 				h.Ready(t.Context())
 				cancel()

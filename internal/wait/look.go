@@ -11,19 +11,19 @@ import (
 
 // loop looks at names when they are due.
 func (h *Hub) loop() {
+	timer := h.config.Clock.NewTimer(h.config.Safety)
+	defer timer.Stop()
 	for {
 		names, pause := h.next()
 		if len(names) > 0 {
 			h.look(names)
 			continue
 		}
-		timer := time.NewTimer(pause)
+		timer.Reset(pause)
 		select {
 		case <-h.ctx.Done():
-			timer.Stop()
 			return
 		case <-h.woken:
-			timer.Stop()
 		case <-timer.C:
 		}
 	}
@@ -34,7 +34,7 @@ func (h *Hub) loop() {
 func (h *Hub) next() (names []string, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	now := h.config.Clock()
+	now := h.config.Clock.Now()
 	pause = h.config.Safety
 	overdue := false
 	for name := range h.names {
@@ -70,7 +70,7 @@ func (h *Hub) look(names []string) {
 	ctx, cancel := context.WithTimeout(h.ctx, h.config.Limit)
 	defer cancel()
 	before := h.ask(names)
-	asked := h.config.Clock()
+	asked := h.config.Clock.Now()
 	states, err := h.backend.Look(ctx, h.session, names)
 	if err != nil {
 		if h.ctx.Err() == nil {
@@ -100,7 +100,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	queued = make(map[string][]*Waiter, len(names))
 	for _, name := range names {
 		if h.names[name].waiters > 0 {
-			h.due[name] = h.config.Clock() + h.config.Safety // until the answer says when
+			h.due[name] = h.config.Clock.Now() + h.config.Safety // until the answer says when
 			queued[name] = nil
 		}
 	}
@@ -163,14 +163,14 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 		wait = min(wait, slack)
 	}
 	if h.due[state.Name] != 0 { // 0: another hint came meanwhile
-		h.due[state.Name] = h.config.Clock() + wait
+		h.due[state.Name] = h.config.Clock.Now() + wait
 	}
 	return overdue
 }
 
 // reclaim takes a name from an expired holder. The first session to do so does it for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
-	asked := h.config.Clock()
+	asked := h.config.Clock.Now()
 	next, taken, err := h.backend.Vacate(ctx, driver.TakeOver(h.session, name, holder))
 	switch {
 	case err == nil && taken:
@@ -198,7 +198,7 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 func (h *Hub) schedule(names []string, in time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.config.Clock() + in
+	at := h.config.Clock.Now() + in
 	for _, name := range names {
 		if due, known := h.due[name]; known && due != 0 && h.names[name].waiters > 0 {
 			h.due[name] = at

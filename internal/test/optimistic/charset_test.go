@@ -1,0 +1,36 @@
+package optimistic
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/txtest"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// A name is the same row whatever character sets the application's connection has.
+func TestNoCharacterSetTouchesAName(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Empty(t, kind)
+			w := txtest.New(t, db, migrate.Versions)
+			txtest.EachCharset(t, func(t *testing.T, params string) {
+				odd := w
+				odd.DSN, _, _ = strings.Cut(db.DSN, "?")
+				odd.DSN += "?" + params
+				odd.DB = odd.SQL(t)
+				for _, name := range []string{"plain " + params, "über " + params, "日😀 " + params} {
+					commitBump(t, odd, name, 0)
+					commitBump(t, w, name, 1)
+					tx := odd.Begin(t)
+					reads(t, tx, name, 2)
+					isConflict(t, bump(t, tx, name, 1), name, 1)
+					bumps(t, tx, name, 2)
+					tx.Rollback()
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// TestAReportSaysWhatAPersonWants on what go test -json wrote of a package that passes, one with a
+// failure, one that does not build and one that hangs.
+func TestAReportSaysWhatAPersonWants(t *testing.T) {
+	events := []event{
+		{Action: "start", Package: "x/a"},
+		{Action: "run", Package: "x/a", Test: "TestA"},
+		{Action: "output", Package: "x/a", Test: "TestA", Output: "=== RUN   TestA\n"},
+		{Action: "run", Package: "x/a", Test: "TestA/in"},
+		{Action: "output", Package: "x/a", Test: "TestA/in", Output: "    a_test.go:3: wrong\n"},
+		{Action: "output", Package: "x/a", Test: "TestA/in", Output: "    --- FAIL: TestA/in (0.30s)\n"},
+		{Action: "fail", Package: "x/a", Test: "TestA/in", Elapsed: 0.3},
+		{Action: "run", Package: "x/a", Test: "TestA/fine"},
+		{Action: "output", Package: "x/a", Test: "TestA/fine", Output: "    a_test.go:4: nothing to see\n"},
+		{Action: "pass", Package: "x/a", Test: "TestA/fine", Elapsed: 0.2},
+		{Action: "output", Package: "x/a", Test: "TestA", Output: "--- FAIL: TestA (0.50s)\n"},
+		{Action: "fail", Package: "x/a", Test: "TestA", Elapsed: 0.5},
+		{Action: "output", Package: "x/a", Output: "FAIL\n"},
+		{Action: "output", Package: "x/a", Output: "FAIL\tx/a\t0.6s\n"},
+		{Action: "fail", Package: "x/a", Elapsed: 0.6},
+
+		{Action: "run", Package: "x", Test: "TestSkip"},
+		{Action: "output", Package: "x", Test: "TestSkip", Output: "    b_test.go:1: no server\n"},
+		{Action: "output", Package: "x", Test: "TestSkip", Output: "--- SKIP: TestSkip (0.00s)\n"},
+		{Action: "skip", Package: "x", Test: "TestSkip"},
+		{Action: "run", Package: "x", Test: "TestSkip2"},
+		{Action: "output", Package: "x", Test: "TestSkip2", Output: "    b_test.go:2: no server\n"},
+		{Action: "skip", Package: "x", Test: "TestSkip2"},
+		{Action: "output", Package: "x", Output: "PASS\n"},
+		{Action: "output", Package: "x", Output: "ok  \tx\t1.2s\n"},
+		{Action: "pass", Package: "x", Elapsed: 1.2},
+
+		{Action: "output", Package: "x/none", Output: "?   \tx/none\t[no test files]\n"},
+		{Action: "skip", Package: "x/none"},
+
+		{Action: "build-output", ImportPath: "x/c", Output: "c.go:1: undefined: d\n"},
+		{Action: "output", Package: "x/c", Output: "FAIL\tx/c [build failed]\n"},
+		{Action: "fail", Package: "x/c"},
+
+		{Action: "run", Package: "x/d", Test: "TestHangs"},
+		{Action: "output", Package: "x/d", Test: "TestHangs", Output: "panic: test timed out\n"},
+	}
+	var in strings.Builder
+	in.WriteString("go: downloading x/y v1.0.0\n")
+	for _, e := range events {
+		if err := json.NewEncoder(&in).Encode(e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `go: downloading x/y v1.0.0
+--- FAIL: TestA (0.50s)
+    --- FAIL: TestA/in (0.30s)
+    a_test.go:3: wrong
+FAIL
+FAIL	x/a	0.6s
+ok  	x	1.2s
+c.go:1: undefined: d
+FAIL	x/c [build failed]
+--- FAIL: TestHangs (it did not end)
+panic: test timed out
+left out:
+    . TestSkip and 1 more: no server
+the slowest packages:
+     1.2s  .
+     0.6s  ./a
+the slowest tests:
+     0.3s  ./a TestA/in
+     0.2s  ./a TestA/fine
+failed:
+    ./a TestA/in
+    ./c
+    ./d TestHangs
+`
+	var got strings.Builder
+	r := newReport(&got, false, "x")
+	if err := r.read(strings.NewReader(in.String())); err != nil {
+		t.Fatal(err)
+	}
+	r.end()
+	if got.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", got.String(), want)
+	}
+
+	got.Reset()
+	r = newReport(&got, true, "x")
+	if err := r.read(strings.NewReader(in.String())); err != nil {
+		t.Fatal(err)
+	}
+	if all := "=== RUN   TestA\n    a_test.go:3: wrong\n    --- FAIL: TestA/in (0.30s)\n    a_test.go:4: nothing to see\n--- FAIL: TestA (0.50s)\nFAIL\n"; !strings.Contains(got.String(), all) {
+		t.Errorf("all that was said:\n%s", got.String())
+	}
+}

@@ -1,0 +1,164 @@
+package sqlite_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
+)
+
+// patience bounds a hang: no machine needs as long.
+const patience = time.Minute
+
+// soaked is how often a test does something, and how often where scripts/soak runs it.
+func soaked(usual, soak int) int {
+	if os.Getenv("DBLOCK_SOAK") == "" {
+		return usual
+	}
+	return soak
+}
+
+// application is a pool of its own on a file, as of another process, with a client.
+type application struct {
+	*dblock.Client[*sql.Tx]
+	pool *sql.DB
+}
+
+func newApplication(t *testing.T, path, journal string, ttl time.Duration) application {
+	t.Helper()
+	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)&_pragma=journal_mode("+journal+")")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pool.Close() })
+	if err := migrate.Up(t.Context(), pool, migrate.SQLite); err != nil {
+		t.Fatal(err)
+	}
+	client, err := dblock.New(sqlite.New(pool), dblock.WithTTL(ttl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = client.Close(context.Background()) })
+	return application{client, pool}
+}
+
+// Two processes that have opened one name may have two files. Whoever has the one that is gone
+// learns of it with the next heartbeat, and not from somebody who waits for its lease to end: in
+// the other file nobody has heard of that.
+func TestTheHolderInAFileThatWasDeletedLosesEverything(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "locks.db")
+	const ttl = 5 * time.Minute // whose heartbeats must not be waited for, but asked for
+	a := newApplication(t, path, "WAL", ttl)
+	held, err := a.Lock(t.Context(), "held")
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := make(chan error, 1)
+	go func() {
+		_, err := a.Lock(context.Background(), "held")
+		waiting <- err
+	}()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	b := newApplication(t, path, "WAL", ttl)
+	if _, err := b.TryLock(t.Context(), "held"); err != nil {
+		t.Fatal(err) // the second holder
+	}
+	if err := held.Unlock(t.Context()); err == nil {
+		t.Error("what was held is given back where nobody looks")
+	}
+	for _, err := range []error{await(t, waiting), lock(a), lock(a)} {
+		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "close the pool and open it again") || !strings.Contains(err.Error(), path) {
+			t.Error(err)
+		}
+	}
+}
+
+func lock(a application) error {
+	_, err := a.Lock(context.Background(), "other")
+	return err
+}
+
+func await(t *testing.T, c <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-c:
+		return err
+	case <-time.After(patience):
+		t.Fatal("nothing happens")
+		return nil
+	}
+}
+
+// The transaction of somebody's LockTx has locked the database: a client that has no session yet
+// cannot write one.
+func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
+	for _, journal := range []string{"WAL", "DELETE"} {
+		t.Run(journal, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "locks.db")
+			a := newApplication(t, path, journal, 5*time.Minute)
+			tx, err := a.pool.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			b := newApplication(t, path, journal, 5*time.Minute)
+			if err := a.LockTx(t.Context(), tx, "in a transaction"); err != nil {
+				t.Fatal(err)
+			}
+			locked := make(chan error, 1)
+			go func() {
+				_, err := b.Lock(context.Background(), "waited for")
+				locked <- err
+			}()
+			watching, stop := context.WithCancel(t.Context())
+			defer stop()
+			watched := make(chan error, 100)
+			go func() {
+				for _, err := range b.Watch(watching, "watched") {
+					watched <- err
+				}
+				close(watched)
+			}()
+			for range 2 { // longer than five tries
+				for _, name := range []string{"in a transaction", "another"} {
+					if _, err := b.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
+						t.Fatalf("TryLock %q: %v", name, err)
+					}
+				}
+				if _, err := b.TryLockAll(t.Context(), []string{"another", "in a transaction"}); !errors.Is(err, dblock.ErrNotAcquired) {
+					t.Errorf("TryLockAll: %v", err)
+				}
+			}
+			select {
+			case err := <-locked:
+				t.Fatalf("Lock did not wait: %v", err)
+			default:
+			}
+			stop()
+			for err := range watched {
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("Watch did not wait: %v", err)
+				}
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if err := await(t, locked); err != nil {
+				t.Error(err)
+			}
+			if _, err := b.TryLock(t.Context(), "another"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
