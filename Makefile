@@ -6,7 +6,7 @@ test: ## every test with the race detector, on every server
 	scripts/test $(ARGS)
 sqlite: ## what needs no server
 	DBLOCK_TEST_ONLY=sqlite scripts/test $(ARGS)
-mutants: ## break each rule and see a test fail; ARGS is a word of the mutants to run
+mutants: ## break each rule and see a test fail; ARGS are packages, as ./internal/session
 	scripts/mutants $(ARGS)
 generate: ## make gen/ anew from queries/ and migrations/
 	scripts/generate

@@ -1,33 +1,65 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// A mutant whose text has gone from its file breaks nothing, and proves nothing.
+// A mutant whose text has gone from its place breaks nothing, and one whose test has gone proves
+// nothing.
 func TestEveryMutantStillApplies(t *testing.T) {
-	mutants, err := parse()
+	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen := map[string]bool{}
-	for _, m := range mutants {
-		text, err := os.ReadFile(filepath.Join("..", "..", m.file))
-		switch {
-		case err != nil:
-			t.Errorf("%s: %v", m.rule, err)
-		case !strings.Contains(string(text), m.old):
-			t.Errorf("%s: %s does not contain %q any more", m.rule, m.file, m.old)
-		case m.old == m.new:
-			t.Errorf("%s: it changes nothing", m.rule)
+	all, err := readAll(root, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 || len(all) > 250 {
+		t.Errorf("%d mutants; at most 250 can be run and read", len(all))
+	}
+	for _, m := range all {
+		if _, _, err := m.apply(root); err != nil {
+			t.Errorf("%v: %v", m, err)
 		}
-		if key := strings.Join([]string{m.file, m.old, m.new, m.pkg, m.test}, "|"); seen[key] {
-			t.Errorf("%s: it is in the list twice", m.rule)
-		} else {
-			seen[key] = true
+		if err := m.missing(root); err != nil {
+			t.Errorf("%v: %v", m, err)
+		}
+	}
+}
+
+func TestATextIsFoundOnceWhateverItsWhiteSpace(t *testing.T) {
+	const text = "SELECT  a,\n\tb FROM t\n WHERE (a > 1)\n   AND b > 1"
+	for part, want := range map[string]string{
+		"a, b from":         "not found",
+		"a, b FROM":         "a,\n\tb FROM",
+		"SELECT a,b":        "SELECT  a,\n\tb",
+		"WHERE ( a>1 ) AND": "WHERE (a > 1)\n   AND",
+		"bFROM":             "not found",
+		"> 1":               "found more than once",
+	} {
+		from, to, err := find(text, part)
+		if got := text[from:to]; err != nil && err.Error() != want || err == nil && got != want {
+			t.Errorf("%q: %q, %v; want %q", part, got, err, want)
+		}
+	}
+}
+
+func TestAParagraphOutOfOrderIsRefused(t *testing.T) {
+	const whole = "a rule\n@ a/b.go T.f\n- x\n- y\n+ z\n- u\n! a TestThis/one sentence of it\n"
+	all, err := parse("a", "# a heading\n\n"+whole+"\n"+whole)
+	if err != nil || len(all) != 2 {
+		t.Fatal(all, err)
+	}
+	if m := all[0]; m.rule != "a rule" || m.line != 3 || m.file != "a/b.go" || m.part != "T.f" || len(m.edits) != 2 ||
+		m.edits[0] != (edit{"x\ny", "z"}) || m.edits[1] != (edit{"u", ""}) || m.pkg != "a" || m.test != "TestThis/one sentence of it" {
+		t.Errorf("%+v", m)
+	}
+	for _, line := range []string{"@ a/b.go T.f\n", "- x\n- y\n+ z\n- u\n", "! a TestThis/one sentence of it\n"} {
+		if _, err := parse("a", strings.Replace(whole, line, "", 1)); err == nil {
+			t.Errorf("read without %q", line)
 		}
 	}
 }
