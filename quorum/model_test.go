@@ -1,33 +1,23 @@
 package quorum
 
 import (
-	"os"
-	"strconv"
+	"flag"
 	"testing"
 	"time"
 )
 
-// modelSchedules is how many schedules run by default. DBLOCK_TEST_SCHEDULES sets another number.
-const modelSchedules = 60
-
-func schedules(t *testing.T) int {
-	if text := os.Getenv("DBLOCK_TEST_SCHEDULES"); text != "" {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return n
-	}
-	return modelSchedules
-}
+// scripts/soak runs more of them.
+var (
+	schedules = flag.Int("schedules", 20, "how many schedules TestTokensRise… runs")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the first schedule; each later one has the next")
+)
 
 func TestTokensRiseAndNobodyHoldsBesideAnother(t *testing.T) {
-	first := uint64(time.Now().UnixNano())
 	var got, crashes int
-	for i := range schedules(t) {
-		w := play(t, first+uint64(i), bugs{})
+	for i := range *schedules {
+		w := play(t, *seed+uint64(i), bugs{})
 		if len(w.faults) > 0 {
-			t.Fatalf("seed %d: %v\n%s", first+uint64(i), w.faults, w.story())
+			t.Fatalf("seed %d: %v\n%s", *seed+uint64(i), w.faults, w.story())
 		}
 		got += w.got
 		crashes += w.crashes

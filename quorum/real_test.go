@@ -15,6 +15,11 @@ import (
 	"github.com/dblock-go/dblock/sqlite"
 )
 
+const (
+	realTTL        = time.Second
+	realQuarantine = 2 * time.Second
+)
+
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 // onDatabase makes a node of a database of any kind. Its client is closed when the test has ended.

@@ -212,7 +212,14 @@ func (a *actor) newClient() (*client, error) {
 	if a.config.Lose != "" {
 		backend = &losing{Backend: backend, call: a.config.Lose}
 	}
-	backend = &recorder{Backend: backend, report: a.reporter, db: a.db, sessions: map[string]bool{}}
+	r := &recorder{Backend: backend, report: a.reporter, db: a.db, sessions: map[string]bool{}}
+	backend = beats{r, func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error) {
+		alive, err := u.Heartbeat(ctx, session, ttl)
+		if err == nil && !alive {
+			r.wronged(ctx, session)
+		}
+		return alive, err
+	}, false}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	options := []dblock.Option{dblock.WithTTL(a.config.TTL), dblock.WithLogger(log)}
 	if a.config.Deadlock != 0 {

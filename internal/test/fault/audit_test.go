@@ -177,7 +177,7 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 	}
 	queues := map[string][]*told{}
 	places := map[string]*told{}
-	used := map[string]time.Duration{} // when a session was last heard of
+	used := map[string]time.Duration{} // before that a session cannot have died: it joined a queue later
 	for _, p := range actors {
 		for _, e := range p.all() {
 			switch e.What {
@@ -188,7 +188,6 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 			case evGranted:
 				if t := places[e.Attempt]; t != nil && t.token == 0 {
 					t.token, t.order = e.Token, e.At
-					used[t.Session] = e.At
 				}
 			}
 		}
@@ -201,7 +200,7 @@ func unfairAsTold(actors []*process, leaves map[string]bool) (found []string) {
 				case t.token == 0:
 				case before.token > t.token:
 					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d", name, t.Ticket, before.Ticket))
-				case before.token == 0 && !leaves[before.Attempt] && used[before.Session] > t.order+scheduling:
+				case before.token == 0 && !leaves[before.Attempt] && used[before.Session] > t.order:
 					found = append(found, fmt.Sprintf("%s: ticket %d was granted before ticket %d, which was dropped although its session lived", name, t.Ticket, before.Ticket))
 				}
 			}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/session"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -100,6 +101,7 @@ func (r *recorder) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Hando
 const ticketLimit = 100 * time.Millisecond
 
 func (r *recorder) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	at := session.Boottime()
 	g, outcome, err := r.Backend.Enqueue(ctx, rs...)
 	if err != nil || outcome == driver.Gone {
 		return g, outcome, err
@@ -109,7 +111,7 @@ func (r *recorder) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Gr
 	for _, q := range rs {
 		var ticket int64
 		if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
-			r.report.report(event{What: evQueued, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
+			r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
 		}
 	}
 	return g, outcome, nil
@@ -154,4 +156,13 @@ func (r *recorder) Listen(ctx context.Context, session string, ready func(), wak
 		}
 		wake(h)
 	})
+}
+
+// wronged tells where a session is told that it is dead, and the database has it alive.
+func (r *recorder) wronged(ctx context.Context, session string) {
+	var n int
+	err := r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT count(*) FROM dblock_sessions s JOIN dblock_heartbeats h ON h.session_id = s.id WHERE s.id = '%s' AND NOT s.dead", session)).Scan(&n)
+	if err == nil && n > 0 {
+		r.report.report(event{What: evWronged, Session: session})
+	}
 }

@@ -33,7 +33,7 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 		return &reusesTokens{Backend: b, real: map[string]int64{}, sessions: map[string]bool{}}
 	},
 	bugNeverDies: func(b driver.Backend, _ *sql.DB) driver.Backend {
-		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil }}
+		return beats{b, func(driver.Upkeep, context.Context, string, time.Duration) (bool, error) { return true, nil }, true}
 	},
 	bugDropsHandOffs: func(b driver.Backend, db *sql.DB) driver.Backend { return dropsHandOffs{b, db} },
 	bugServesSecond:  func(b driver.Backend, db *sql.DB) driver.Backend { return servesSecond{b, db} },
@@ -44,7 +44,7 @@ var bugs = map[string]func(b driver.Backend, db *sql.DB) driver.Backend{
 				return false, nil
 			}
 			return u.Heartbeat(ctx, session, ttl)
-		}}
+		}, true}
 	},
 	bugOneTooMany: func(b driver.Backend, _ *sql.DB) driver.Backend {
 		return unseen{b, func(r driver.Request, s driver.State) bool { return r.Units > 0 && s.Sharing > 0 }}
@@ -160,6 +160,7 @@ func (b *reusesTokens) SetHolds(ctx context.Context, h driver.Held, holds int) e
 type beats struct {
 	driver.Backend
 	beat func(u driver.Upkeep, ctx context.Context, session string, ttl time.Duration) (bool, error)
+	mute bool // nor are there claims, which would find out
 }
 
 type beatsUpkeep struct {
@@ -190,9 +191,11 @@ func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Durati
 	return o.Beat(ctx, session, ttl)
 }
 
-// Claims would find out.
-func (u *beatsUpkeep) Claims(context.Context, string) ([]driver.Claim, error) {
-	return nil, driver.ErrRetry
+func (u *beatsUpkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+	if u.mute {
+		return nil, driver.ErrRetry
+	}
+	return u.Upkeep.Claims(ctx, session)
 }
 
 // dropsHandOffs also forgets that others wait: else one of them would hand the lock on.

@@ -41,7 +41,6 @@ type crew struct {
 	paused    bool
 	dismissed bool
 	busy      int
-	longest   time.Duration // wait, in modeOrdered
 	quiet     chan struct{} // closed while paused
 	failed    error
 }
@@ -96,7 +95,7 @@ func (w *crew) pause() event {
 	for w.busy > 0 {
 		w.moved.Wait()
 	}
-	return event{What: evIdle, Rows: w.done.Load(), Longest: w.longest}
+	return event{What: evIdle, Rows: w.done.Load()}
 }
 
 func (w *crew) resume() {

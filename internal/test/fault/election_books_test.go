@@ -70,29 +70,3 @@ func (b *ballot) recorded() (tokens []int64) {
 	}
 	return tokens
 }
-
-// fewTimes is of how many times at least a median is held to what is promised: that of fewer says
-// little.
-const fewTimes = 5
-
-// report prints the figures, compares them with the promises, and ends all processes.
-func (b *ballot) report() {
-	b.Helper()
-	brought := 1
-	for what, times := range b.times {
-		brought += len(times)
-		slices.Sort(times)
-		b.Logf("%d × %s: the next leads after %v at the median, %v at most", len(times), what, times[len(times)/2], times[len(times)-1])
-		limit, promised := b.limit(what)
-		if calm := b.calm[what]; promised && len(calm) >= fewTimes {
-			slices.Sort(calm)
-			if median := calm[len(calm)/2]; median > limit+scheduling {
-				b.Errorf("the next leads %v after a %s, at the median: promised are %v", median, what, limit)
-			}
-		}
-	}
-	b.Logf("%d terms, of which %d were brought about", len(b.recorded()), brought)
-	for _, p := range append(slices.Clone(b.observers), b.running...) {
-		b.gone(p, p.send(command{Verb: "exit"}))
-	}
-}

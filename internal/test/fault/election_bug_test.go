@@ -5,10 +5,8 @@ package fault
 import (
 	"context"
 	"database/sql"
-	"testing"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
 const bugTwoLeaders = "elects without looking whether another leads"
@@ -25,21 +23,16 @@ func (b recordsUnseen) Announce(ctx context.Context, _ driver.Held, e driver.Eve
 	return b.Record(ctx, []driver.Event{e})
 }
 
-func TestTwoLeadersAreNoticed(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, dbtest.SQLite(t))
-	b := &ballot{world: w, ttl: ttl}
-	var leaders []*process
-	for _, label := range []string{"one", "two"} {
-		p := b.launch(label, "campaign", func(c *actorConfig) { c.Bug = bugTwoLeaders })
+// twoLeaders has two candidates, who both lead.
+func twoLeaders(w *world) {
+	b := &ballot{world: w}
+	leaders := []*process{b.launch("one", "campaign"), b.launch("two", "campaign")}
+	for _, p := range leaders {
 		p.await(firstCrewOp+1, evHeld)
-		leaders = append(leaders, p)
 	}
 	for _, p := range leaders {
 		before := p.count(evEnding)
 		eventually(w, p.label+" goes on leading", func() bool { return p.count(evEnding) >= before+3 })
 	}
-	if found := overlaps(leaders...); len(found) == 0 {
-		t.Error("nobody noticed")
-	}
+	w.exclusive(leaders...)
 }

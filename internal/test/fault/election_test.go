@@ -4,9 +4,7 @@ package fault
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"testing"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -19,85 +17,34 @@ const (
 	office     = "office"
 )
 
-// What ends a term.
-const (
-	crashed    = "crash"
-	stoodStill = "standstill"
-	shutDown   = "shutdown"
-	stoodDown  = "resignation"
-)
-
-// limit is the time until the next leader. The median is compared with it: on a busy machine a
-// single heartbeat or grant can be late without a fault in dblock.
-func (b *ballot) limit(what string) (d time.Duration, promised bool) {
-	switch what {
-	case crashed, stoodStill:
-		return b.ttl + time.Second, true
-	case shutDown, stoodDown:
-		return 0, true
+// electionRound ends one term after the other: the leader is killed, stopped until another leads, or
+// ends in good order, and the server dies.
+func electionRound(w *world) {
+	o := outage{}
+	switch {
+	case w.engine == dbtest.KindSQLite:
+		o = w.hogging()
+	case w.server != nil:
+		o = outage{w.server.Kill, func() {
+			w.server.Start()
+			eventually(w, "the test has a connection again", func() bool { return w.sql.PingContext(w.Context()) == nil })
+		}}
 	}
-	return 0, false
-}
-
-// failovers is DBLOCK_TEST_ELECTION, or a sample that has one of each kind. With it set, MySQL
-// takes part.
-func failovers(t testing.TB) (n int, all bool) {
-	t.Helper()
-	text := os.Getenv("DBLOCK_TEST_ELECTION")
-	if text == "" {
-		return 6, false
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 {
-		t.Fatalf("DBLOCK_TEST_ELECTION=%s: want a number of failovers", text)
-	}
-	return n, true
-}
-
-func TestElectionsUnderFaults(t *testing.T) {
-	t.Parallel()
-	n, all := failovers(t)
-	t.Run(dbtest.KindSQLite, func(t *testing.T) {
-		t.Parallel()
-		w := newWorld(t, dbtest.SQLite(t))
-		newBallot(w, w.hogging()).run(n)
-	})
-	kinds := []string{dbtest.KindPostgres, dbtest.KindMariaDB}
-	if all {
-		kinds = append(kinds, dbtest.KindMySQL)
-	}
-	for _, kind := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			server := ownServer[kind](t)
-			w := newWorld(t, server.Database(t))
-			newBallot(w, outage{server.Kill, func() {
-				server.Start()
-				eventually(w, "the test has a connection again", func() bool { return w.sql.PingContext(w.Context()) == nil })
-			}}).run(n)
-		})
-	}
+	newBallot(w, o).run()
 }
 
 // ballot is one election and its processes.
 type ballot struct {
 	*world
-	ttl       time.Duration
-	outage    outage
-	canary    *canary
+	outage    outage     // nil: the server must not die
 	running   []*process // the candidates of now
 	all       []*process // those before them, too
 	observers []*process
-	times     map[string][]time.Duration // from what ended a term to the next
-	calm      map[string][]time.Duration // those on a machine that kept up
 }
 
 func newBallot(w *world, o outage) *ballot {
 	w.Helper()
-	b := &ballot{world: w, ttl: dbtest.Scale(time.Second), outage: o, canary: w.canary(), running: make([]*process, candidates), times: map[string][]time.Duration{}, calm: map[string][]time.Duration{}}
-	if w.db.Kind == dbtest.KindSQLite { // its write lock has no queue: a heartbeat may have to try for long
-		b.ttl = ttl
-	}
+	b := &ballot{world: w, outage: o, running: make([]*process, candidates)}
 	for i := range observers {
 		b.observers = append(b.observers, b.launch(fmt.Sprintf("observer %d", i), "observe"))
 	}
@@ -113,11 +60,11 @@ func newBallot(w *world, o outage) *ballot {
 // launch starts a process that does one thing, with number 1.
 func (b *ballot) launch(label, verb string, change ...func(c *actorConfig)) *process {
 	b.Helper()
-	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: b.ttl, Reaper: true}
+	config := actorConfig{Kind: b.db.Kind, DSN: b.db.DSN, TTL: ttl, Reaper: true, Bug: b.bug}
 	for _, f := range change {
 		f(&config)
 	}
-	p := launch(b, label, config)
+	p := launch(b.world, label, config)
 	p.send(command{Verb: verb, Name: office, Names: []string{label}})
 	return p
 }
@@ -129,32 +76,32 @@ func (b *ballot) nominate(i int) {
 	b.all = append(b.all, b.running[i])
 }
 
-func (b *ballot) run(n int) {
+func (b *ballot) run() {
 	b.Helper()
-	for i := range n {
-		sleeper := b.observers[i%observers]
-		asleep := i%3 == 1
+	faults := []func(){b.crash, b.standstill, b.crash, b.standstill, func() { b.handOver(true) }, func() { b.handOver(false) }}
+	if b.outage.begin != nil {
+		faults = append(faults, b.serverDies)
+	}
+	for end := session.Boottime() + b.length; ; {
+		sleeper := b.observers[b.random.IntN(observers)]
+		asleep := b.random.IntN(3) == 0
 		if asleep {
 			b.halt(sleeper)
 		}
-		switch i % 5 {
-		case 0, 2:
-			b.crash()
-		case 1, 3:
-			b.standstill()
-		case 4:
-			b.serverDies()
-		}
+		faults[b.random.IntN(len(faults))]()
+		b.tried("terms brought about", 1)
 		if asleep {
 			sleeper.resume()
 		}
-		if i%2 == 0 {
-			b.handOver(i%4 == 0)
+		if session.Boottime() > end {
+			break
 		}
 	}
 	b.settle()
 	b.agree()
-	b.report()
+	for _, p := range append(slices.Clone(b.observers), b.running...) {
+		b.gone(p, p.send(command{Verb: "exit"}))
+	}
 }
 
 // settle waits until one leads and all others wait, and returns its place and its term.
@@ -203,26 +150,20 @@ func (b *ballot) leader() (place int, term event, leads bool) {
 	return place, term, leads
 }
 
-// next waits for the term after one, and notes how long after a moment it began.
-func (b *ballot) next(what string, after event, since time.Duration) {
+// next waits for the term after one.
+func (b *ballot) next(what string, after event) {
 	b.Helper()
-	var term event
 	eventually(b, "the next leads after a "+what, func() bool {
-		_, term, _ = b.leader()
+		_, term, _ := b.leader()
 		return term.Token > after.Token
 	})
-	b.times[what] = append(b.times[what], term.At-since)
-	inOrder := what == shutDown || what == stoodDown
-	if !b.canary.choked(term.At) && !(inOrder && b.lost(after)) {
-		b.calm[what] = append(b.calm[what], term.At-since)
-	}
 }
 
 func (b *ballot) crash() {
 	b.Helper()
 	place, term := b.settle()
-	at := b.running[place].kill()
-	b.next(crashed, term, at.from)
+	b.running[place].kill()
+	b.next("crash", term)
 	b.nominate(place)
 }
 
@@ -230,9 +171,9 @@ func (b *ballot) crash() {
 func (b *ballot) standstill() {
 	b.Helper()
 	place, term := b.settle()
-	at := b.halt(b.running[place])
-	b.next(stoodStill, term, at)
-	pass(b.ttl / 10)
+	b.halt(b.running[place])
+	b.next("standstill", term)
+	pass(ttl / 10)
 	b.running[place].resume()
 }
 
@@ -251,26 +192,27 @@ func (b *ballot) halt(p *process) time.Duration {
 func (b *ballot) serverDies() {
 	b.Helper()
 	_, term := b.settle()
+	b.tried("outages", 1)
 	b.outage.begin()
-	pass(b.ttl * 3 / 2)
+	pass(ttl * 3 / 2)
 	b.outage.end()
-	b.next("restart of the server", term, session.Boottime())
+	b.next("restart of the server", term)
 }
 
 // handOver ends a term in good order: the leader's process ends, or it resigns.
 func (b *ballot) handOver(exit bool) {
 	b.Helper()
 	place, term := b.settle()
-	at, p := session.Boottime(), b.running[place]
+	p := b.running[place]
 	if exit {
 		op := p.send(command{Verb: "exit"})
-		b.next(shutDown, term, at)
+		b.next("shutdown", term)
 		b.gone(p, op)
 		b.nominate(place)
 		return
 	}
 	op := p.send(command{Verb: "resign", Name: office})
-	b.next(stoodDown, term, at)
+	b.next("resignation", term)
 	if e := p.await(op, evDone); e.Err != "" && !b.lost(term) {
 		b.Errorf("%s: %s", p.label, e.Err)
 	}

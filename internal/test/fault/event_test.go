@@ -34,7 +34,8 @@ const (
 	evIdle       = "idle"       // no worker does anything any more
 	evHogging    = "hogging"    // a write transaction is open
 	evRan        = "ran"        // a job runs in its slot
-	evSlow       = "slow"       // to ask whether it should took long
+	evAskedRun   = "asked run"  // whether it should run was asked and answered
+	evWronged    = "wronged"    // a session was told that it is dead, and lives
 	evDone       = "done"
 )
 
@@ -47,7 +48,7 @@ type event struct {
 	Token   int64         `json:",omitempty"`
 	Live    time.Duration `json:",omitempty"` // when the hold was last believed in for certain
 	Rows    int64         `json:",omitempty"`
-	Longest time.Duration `json:",omitempty"`
+	From    time.Duration `json:",omitempty"` // when it was asked
 	Attempt string        `json:",omitempty"`
 	Session string        `json:",omitempty"`
 	Ticket  int64         `json:",omitempty"`

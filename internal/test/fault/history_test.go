@@ -4,9 +4,7 @@ package fault
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -20,7 +18,7 @@ const (
 	order      = "order"      // either, by a search for an order of all that was done
 	fairness   = "fairness"   // not in the order of the queue
 	hearsay    = "hearsay"    // the same, as the actors tell it
-	losses     = "loss"       // a lock was lost without a reason
+	losses     = "loss"       // a session was told that it is dead, and was not
 	vacancy    = "vacancy"    // a waiter was not granted although it fit
 	quiescence = "quiescence" // after arrivals stopped, a waiter waited on
 	leaks      = "leaks"      // something was left behind
@@ -30,21 +28,14 @@ const (
 const (
 	slots   = 3 // actors at a time
 	crewman = 4 // workers of each, on two clients
-	round   = 3 * time.Second
+	spell   = 3 * time.Second
 	// searchable is how many grants an order is searched for in reasonable time.
 	searchable = 50000
 )
 
-// silent is when the last waiter must have been granted. What stands in front of it can be a
-// session that died in a fault, and another that was renewed in it for the last time, by a
-// heartbeat that arrived late.
-var silent = 2*ttl + time.Second + scheduling
-
 // history is what some actors do to some locks, under faults.
 type history struct {
 	*world
-	random  *rand.Rand
-	bug     string
 	names   []string
 	running [slots]*process
 	proxies [slots]*dbtest.Proxy // nil: SQLite
@@ -52,26 +43,66 @@ type history struct {
 	faults  []fault
 	healed  time.Duration // when the last fault ended
 	quiet   bool          // arrivals are stopped
-	silent  time.Duration // how long silence may take to come
-	canary  *canary       // nil: no loss is excused
+	silent  time.Duration // a bound against hanging
 	room    *vacancies
 	found   map[string][]string
 }
 
-// fault is something done to an actor; severe ones explain why it lost its locks.
+// fault is something done to an actor.
 type fault struct {
 	span
 	victim *process
 	what   string
-	severe bool
 }
 
-func newHistory(w *world, seed uint64, bug string, names ...string) *history {
+// historyRound works under faults; where a bug was seeded there are none, and nobody waits for
+// long.
+func historyRound(w *world) {
+	names := []string{"a", "b", readName, permitsName}
+	switch w.bug {
+	case "":
+	case bugCountsOne, bugLetsSmallPass:
+		names = names[3:]
+	case bugWriterBeside, bugReaderBeside, bugUpgradesBeside, bugDowngradesToNothing, bugLetsReadersPass:
+		names = names[2:3]
+	case bugOneTooMany, bugForgetsUnits, bugLeavesRoom:
+		names = names[2:]
+	default:
+		names = []string{"a", "b", "c"}
+	}
+	h := newHistory(w, names...)
+	if h.run(w.length, w.bug == "") && w.bug == "" {
+		h.close()
+	}
+	h.check()
+	if w.records() && w.bug == "" {
+		delete(h.found, hearsay)
+	}
+	for checker, texts := range h.found {
+		for i, text := range texts {
+			if i == 10 {
+				w.Errorf("%s: and %d more", checker, len(texts)-i)
+				break
+			}
+			w.Errorf("%s: %s", checker, text)
+		}
+	}
+	if w.Failed() {
+		for _, f := range h.faults {
+			w.Logf("%v to %v: %s: %s", f.from, f.to, f.victim.label, f.what)
+		}
+	}
+}
+
+func newHistory(w *world, names ...string) *history {
 	w.Helper()
-	h := &history{world: w, random: rand.New(rand.NewPCG(seed, 1)), bug: bug, names: names, silent: silent, found: map[string][]string{}}
+	h := &history{world: w, names: names, silent: patience, found: map[string][]string{}}
+	if w.bug != "" {
+		h.silent = 2 * ttl
+	}
 	w.resource(h.names...)
 	w.audit()
-	h.canary, h.room = w.canary(), w.vacancies()
+	h.room = w.vacancies()
 	for i := range slots {
 		if w.db.Kind != dbtest.KindSQLite {
 			h.proxies[i] = w.proxy()
@@ -84,7 +115,7 @@ func newHistory(w *world, seed uint64, bug string, names ...string) *history {
 func (h *history) start(i int) {
 	h.Helper()
 	p := h.actor(fmt.Sprintf("actor %d", len(h.all)), func(c *actorConfig) {
-		c.Seed, c.Bug, c.Long, c.Reaper = h.random.Uint64(), h.bug, 1, i != 0
+		c.Seed, c.Long, c.Reaper = h.random.Uint64(), 1, i != 0
 		if slices.Contains(slowBugs, h.bug) {
 			c.Long = 30
 		}
@@ -109,13 +140,13 @@ func (h *history) find(checker, format string, args ...any) {
 func (h *history) run(length time.Duration, faults bool) bool {
 	h.Helper()
 	h.healed = session.Boottime()
-	for end := session.Boottime() + length; session.Boottime() < end; {
+	for end := session.Boottime() + max(length, time.Second); session.Boottime() < end; {
 		if h.quiet {
 			for _, p := range h.running {
 				p.await(p.send(command{Verb: "resume"}), evDone)
 			}
 		}
-		for over := min(end, session.Boottime()+round); session.Boottime() < over; {
+		for over := min(end, session.Boottime()+spell); session.Boottime() < over; {
 			pass(time.Duration(h.random.Int64N(int64(300 * time.Millisecond))))
 			if faults {
 				h.fault()
@@ -193,7 +224,7 @@ func (h *history) close() {
 		}
 	}
 	if !h.Failed() {
-		h.nothingIsLeft(max(h.healed, session.Boottime()-promised))
+		h.nothingIsLeft()
 	}
 }
 
@@ -207,6 +238,8 @@ func (h *history) check() {
 			switch {
 			case e.What == evLeave:
 				leaves[e.Attempt] = true
+			case e.What == evWronged:
+				h.find(losses, "%s was told that session %s is dead, and it lives", p.label, e.Session)
 			case (e.What == evRefused || e.What == evConverted) && e.surprising():
 				h.find(surprises, "%s: %s of %s: %s", p.label, e.Portion, e.Name, e.Err)
 			}
@@ -218,20 +251,10 @@ func (h *history) check() {
 			}
 			if hold.lost != 0 {
 				lost++
-				switch {
-				case h.explained(p, hold.lost):
-				case starvation(hold.reason) && h.canary.choked(hold.lost):
-					h.Logf("%s lost %s on a machine that was too busy: %s", p.label, hold.name, hold.reason)
-				default:
-					h.find(losses, "%s lost %s without an outage that would explain it: %s", p.label, hold.name, hold.reason)
-				}
 			}
 		}
 	}
 	h.Logf("%d grants, %d ended, %d lost; %d places given up; %d faults; %d actors", grants, ends, lost, len(leaves), len(h.faults), len(h.all))
-	if grants == 0 {
-		h.Error("nobody was granted anything")
-	}
 	h.room.mu.Lock()
 	h.found[vacancy] = append(h.found[vacancy], h.room.found...)
 	h.Logf("%d looks for vacancies", h.room.looks)
@@ -255,41 +278,4 @@ func (e event) surprising() bool {
 		return true
 	}
 	return !e.is(kindNotAcquired) && !e.is(kindUnavailable) && !e.is(kindLost) && !e.is(kindClosed) && !e.is(kindNotHeld) && !e.is(kindEnded)
-}
-
-// explained reports whether a fault of the actor is why a hold was lost.
-func (h *history) explained(p *process, lost time.Duration) bool {
-	for _, f := range h.faults {
-		if f.victim == p && f.severe && f.from < lost && lost < f.to+ttl+scheduling {
-			return true
-		}
-	}
-	return false
-}
-
-func TestHistory(t *testing.T) {
-	eachAlone(t, func(w *world) {
-		h := newHistory(w, seed(w), "", "a", "b", readName, permitsName)
-		if h.run(lengthOf(w, "DBLOCK_HISTORY", 7*time.Second), true) {
-			h.close()
-		}
-		h.check()
-		if w.records() {
-			delete(h.found, hearsay)
-		}
-		for checker, texts := range h.found {
-			for i, text := range texts {
-				if i == 10 {
-					w.Errorf("%s: and %d more", checker, len(texts)-i)
-					break
-				}
-				w.Errorf("%s: %s", checker, text)
-			}
-		}
-		if w.Failed() {
-			for _, f := range h.faults {
-				w.Logf("%v to %v: %s: %s", f.from, f.to, f.victim.label, f.what)
-			}
-		}
-	})
 }

@@ -14,27 +14,21 @@ const (
 	// inMotion are killed, or stopped briefly, while others are stopped for long, and some are left
 	// in peace.
 	inMotion      = 3
-	stoppedAtOnce = 3
+	stoppedAtOnce = 1
 )
 
 // torment does one round of everything to a bank, in an order of chance.
 func (b *bank) torment() {
 	b.Helper()
 	rounds := []func(){b.longStop}
-	if b.restart != nil {
-		rounds = append(rounds, b.serverDies)
+	if b.server != nil {
+		rounds = append(rounds, b.restart)
 	}
 	b.random.Shuffle(len(rounds), func(i, j int) { rounds[i], rounds[j] = rounds[j], rounds[i] })
 	for _, fault := range rounds {
 		fault()
 		b.goesOn()
 	}
-}
-
-func (b *bank) note(what string) {
-	b.Helper()
-	b.faults[what]++
-	b.Logf("%v: %s", session.Boottime(), what)
 }
 
 // longStop stops some processes past their TTL, and meanwhile does the rest to the others.
@@ -45,7 +39,6 @@ func (b *bank) longStop() {
 	stopped = stopped[:min(len(stopped), stoppedAtOnce)]
 	for _, i := range stopped {
 		b.running[i].stop()
-		b.note("long stops")
 	}
 	until := session.Boottime() + 2*ttl
 	faults := []func(){
@@ -69,7 +62,6 @@ func (b *bank) stopHalf(cut bool) {
 	stopped := b.running[:len(b.running)/2]
 	for _, c := range stopped {
 		c.stop()
-		b.note("long stops")
 	}
 	if cut {
 		b.count("SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()")
@@ -83,14 +75,12 @@ func (b *bank) stopHalf(cut bool) {
 func (b *bank) kill(i int) {
 	b.Helper()
 	b.running[i].kill()
-	b.note("kills")
 	b.hire(i)
 }
 
 func (b *bank) shortStop(c *clerk) {
 	b.Helper()
 	c.stop()
-	b.note("short stops")
 	pass(ttl / 2)
 	c.resume()
 }
@@ -103,15 +93,8 @@ func (b *bank) cut() {
 	}
 	for range 4 {
 		b.terminate()
-		b.note("cut connections")
+		b.tried("cuts", 1)
 	}
-}
-
-func (b *bank) serverDies() {
-	b.Helper()
-	b.note("server kills")
-	b.restart()
-	eventually(b, "the test has a connection again", func() bool { return b.sql.PingContext(b.Context()) == nil })
 }
 
 // terminate ends any connection to the database but this test's own.

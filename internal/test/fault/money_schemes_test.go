@@ -108,6 +108,13 @@ func (t *teller[TX]) underGuard(ctx context.Context, random *rand.Rand, m move) 
 		guard := both(func(l *dblock.Lock[TX]) error { return l.Guard(ctx, tx) })
 		unlock := both(func(l *dblock.Lock[TX]) error { return l.UnlockTx(ctx, tx) })
 		write := func() error { return t.write(ctx, tx, m, source, target) }
+		if t.config.Bug == bugUnlocksEarly {
+			if err := both(func(l *dblock.Lock[TX]) error { return l.Unlock(ctx) })(); err != nil {
+				return err
+			}
+			linger(random, errand)
+			return write()
+		}
 		steps := []func() error{guard, write, unlock}
 		switch random.IntN(4) {
 		case 0:

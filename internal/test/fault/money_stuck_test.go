@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -47,16 +46,16 @@ func (b *bank) close() {
 
 // nothingIsStuck takes each name at once when the dead processes' time is over, and looks for what
 // is left in the server.
-func (b *bank) nothingIsStuck(died time.Duration) {
+func (b *bank) nothingIsStuck() {
 	b.Helper()
 	if names := b.locked(); len(names) > 0 {
-		b.allFree(names, died)
+		b.allFree(names)
 		b.freeForTransactions(names)
-		b.nothingIsLeft(died)
+		b.nothingIsLeft()
 	}
 	b.nativesAreFree()
 	for what, query := range b.leftovers() {
-		if query != "" && !within(promised, func() bool { return b.count("%s", query) == 0 }) {
+		if query != "" && !within(patience, func() bool { return b.count("%s", query) == 0 }) {
 			b.find(stuck, "%d %s", b.count("%s", query), what)
 		}
 	}
@@ -70,7 +69,7 @@ func (b *bank) freeForTransactions(names []string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	if !within(scheduling, func() bool {
+	if !within(patience, func() bool {
 		err = d.within(b.Context(), func(tx *sql.Tx) error {
 			return d.client.TryLockTx(b.Context(), tx, names[0], dblock.Also(names[1:]...))
 		})
@@ -139,7 +138,7 @@ func takeAll[TX any](b *bank, d *desk[TX], names []string) {
 	for _, name := range names {
 		var l *dblock.Lock[TX]
 		var err error
-		if !within(promised, func() bool {
+		if !within(patience, func() bool {
 			l, err = d.native.TryLock(b.Context(), name)
 			return err == nil
 		}) {

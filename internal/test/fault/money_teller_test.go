@@ -189,10 +189,10 @@ func (t *teller[TX]) work(scheme, prefix string, random *rand.Rand) {
 		if m.source == m.target {
 			m.target = (m.target + 1) % accounts
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), moneyPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		err := t.schemes[scheme](ctx, random, m)
 		if ctx.Err() != nil {
-			t.wrong(scheme, "%s took longer than %v: %v", m.id, moneyPatience, err)
+			t.wrong(scheme, "%s took longer than %v: %v", m.id, patience, err)
 		}
 		cancel()
 		switch {

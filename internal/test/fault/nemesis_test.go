@@ -17,12 +17,15 @@ func (h *history) fault() {
 	brief := ttl/20 + time.Duration(h.random.Int64N(int64(ttl/4)))
 	long := ttl * 6 / 5
 	during := func(what string, d time.Duration, begin, end func()) {
-		f := fault{victim: p, what: what, severe: d > ttl/2}
-		if f.severe { // what is worth it only where a lock is held, that somebody waits for
+		f := fault{victim: p, what: what}
+		if d > ttl/2 { // what is worth it only where a lock is held, that somebody waits for
 			op := p.lock(h.names[h.random.IntN(len(h.names))])
 			if p.await(op, evHeld, evRefused).What == evHeld {
 				defer p.unlock(op)
 			}
+		}
+		if what[0] != 'k' && what[0] != 's' { // kills and stops are counted where they are done
+			h.tried("network faults", 1)
 		}
 		f.from = session.Boottime()
 		begin()

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/session"
@@ -16,129 +15,117 @@ import (
 // once calls the job as a ticker would: several times in a slot.
 func (w *crew) once(ctx context.Context, random *rand.Rand, c *client) {
 	name, asked := w.names[0], session.Boottime()
-	_, err := c.OncePer(ctx, name, w.slot, func(ctx context.Context, l *held, _ time.Time) error {
+	run := func(ctx context.Context, l *held, _ time.Time) error {
 		w.actor.report(event{What: evRan, Name: name, Token: l.Token()})
 		return nil
-	})
-	if err != nil {
-		w.actor.report(event{What: evRefused, Name: name}.with(err))
 	}
-	if took := session.Boottime() - asked; took > w.slot/4 {
-		w.actor.report(event{What: evSlow, Name: name, Longest: took})
+	_, err := c.OncePer(ctx, name, w.slot, run)
+	if w.actor.config.Bug == bugRunsTwice && err == nil {
+		err = c.Do(ctx, name, func(ctx context.Context, l *held) error { return run(ctx, l, time.Time{}) })
 	}
+	w.actor.report(event{What: evAskedRun, From: asked, Name: name}.with(err))
 	w.done.Add(1)
 	w.mu.Lock()
 	quiet := w.quiet
 	w.mu.Unlock()
 	select {
 	case <-quiet:
-	case <-time.After(time.Duration(random.Int64N(int64(w.slot / 4)))):
+	case <-time.After(time.Duration(random.Int64N(int64(w.slot)))):
 	}
 }
 
-// A slot is run once, by whichever process comes first, and none is left out but where the one that
-// had it was killed.
-func TestAJobRunsOncePerSlot(t *testing.T) {
-	slot, processes, run := 500*time.Millisecond, 3, each // beside what mostly waits
-	length := lengthOf(t, "DBLOCK_TEST_ONCE", 0)
-	kills := length > 0
-	if kills {
-		slot, processes, run = time.Second, 10, eachAlone
-	} else {
-		length = 3 * time.Second
+// bugRunsTwice is of callers that run the job whether or not it was run.
+const bugRunsTwice = "runs a job in a slot that was run"
+
+// onceRound: a slot is run once, by whichever process comes first, and none is left out in which
+// somebody asked and was answered.
+func onceRound(w *world) {
+	const name, slot = "job", 500 * time.Millisecond
+	var all, running []*process
+	start := func() *process {
+		p := w.actor(fmt.Sprintf("actor %d", len(all)), func(c *actorConfig) { c.Seed = w.random.Uint64() })
+		p.await(p.send(command{Verb: "work", Name: modeOnce, Workers: 2, Names: []string{name}, For: slot}), evDone)
+		all = append(all, p)
+		return p
 	}
-	run(t, func(w *world) {
-		const name = "job"
-		random, canary := rand.New(rand.NewPCG(seed(w), 3)), w.canary()
-		var all, running []*process
-		start := func() *process {
-			p := w.actor(fmt.Sprintf("actor %d", len(all)), func(c *actorConfig) { c.Seed = random.Uint64() })
-			p.await(p.send(command{Verb: "work", Name: modeOnce, Workers: 2, Names: []string{name}, For: slot}), evDone)
-			all = append(all, p)
-			return p
-		}
-		for range processes {
-			running = append(running, start())
-		}
-		// By the machine's clock, as the events are: the database's, which counts slots, is ahead
-		// by so much.
-		ahead := time.Duration(w.count("SELECT %s", w.now()))*time.Microsecond - session.Boottime()
-		from := session.Boottime()
-		var killed []time.Duration
-		for end := from + length; session.Boottime() < end; {
-			if !kills {
-				pass(end - session.Boottime())
-				break
-			}
-			pass(time.Duration(random.Int64N(int64(8 * slot))))
-			i := random.IntN(len(running))
-			killed = append(killed, running[i].kill().to)
-			running[i] = start()
-		}
-		to := session.Boottime()
-		for _, p := range running {
-			if e := p.await(p.send(command{Verb: "pause"}), evIdle); e.Rows == 0 {
-				w.Errorf("%s never asked", p.label)
-			}
-			p.exit()
-		}
-		slow := func(at time.Duration) bool { // the sample runs beside what makes short slots pass unseen
-			return !kills && slices.ContainsFunc(all, func(p *process) bool {
-				return slices.ContainsFunc(p.all(), func(e event) bool {
-					return e.What == evSlow && e.At-e.Longest < at+slot && at < e.At
-				})
-			})
-		}
-		excused := func(at time.Duration) bool { // the slot from then on
-			for _, kill := range killed {
-				if kill < at+slot && at < kill+promised+scheduling {
-					return true
+	for range 4 {
+		running = append(running, start())
+	}
+	var killed []span
+	for end := session.Boottime() + w.length; session.Boottime() < end; {
+		pass(time.Duration(w.random.Int64N(int64(8 * slot))))
+		i := w.random.IntN(len(running))
+		killed = append(killed, running[i].kill())
+		running[i] = start()
+	}
+	for _, p := range running {
+		p.await(p.send(command{Verb: "pause"}), evIdle)
+		p.exit()
+	}
+	// By the machine's clock, as the events are: the database's, which counts slots, is ahead by so
+	// much, and was read at some time between the two.
+	before := session.Boottime()
+	ahead := time.Duration(w.count("SELECT %s", w.now()))*time.Microsecond - before
+	doubt := session.Boottime() - before + 2*time.Millisecond
+	runs, told := w.runs(name), map[int64]int{}
+	slots := func(from, to time.Duration) (int64, int64) {
+		return int64((from + ahead - doubt) / slot), int64((to + ahead + doubt) / slot)
+	}
+	within, across := map[int64]string{}, map[int64]bool{} // slots in which somebody asked, and those of a question that was asked or answered in another
+	for _, p := range all {
+		for _, e := range p.all() {
+			switch {
+			case e.What == evRan:
+				told[e.Token]++
+			case e.What == evAskedRun:
+				first, last := slots(e.From, e.At)
+				if first == last && e.Err == "" {
+					within[first] = p.label
+				} else {
+					for n := first; n <= last; n++ {
+						across[n] = true
+					}
 				}
 			}
-			return canary.choked(at+slot) || slow(at)
-		}
-		runs := w.runs(name)
-		told := map[int64]int{}
-		for _, p := range all {
-			for _, e := range p.all() {
-				switch {
-				case e.What == evRan:
-					told[e.Token]++
-				case e.Err != "" && !canary.choked(e.At):
-					w.Errorf("%s: %s", p.label, e.Err)
-				}
+			if e.Err != "" {
+				w.tried("errors", 1)
 			}
 		}
-		missing, unfinished := 0, 0
-		for n := (from+ahead)/slot + 1; n < (to+ahead)/slot; n++ {
-			at := n*slot - ahead
-			if _, ran := runs[int64(n)]; !ran {
-				missing++
-				if !excused(at) {
-					w.Errorf("slot %d, %v after the beginning, was not run", n, at-from)
-				}
+	}
+	for n, label := range within {
+		if _, ran := runs[n]; ran || across[n] {
+			continue
+		}
+		last := int64(0) // that was run before
+		for other := range runs {
+			if other < n {
+				last = max(last, other)
 			}
 		}
-		for n, r := range runs {
-			switch at := time.Duration(n)*slot - ahead; {
-			case r.tries != 1:
-				w.Errorf("slot %d was run %d times", n, r.tries)
-			case told[r.token] > 1:
-				w.Errorf("slot %d was run %d times under one lock", n, told[r.token])
-			case !r.ended && !excused(at):
-				w.Errorf("slot %d did not end, and nobody was killed", n)
-			case !r.ended:
-				unfinished++
-			case told[r.token] == 0:
-				w.Errorf("slot %d is down as run, and nobody ran it", n)
-			}
-			delete(told, r.token)
+		if !slices.ContainsFunc(killed, func(k span) bool { // it may have had the lock
+			from, to := slots(k.from, k.to)
+			return last <= to && from <= n
+		}) && runs[last].ended {
+			w.Errorf("slot %d was not run, in which %s asked", n, label)
 		}
-		for token, times := range told {
-			w.Errorf("%d runs with token %d, which are in no slot", times, token)
+	}
+	w.tried("slots", len(runs))
+	for n, r := range runs {
+		switch {
+		case r.tries != 1:
+			w.Errorf("slot %d was run %d times", n, r.tries)
+		case told[r.token] > 1:
+			w.Errorf("slot %d was run %d times under one lock", n, told[r.token])
+		case !r.ended:
+			w.tried("runs cut off", 1)
+		case told[r.token] == 0:
+			w.Errorf("slot %d is down as run, and nobody ran it", n)
 		}
-		w.Logf("%d runs in %v, slots of %v, %d processes; %d were killed: %d runs cut off, %d slots left out", len(runs), length, slot, len(all), len(killed), unfinished, missing)
-	})
+		delete(told, r.token)
+	}
+	for token, times := range told {
+		w.Errorf("%d runs with token %d, which are in no slot", times, token)
+	}
 }
 
 // slotRun is what the database has of a run.

@@ -9,11 +9,11 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"syscall"
-	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -25,7 +25,7 @@ type span struct{ from, to time.Duration }
 
 // process is an actor as its parent sees it.
 type process struct {
-	t     testing.TB
+	t     *world
 	label string
 	cmd   *exec.Cmd
 	in    *json.Encoder
@@ -63,14 +63,14 @@ func (w *tail) String() string {
 }
 
 // spawn starts an actor, and returns when it is ready.
-func spawn(t testing.TB, label string, config actorConfig) *process {
+func spawn(t *world, label string, config actorConfig) *process {
 	t.Helper()
 	p := launch(t, label, config)
 	p.await(0, evReady)
 	return p
 }
 
-func launch(t testing.TB, label string, config actorConfig) *process {
+func launch(t *world, label string, config actorConfig) *process {
 	t.Helper()
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -78,7 +78,7 @@ func launch(t testing.TB, label string, config actorConfig) *process {
 	}
 	p := &process{t: t, label: label, said: &tail{}, ended: make(chan struct{}), moved: make(chan struct{})}
 	p.cmd = exec.Command(os.Args[0])
-	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS=2", "GORACE=atexit_sleep_ms=0")
+	p.cmd.Env = append(os.Environ(), actorVariable+"="+string(text), "GOMAXPROCS="+strconv.Itoa(min(2, runtime.NumCPU())), "GORACE=atexit_sleep_ms=0")
 	p.cmd.Stderr = p.said
 	if p.pipe, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func launch(t testing.TB, label string, config actorConfig) *process {
 	_ = write.Close()
 	go p.listen(read)
 	t.Cleanup(func() {
-		p.kill()
+		p.end()
 		if t.Failed() {
 			t.Logf("%s %s", p.label, dbtest.Excerpt(t, p.label, p.said.String()))
 		}
@@ -112,6 +112,12 @@ func (p *process) listen(out *os.File) {
 		var e event
 		if json.Unmarshal(lines.Bytes(), &e) != nil {
 			continue // cut off by its death
+		}
+		switch {
+		case e.What == evHeld:
+			p.t.tried("grants", 1)
+		case e.What == evLost && e.is(kindLost) && !e.is(kindClosed):
+			p.t.tried("lost", 1)
 		}
 		p.mu.Lock()
 		p.events = append(p.events, e)
@@ -231,7 +237,10 @@ func (p *process) unlock(hold int) event {
 func (p *process) mustUnlock(hold int) event {
 	p.t.Helper()
 	e := p.unlock(hold)
-	if e.Err != "" {
+	switch {
+	case starvation(e.Err):
+		p.t.starved(e.Err)
+	case e.Err != "":
 		p.t.Fatalf("%s: unlock: %s", p.label, e.Err)
 	}
 	return e
@@ -262,6 +271,12 @@ func (p *process) exit() {
 // kill is SIGKILL. It returns when the process has gone; between the times it died.
 func (p *process) kill() span {
 	p.t.Helper()
+	p.t.tried("kills", 1)
+	return p.end()
+}
+
+// end is a kill that is no fault.
+func (p *process) end() span {
 	select {
 	case <-p.ended:
 		return p.killed
@@ -285,6 +300,7 @@ func (p *process) stop() time.Duration {
 		p.t.Fatal(err)
 	}
 	p.stopped = at
+	p.t.tried("stops", 1)
 	eventually(p.t, p.label+" stands still", func() bool { return state(p.cmd.Process.Pid) == 'T' })
 	return at
 }

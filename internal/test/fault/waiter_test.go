@@ -2,46 +2,35 @@
 
 package fault
 
-import "testing"
+// The place of the dead is passed over: its lease is over when the lock comes.
+func killedWaiterOver(w *world) {
+	const name = "over"
+	// Without reapers its place is still there.
+	holder, head, next := w.actor("holder", withoutReaper), w.actor("head", withoutReaper), w.actor("next", withoutReaper)
+	first := holder.mustLock(name)
+	w.queue(head, name)
+	waiting := w.queue(next, name)
+	head.kill()
+	w.untilWaiterOver(name)
+	holder.mustUnlock(first.Op)
+	w.rises(first, next.held(waiting))
+	w.queueIsClean(name)
+	next.mustUnlock(waiting)
+}
 
-func TestAKilledWaiterDoesNotStallTheQueue(t *testing.T) {
-	each(t, func(w *world) {
-		w.Run("its lease is over when the lock comes", func(t *testing.T) {
-			w, name := &world{T: t, db: w.db, sql: w.sql}, "over"
-			// Without reapers its place is still there.
-			holder, head, next := w.actor("holder", withoutReaper), w.actor("head", withoutReaper), w.actor("next", withoutReaper)
-			first := holder.mustLock(name)
-			w.queue(head, name)
-			waiting := w.queue(next, name)
-			head.kill()
-			w.untilWaiterOver(name)
-			released := holder.mustUnlock(first.Op)
-			second := next.held(waiting)
-			if took := second.At - released.At; took > scheduling {
-				w.Errorf("granted %v after the release", took)
-			}
-			w.queueIsClean(name)
-			next.mustUnlock(waiting)
-		})
-		w.Run("the lock goes to it first", func(t *testing.T) {
-			w, name := &world{T: t, db: w.db, sql: w.sql}, "first"
-			holder, head, next := w.actor("holder"), w.actor("head"), w.actor("next")
-			first := holder.mustLock(name)
-			w.queue(head, name)
-			waiting := w.queue(next, name)
-			killed := head.kill()
-			holder.mustUnlock(first.Op)
-			second := next.held(waiting)
-			if took := second.At - killed.to; took > promised+scheduling {
-				w.Errorf("granted %v after the kill, promised are %v", took, promised)
-			}
-			if second.Token <= first.Token+1 {
-				w.Errorf("token %d after %d and the dead waiter's", second.Token, first.Token)
-			}
-			w.queueIsClean(name)
-			next.mustUnlock(waiting)
-		})
-	})
+func killedWaiterFirst(w *world) {
+	const name = "first"
+	holder, head, next := w.actor("holder"), w.actor("head"), w.actor("next")
+	first := holder.mustLock(name)
+	w.queue(head, name)
+	waiting := w.queue(next, name)
+	head.kill()
+	holder.mustUnlock(first.Op)
+	if second := next.held(waiting); second.Token <= first.Token+1 {
+		w.Errorf("token %d after %d and the dead waiter's", second.Token, first.Token)
+	}
+	w.queueIsClean(name)
+	next.mustUnlock(waiting)
 }
 
 func (w *world) queueIsClean(name string) {
@@ -56,41 +45,33 @@ func (w *world) queueIsClean(name string) {
 	}
 }
 
-func TestAStoppedWaiterQueuesAgain(t *testing.T) {
-	each(t, func(w *world) {
-		for name, late := range map[string]bool{"granted while it stood still": false, "passed over": true} {
-			w.Run(name, func(t *testing.T) {
-				w, name := &world{T: t, db: w.db, sql: w.sql}, "stopped"
-				holder, sleeper, next := w.actor("holder", withoutReaper), w.actor("sleeper", withoutReaper), w.actor("next", withoutReaper)
-				first := holder.mustLock(name)
-				sleeping := w.queue(sleeper, name)
-				waiting := w.queue(next, name)
-				stopped := sleeper.stop()
-				if late {
-					w.untilWaiterOver(name)
-				}
-				released := holder.mustUnlock(first.Op)
-				second := next.held(waiting)
-				if took := second.At - released.At; late && took > scheduling {
-					w.Errorf("granted %v after the release", took)
-				}
-				if took := second.At - stopped; took > promised+scheduling {
-					w.Errorf("granted %v after the stop, promised are %v", took, promised)
-				}
-				sleeper.resume()
-				eventually(w, "the sleeper stands in the queue again", func() bool { return w.waiters(name) == 1 })
-				if e, ok := sleeper.find(sleeping, evHeld, evRefused); ok {
-					w.Errorf("the sleeper's Lock ended with %v while another held", e)
-				}
-				next.mustUnlock(waiting)
-				third := sleeper.held(sleeping)
-				if third.Token <= second.Token {
-					w.Errorf("token %d after %d", third.Token, second.Token)
-				}
-				sleeper.mustUnlock(sleeping)
-				w.queueIsClean(name)
-				w.exclusive(holder, sleeper, next)
-			})
-		}
+// stoppedWaiter stands still while the lock comes to it, or, late, until its time is over.
+func stoppedWaiter(w *world, late bool) {
+	const name = "stopped"
+	holder, sleeper, next := w.actor("holder", withoutReaper), w.actor("sleeper", withoutReaper), w.actor("next", withoutReaper)
+	first := holder.mustLock(name)
+	sleeping := w.queue(sleeper, name)
+	waiting := w.queue(next, name)
+	sleeper.stop()
+	if late {
+		w.untilWaiterOver(name)
+	}
+	holder.mustUnlock(first.Op)
+	second := next.held(waiting)
+	sleeper.resume()
+	eventually(w, "the sleeper stands in the queue again, or has the lock", func() bool {
+		_, ended := sleeper.find(sleeping, evHeld, evRefused)
+		return ended || w.waiters(name) == 1
 	})
+	if lost, ok := next.find(waiting, evLost); ok {
+		w.starved(lost.Err)
+	}
+	if e, ok := sleeper.find(sleeping, evHeld, evRefused); ok {
+		w.Errorf("the sleeper's Lock ended with %v while another held", e)
+	}
+	next.mustUnlock(waiting)
+	w.rises(second, sleeper.held(sleeping))
+	sleeper.mustUnlock(sleeping)
+	w.queueIsClean(name)
+	w.exclusive(holder, sleeper, next)
 }

@@ -1,4 +1,6 @@
-package quorum
+//go:build unix
+
+package fault
 
 import (
 	"context"
@@ -10,10 +12,11 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
-	"testing"
 	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/sqlite"
 )
 
 var errCut = errors.New("the database is cut off")
@@ -24,15 +27,17 @@ type gate struct {
 	folder   string
 	template []byte // an empty database with dblock's tables
 
+	lies bool // a wiped database says that it remembers
+
 	mu    sync.Mutex // protects what follows
 	file  string
 	gen   int // how often it was wiped
-	cut   bool
+	isCut bool
 	delay time.Duration
 }
 
 // newGates makes databases with memories older than a quarantine.
-func newGates(t *testing.T, n int) []*gate {
+func newGates(t *world, n int) []*gate {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "template.db")
 	db := openFile(t, file)
@@ -52,18 +57,20 @@ func newGates(t *testing.T, n int) []*gate {
 		if err := gates[i].wipe(); err != nil {
 			t.Fatal(err)
 		}
-		db := openFile(t, gates[i].file)
-		if _, err := db.Exec("INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, 1, 1)"); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.Close(); err != nil {
+		if err := remember(openFile(t, gates[i].file)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	return gates
 }
 
-func openFile(t *testing.T, file string) *sql.DB {
+// remember makes a database one that has never lost its data.
+func remember(db *sql.DB) error {
+	_, err := db.Exec("INSERT INTO dblock_incarnation (one, since, token_floor) VALUES (1, 1, 1)")
+	return errors.Join(err, db.Close())
+}
+
+func openFile(t *world, file string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("sqlite", dsn(file))
 	if err != nil {
@@ -82,13 +89,28 @@ func (g *gate) wipe() error {
 	defer g.mu.Unlock()
 	g.gen++
 	g.file = filepath.Join(g.folder, strconv.Itoa(g.gen)+".db")
-	return os.WriteFile(g.file, g.template, 0o600)
+	err := os.WriteFile(g.file, g.template, 0o600)
+	if err == nil && g.lies {
+		var db *sql.DB
+		if db, err = sql.Open("sqlite", dsn(g.file)); err == nil {
+			err = remember(db)
+		}
+	}
+	return err
+}
+
+func (g *gate) cut()  { g.set(true, 0) }
+func (g *gate) slow() { g.set(false, 2*realLimit) }
+func (g *gate) heal() { g.set(false, 0) }
+func (g *gate) client() (*dblock.Client[any], func(), error) {
+	pool := sql.OpenDB(&passage{g})
+	return memberOf(sqlite.New(pool).Backend, func() { _ = pool.Close() })
 }
 
 func (g *gate) set(cut bool, delay time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.cut, g.delay = cut, delay
+	g.isCut, g.delay = cut, delay
 }
 
 // pass lets a statement through to the database, or fails. gen is the connection's; 0: a new
@@ -101,49 +123,29 @@ func (g *gate) pass(gen int) (file string, now int, err error) {
 		time.Sleep(rand.N(delay)) // the delay of the database: the test waits for nothing here
 		g.mu.Lock()
 	}
-	if g.cut || gen != 0 && gen != g.gen {
+	if g.isCut || gen != 0 && gen != g.gen {
 		return "", 0, errCut
 	}
 	return g.file, g.gen, nil
 }
 
 // remembers reports whether the database has never lost its data, or has been healed.
-func (g *gate) remembers(t *testing.T, quarantine time.Duration) bool {
+func (g *gate) remembers(t *world) bool {
 	g.mu.Lock()
 	file := g.file
 	g.mu.Unlock()
 	db := openFile(t, file)
 	defer db.Close()
 	var ok bool
-	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN dblock_clock c", quarantine.Microseconds()).Scan(&ok)
+	err := db.QueryRow("SELECT c.now_us - i.since > ? AND i.token_floor > 0 FROM dblock_incarnation i CROSS JOIN dblock_clock c", realQuarantine.Microseconds()).Scan(&ok)
 	return err == nil && ok
 }
 
-// link connects one process to a gate. It can be cut too.
-type link struct {
-	g   *gate
-	mu  sync.Mutex // protects cut
-	cut bool
-}
+// passage makes connections to a gate.
+type passage struct{ *gate }
 
-func (l *link) pass(gen int) (string, int, error) {
-	l.mu.Lock()
-	cut := l.cut
-	l.mu.Unlock()
-	if cut {
-		return "", 0, errCut
-	}
-	return l.g.pass(gen)
-}
-
-func (l *link) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-}
-
-// Connect makes a link a sqldriver.Connector.
-func (l *link) Connect(context.Context) (sqldriver.Conn, error) {
+// Connect makes a passage a sqldriver.Connector.
+func (l *passage) Connect(context.Context) (sqldriver.Conn, error) {
 	file, gen, err := l.pass(0)
 	if err != nil {
 		return nil, err
@@ -152,10 +154,10 @@ func (l *link) Connect(context.Context) (sqldriver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &cuttable{Conn: c, l: l, gen: gen}, nil
+	return &cuttable{Conn: c, g: l.gate, gen: gen}, nil
 }
 
-func (l *link) Driver() sqldriver.Driver {
+func (l *passage) Driver() sqldriver.Driver {
 	db, err := sql.Open("sqlite", "")
 	if err != nil {
 		panic(err)
@@ -167,19 +169,19 @@ func (l *link) Driver() sqldriver.Driver {
 // cuttable is a connection through a gate.
 type cuttable struct {
 	sqldriver.Conn
-	l   *link
+	g   *gate
 	gen int
 }
 
 func (c *cuttable) ExecContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Result, error) {
-	if _, _, err := c.l.pass(c.gen); err != nil {
+	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.ExecerContext).ExecContext(ctx, query, args)
 }
 
 func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldriver.NamedValue) (sqldriver.Rows, error) {
-	if _, _, err := c.l.pass(c.gen); err != nil {
+	if _, _, err := c.g.pass(c.gen); err != nil {
 		return nil, err
 	}
 	return c.Conn.(sqldriver.QueryerContext).QueryContext(ctx, query, args)
@@ -187,7 +189,7 @@ func (c *cuttable) QueryContext(ctx context.Context, query string, args []sqldri
 
 // IsValid keeps connections to a wiped database out of the pool.
 func (c *cuttable) IsValid() bool {
-	c.l.g.mu.Lock()
-	defer c.l.g.mu.Unlock()
-	return c.gen == c.l.g.gen
+	c.g.mu.Lock()
+	defer c.g.mu.Unlock()
+	return c.gen == c.g.gen
 }
