@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-
 )
 
 // power is a machine whose disk has of a file what was there at the last commit that waited for it.
