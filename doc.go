@@ -77,6 +77,11 @@
 // background. A waiter that finds itself in a cycle of waiters gets ErrDeadlock after about a
 // second. A lock that was lost ends its context with ErrLost as the cause.
 //
+// # Stability
+//
+// Before 1.0.0 a minor version may change the API, and the changelog says so. Tables serve at least
+// two releases at once.
+//
 // # Further reading
 //
 // The folder docs has the design with its layers and states (design.md), the reasons and the
