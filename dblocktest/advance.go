@@ -57,6 +57,12 @@ func (d *database) advance(by time.Duration) {
 	}
 }
 
+// Advance is as of Fake.
+func (l *line) Advance(by time.Duration) { l.advance(by) }
+
+// Micros is the clock of the database.
+func (l *line) Micros() int64 { return l.now() }
+
 // stride is how far the clock may go at once: to the next alarm, to the end of the trust in a
 // session without a connection, and to the next heartbeat of one with a connection.
 func (d *database) stride(most time.Duration) time.Duration {

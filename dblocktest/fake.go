@@ -52,7 +52,7 @@ func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.C
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	all := append([]dblock.Option{dblock.WithLogger(log)}, options...)
-	c, err := dblock.New(driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(all, l.timed)...)
+	c, err := dblock.New(driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(all, l.Timed)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.C
 	return c
 }
 
-// timed gives a client the time of the database.
-func (l *line) timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened }
+// Timed gives a client the time of the database.
+func (l *line) Timed(c *client.Config) { c.Clock, c.Opened = l.Movable, l.opened }
 
 // Advance lets time go on by d for the database and for the clients of all its processes, and
 // returns when what is due by then has happened: fixed leases (Lease) are over, names whose MinHold

@@ -25,6 +25,7 @@ type App struct {
 	clientOn func(b driver.Backend) func(options ...dblock.Option) (Client, error)
 	borrow   func(ctx context.Context) (giveBack func(), err error) // a connection, as the application's own work does
 	close    func()
+	mover    mover // nil: the clock of the database is moved by SQL
 
 	// begin opens a transaction of the application's.
 	begin func(ctx context.Context, level sql.IsolationLevel) (Tx, error)
@@ -253,8 +254,10 @@ func app[TX any](engine driver.Engine[TX]) App {
 			return client[TX]{c}, nil
 		}
 	}
+	mover, _ := engine.Backend.(mover)
 	return App{
 		Backend:  engine,
+		mover:    mover,
 		client:   on(engine.Backend),
 		clientOn: on,
 		makeGuard: func(ctx context.Context, h driver.Held) error {

@@ -14,7 +14,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var batches = []test{
+var batches = inPlaces(own{
 	{"many goroutines with a name each share statements, and each gets what is its own", sharedStatements},
 	{"a batch passes over a name that an application's transaction has locked", batchBesideATransaction},
 	{"what came of a batch whose answer was lost is found out and given back", lostBatch},
@@ -23,7 +23,7 @@ var batches = []test{
 	{"many places in a queue are given up at once, and what fits then is handed on", leaveMany},
 	{"two hundred waiters of one name that give up leave nothing", crowdLeaves},
 	{"who gives up while a batch is under way gets nothing and leaves nothing", leftBatch},
-}
+})
 
 // crowded is a database that answers single requests for some names late, so that other requests
 // pile up behind them.

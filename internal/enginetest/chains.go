@@ -8,10 +8,10 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var chains = []test{
+var chains = inPlaces(own{
 	{"Why follows the holders to the names that they wait for", chainOfWaiting},
 	{"Why ends where holders wait for each other", chainInACircle},
-}
+})
 
 // told names what Why tells of, in its order.
 func told(t *testing.T, c Client, name string) (names []string) {

@@ -10,14 +10,14 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var contexts = []test{
+var contexts = inPlaces(own{
 	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
 	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
 	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
 	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
 	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
 	{"metadata stands in the row while the lock is held", metadata},
-}
+})
 
 func contextValues(t *testing.T, e *env) {
 	type key struct{}

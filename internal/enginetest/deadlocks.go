@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var deadlocks = []test{
+var deadlocks = inPlaces(own{
 	{"a cycle of two: the younger gives up, and the error names the cycle", func(t *testing.T, e *env) { ring(t, e, 2) }},
 	{"a cycle of three of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 3) }},
 	{"a cycle of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
@@ -24,7 +24,7 @@ var deadlocks = []test{
 	{"a semaphore with another holder that does not wait is no deadlock", semaphoreThatDrains},
 	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
 	{"without the check no waiter gives up", withoutCheck},
-}
+})
 
 // interval is when the clients of these tests check for deadlocks.
 const interval = 200 * time.Millisecond

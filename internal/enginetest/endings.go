@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var endings = []test{
+var endings = inPlaces(own{
 	{"Unlock twice says what it said the first time", unlockTwice},
 	{"Unlock with a context that has ended releases all the same", unlockEnded},
 	{"Unlock by a stale handle never releases the lock of the new holder", unlockStale},
@@ -20,7 +20,7 @@ var endings = []test{
 	{"Close twice, or at once from many goroutines, is the same as once", closeTwice},
 	{"a closed client takes no lock", closed},
 	{"Close while others lock and unlock leaves nothing behind", closeUnderLoad},
-}
+})
 
 func unlockTwice(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t)

@@ -37,22 +37,18 @@ type Setting struct {
 	DSN  func(dsn string) string
 }
 
-// test is one sentence about dblock.
-type test struct {
-	says string
-	run  func(t *testing.T, e *env)
-}
-
 // atOnce is how many tests run side by side. They wait more than they work, so that it is more than
 // go test's own number, which is that of the processors; and less than a server's connections are
 // good for.
 const atOnce = 5
 
-// Run runs the suite, each test in a database of its own.
+// Run runs the suite. Tests that work in names of their own share a database.
 func Run(t *testing.T, w Wiring) {
 	t.Run(w.Name, func(t *testing.T) {
-		run := func(test test) {
-			t.Run(test.says, func(t *testing.T) { test.run(t, newEnv(t, w)) })
+		var one common
+		one.t = t
+		run := func(test placed) {
+			t.Run(test.says, func(t *testing.T) { test.run(t, test.in(t, w, &one)) })
 		}
 		for _, test := range alone {
 			run(test)
@@ -62,7 +58,7 @@ func Run(t *testing.T, w Wiring) {
 				run(test)
 			}
 		}
-		tests := make(chan test)
+		tests := make(chan placed)
 		var running sync.WaitGroup
 		hands := atOnce
 		if w.Kind == SQLite { // which works in this process, and writes one at a time
@@ -76,12 +72,12 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]test{sessions, waiting, passing}
+		groups := [][]placed{sessions, waiting, passing}
 		if w.Through == nil {
 			groups = append(groups, faults, guards, transactions)
 		}
 		if !dbtest.Brief(w.Kind) {
-			groups = append(groups, contexts, endings, input, mistakes, w.tests())
+			groups = append(groups, contexts, endings, input, mistakes, inPlaces(w.tests()))
 		}
 		if !w.Again {
 			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(runs), deadlocks)
@@ -107,18 +103,18 @@ func Run(t *testing.T, w Wiring) {
 
 // alone are the tests that count goroutines, of which others have some, and those that keep the
 // machine busy, so that it would have no time for the time of others.
-var alone = []test{
+var alone = inPlaces(own{
 	{"when its clients are closed nothing runs and nothing is left in the tables", nothingIsLeft},
 	{"at most one of 256 goroutines in 4 clients holds a lock", func(t *testing.T, e *env) { exclusion(t, e, 4, 64, 1) }},
 	{"killing connections while many lock and unlock loses no update and leaves nothing behind", killedUnderLoad},
-}
+})
 
 // alike are those of them that depend on the statements alone.
-var alike = []test{
+var alike = inPlaces(own{
 	{"tokens rise across grants, restarts of clients, and purges", tokens},
 	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
 	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
-}
+})
 
 // settings are tried all at once, where two contradict each other the later one, unless
 // DBLOCK_TEST_MATRIX asks for each by itself. Those of SQLite exclude each other, and cost little.
@@ -135,7 +131,7 @@ func (w Wiring) settings() []Setting {
 }
 
 // tests are those of the wiring's own settings.
-func (w Wiring) tests() (tests []test) {
+func (w Wiring) tests() (tests own) {
 	for _, s := range w.settings() {
 		tests = append(tests, test{"with " + s.Name, func(t *testing.T, e *env) {
 			e.set(t, s)

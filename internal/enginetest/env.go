@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,15 @@ var (
 	shortTTL = dbtest.Scale(2 * time.Second)
 )
 
-// env is what one test works with: a database of its own.
+// env is what one test works with: a database, of its own unless it stands in a list of sharing.
 type env struct {
 	wiring Wiring
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
 
-	attended bool // a client attends the engine of a line
+	prefix   string  // of the test's names
+	clocks   *clocks // nil: nobody moves the clock
+	attended bool    // a client attends the engine of a line
 }
 
 func newEnv(t *testing.T, w Wiring) *env { return envIn(t, w, dbtest.Migrated(t, w.Kind)) }
@@ -86,7 +89,7 @@ func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	c, err := a.client(append([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options...)...)
+	c, err := a.client(slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +191,10 @@ func (e *env) read(t testing.TB, query string, into any, args ...any) {
 // now is the database's clock, in microseconds.
 func (e *env) now(t testing.TB) int64 {
 	t.Helper()
-	if e.wiring.Kind == Postgres {
+	switch {
+	case e.clocks != nil && e.wiring.Through != nil:
+		return e.app(t, 1).mover.Micros()
+	case e.wiring.Kind == Postgres:
 		return e.number(t, "SELECT dblock_now()")
 	}
 	return e.number(t, "SELECT now_us FROM dblock_clock")

@@ -10,10 +10,10 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var events = []test{
+var events = inPlaces(own{
 	{"Events are read from the oldest and from the newest, between two IDs and since a time", someEvents},
 	{"Events goes through more than a page in either direction", manyEvents},
-}
+})
 
 // someEvents: the second was written while the clock was ahead, the last after it was set back.
 func someEvents(t *testing.T, e *env) {

@@ -8,13 +8,14 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var extending = []test{
+var extending = inPlaces(moving{
 	{"Extend moves the end of a lock with a Lease, and never back", extendLease},
 	{"a lock that was extended ends then, and the next waiter has it", extendedEnds},
+}, own{
 	{"Extend of a lock whose lease is over, or that was taken away, is ErrLost and changes nothing", extendOver},
 	{"Extend is for locks with a Lease", extendUnleased},
 	{"Extend does not wait for a transaction that guards the lock", extendGuarded},
-}
+})
 
 // leasedKinds are locks with a Lease, by the table that has them.
 var leasedKinds = map[string][]dblock.LockOption{
@@ -25,7 +26,7 @@ var leasedKinds = map[string][]dblock.LockOption{
 func extendLease(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
 	for table, options := range leasedKinds {
-		lease := shortTTL // a busy machine still has time to extend it
+		const lease = 20 * time.Second
 		ends := func() int64 { return e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'") }
 		l := lock(t, c, "n", append(options, dblock.Lease(lease))...)
 		first, token := ends(), l.Token()
@@ -43,7 +44,10 @@ func extendLease(t *testing.T, e *env) {
 		if err := l.Extend(t.Context(), lease); err != nil || ends() != later {
 			t.Errorf("%s: it was shortened from %d to %d: %v", table, later, ends(), err)
 		}
-		eventually(t, soon, "the first end has passed", func() bool { return e.now(t) > first+200_000 })
+		e.advance(t, lease+time.Second) // the first end has passed
+		if e.now(t) <= first {
+			t.Errorf("%s: it is %d, before %d", table, e.now(t), first)
+		}
 		live(t, l)
 		refused(t, other, "n")
 		if l.Token() != token {
@@ -57,16 +61,20 @@ func extendLease(t *testing.T, e *env) {
 func extendedEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	for table, options := range leasedKinds {
-		l := lock(t, a, "n", append(options, dblock.Lease(shortTTL))...)
+		l := lock(t, a, "n", append(options, dblock.Lease(20*time.Second))...)
 		waiter := locking(context.Background(), b, "n")
 		e.queued(t, "n", 1)
-		if err := l.Extend(t.Context(), 3*shortTTL/2); err != nil {
+		if err := l.Extend(t.Context(), 30*time.Second); err != nil {
 			t.Fatal(err)
 		}
 		ends := e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'")
-		if left := time.Until(l.Until()); left > 3*shortTTL/2 {
+		if left := time.Until(l.Until()); left > 30*time.Second {
 			t.Errorf("%s: it has %v left", table, left)
 		}
+		e.advance(t, 25*time.Second)
+		live(t, l)
+		e.queued(t, "n", 1)
+		e.advance(t, 6*time.Second)
 		next := granted(t, soon, waiter)
 		if now := e.now(t); now < ends {
 			t.Errorf("%s: granted at %d, before the end at %d", table, now, ends)

@@ -11,11 +11,11 @@ import (
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-var faults = []test{
+var faults = inPlaces(own{
 	{"killing the connections that listen loses no wake-up", func(t *testing.T, e *env) { killed(t, e, listeners) }},
 	{"killing the connections that do not listen loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, others) }},
 	{"killing every connection loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, everything) }},
-}
+})
 
 // which connections of the clients to kill.
 type which int

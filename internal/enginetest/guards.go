@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
-var guards = []test{
+var guards = inPlaces(own{
 	{"a guarded lock cannot be taken over before the transaction ends", guarded},
 	{"Guard after a takeover is never a yes, however old the transaction's snapshot is", guardTooLate},
 	{"Guard works in as many transactions as the pool has connections left", guardWholePool},
@@ -28,7 +28,7 @@ var guards = []test{
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"a name that is free although others wait is handed on by one of them", promoted},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
-}
+})
 
 // levels are the isolation levels that the engine has.
 func (e *env) levels() []sql.IsolationLevel {

@@ -14,9 +14,9 @@ import (
 	"github.com/dblock-go/dblock/internal/queue"
 )
 
-var handingOver = []test{
+var handingOver = inPlaces(own{
 	{"of a hundred queues of all kinds, each is served as the rules of the queue say", handOvers},
-}
+})
 
 // handOvers puts random states into the tables, makes room in each through the driver, and compares
 // the tables with what internal/queue says. The seed is fixed, so that a failure comes again.

@@ -14,12 +14,12 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var input = []test{
+var input = inPlaces(own{
 	{"a client that cannot work is refused before any I/O", badClients},
 	{"a lock that cannot be is refused before any I/O", badLocks},
 	{"a database without tables is told with what to run", unmigrated},
 	{"a database that lost its tables is told, and works again with new ones", tablesLost},
-}
+})
 
 // dead is an engine on a pool that is closed: whatever does I/O gets ErrUnavailable.
 func (e *env) dead(t *testing.T) App {

@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var inspecting = []test{
+var inspecting = inPlaces(own{
 	{"Inspect returns the holders and waiters of a name, in order", inspect},
 	{"List goes through all names that match", list},
 	{"Watch tells of changes when they are recorded, and when a holder dies", watch},
@@ -18,7 +18,7 @@ var inspecting = []test{
 	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
 	{"Until moves with the heartbeats, and not past a fixed lease", until},
-}
+})
 
 func inspect(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithApp("app a")), e.client(t)

@@ -16,14 +16,14 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var listing = []test{
+var listing = inPlaces(own{
 	{"Sessions returns the clients that live, with what they hold and wait for", listSessions},
 	{"Sessions shows those that have ended or whose time is over only if it is asked to", listDeadSessions},
 	{"List shows the first 10 waiters of a name, and how many there are", longQueues},
 	{"List goes on behind a name, and can leave out names without waiters", listFrom},
 	{"members of a run are neither waiting nor queued", countedRun},
 	{"Inspect tells the session of a holder and of a waiter, and whether it is alive", alive},
-}
+})
 
 // all is what an iteration yields.
 func all[T any](t testing.TB, seq iter.Seq2[T, error]) (list []T) {

@@ -8,11 +8,11 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var looking = []test{
+var looking = inPlaces(own{
 	{"Ping succeeds where a lock could be taken, and says what is wrong where not", ping},
 	{"Stats tell of the session, of locks that are held, and of waiters", stats},
 	{"to enter a lock again with other options is refused, and with the same or none it is not", otherOptions},
-}
+})
 
 func ping(t *testing.T, e *env) {
 	c := e.client(t)

@@ -11,9 +11,9 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var mistakes = []test{
+var mistakes = inPlaces(own{
 	{"a transaction that has ended is told as such, and the lock stays as it was", endedTx},
-}
+})
 
 func endedTx(t *testing.T, e *env) {
 	a := e.app(t, 6)

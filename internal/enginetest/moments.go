@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var moments = []test{
+var moments = inPlaces(own{
 	{"OnceAt runs a slot once, over all clients, and tells the job its slot", onceAt},
 	{"OnceAt runs no slot before one that has run", onceAtInOrder},
 	{"OnceAt refuses a slot that is more than a minute ahead of the database's clock", onceAtAhead},
@@ -21,7 +21,7 @@ var moments = []test{
 	{"a job passes from OncePer to OnceAt and back", onceAtAndPer},
 	{"the latest slot of OnceAt outlives the history", onceAtPurged},
 	{"OncePer tells the job when its slot began", toldSlot},
-}
+})
 
 // noted is a job that notes its slots.
 type noted struct {

@@ -7,10 +7,10 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var names = []test{
+var names = inPlaces(own{
 	{"names that differ in any byte are different locks", differentNames},
 	{"names, owners and metadata are kept byte for byte", awkwardNames},
-}
+})
 
 // similar are names that one collation or another takes for the same.
 var similar = []string{

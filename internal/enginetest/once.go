@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var once = []test{
+var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
 	{"a slot of a dead process is run again with RetryFailed, and not without", retryDead},
@@ -24,7 +24,7 @@ var once = []test{
 	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"LockTx waits until a name has rested", lockTxAtRest},
 	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
-}
+})
 
 const longSlot = 1000 * time.Hour // no test sees its end
 

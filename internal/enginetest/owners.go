@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var owners = []test{
+var owners = inPlaces(own{
 	{"under a lock's context the same name locks again at once and is counted", reentrancy},
 	{"Do locks again within Do, and unlocks when its function panics", doWithinDo},
 	{"another goroutine, without the context, waits", otherGoroutine},
@@ -17,7 +17,7 @@ var owners = []test{
 	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 	{"the same Owner takes over from a client that died", ownerAfterCrash},
 	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
-}
+})
 
 func (e *env) holds(t testing.TB, name string) int64 {
 	t.Helper()

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var passing = []test{
+var passing = inPlaces(own{
 	{"goroutines of one client pass a lock on in the order in which they asked, each with a token of its own", passedOn},
 	{"a holder that keeps a lock for longer than a moment is shown as its holder", shownHolder},
 	{"a lock that was passed on is guarded, entered again and asked for as any other", usedAfterPassing},
@@ -25,7 +25,7 @@ var passing = []test{
 	{"a cycle of waiters through a lock that was passed on is found", cycleThroughPassing},
 	{"Close of a client that passes a lock on leaves it to another client", closedWhilePassing},
 	{"a waiter that gives up while a lock is passed on is passed over", leftWhilePassing},
-}
+})
 
 // counting counts what is sent of a lock. Settle waits until it may be sent.
 type counting struct {

@@ -9,12 +9,12 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var people = []test{
+var people = inPlaces(own{
 	{"dblock_who and dblock_queue show what Inspect shows", whoAndQueue},
 	{"dblock_who tells the kinds of holders apart", whoKinds},
 	{"dblock_who shows until when a lock lasts, and which holders are dead", whoAlive},
 	{"dblock_who and dblock_queue tell the members of a run from waiters", whoRun},
-}
+})
 
 // whoRow is a row of dblock_who, with its times in microseconds.
 type whoRow struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var permits = []test{
+var permits = inPlaces(own{
 	{"as many permits are held as there are, and no more", permitsHeld},
 	{"a large request at the head is not overtaken by small ones behind it", noBarging},
 	{"permits come back in any order", anyOrder},
@@ -19,7 +19,7 @@ var permits = []test{
 	{"readers and permits do not share a name", readersOrPermits},
 	{"permits come back when their holder dies", permitsOfTheDead},
 	{"under a permit's context Permits takes more, and Lock without Permits takes all", permitsAreNotEntered},
-}
+})
 
 func permitsHeld(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)

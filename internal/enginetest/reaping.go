@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var reaping = []test{
+var reaping = inPlaces(own{
 	{"a sweep dismisses the waiters of dead sessions and leaves the others", dismissed},
 	{"a purge takes what is idle for longer than the retention, and nothing else", retention},
 	{"a sweep frees fixed leases that are over, and hands them on", overdue},
@@ -20,7 +20,7 @@ var reaping = []test{
 	{"a sweep gives back the shares of the dead, and puts it on record if told to", sharesOfTheDead},
 	{"a sweep deletes history that is too old, and no slot that may still be run", oldHistory},
 	{"a sweep keeps what the present holder has written, however old", historyOfTheHolder},
-}
+})
 
 func name(i int) string { return fmt.Sprintf("name %05d", i) }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var revoking = []test{
+var revoking = inPlaces(own{
 	{"Ask tells every holder why, and takes nothing away", ask},
 	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
 	{"Break takes a name from all its readers", breakShares},
@@ -20,7 +20,7 @@ var revoking = []test{
 	{"Break with tokens takes a name only from the holders that have them", breakTokens},
 	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
 	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
-}
+})
 
 func ask(t *testing.T, e *env) {
 	a, b, c := e.client(t), e.client(t), e.client(t)

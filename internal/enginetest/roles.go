@@ -15,10 +15,10 @@ import (
 	"github.com/dblock-go/dblock/migrate"
 )
 
-var roles = []test{
+var roles = inPlaces(own{
 	{"roles with the documented rights, and no more, migrate, lock and look, in a schema of the tables' own", leastPrivileges},
 	{"a transaction that does not see the tables is told so, and goes on", elsewhere},
-}
+})
 
 // leastPrivileges has the tables in schema locks, which only the search_path of the roles names,
 // and the application's own table in schema shop; on MySQL and MariaDB in two databases of a

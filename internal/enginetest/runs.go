@@ -8,7 +8,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var runs = []test{
+var runs = inPlaces(own{
 	{"a name is handed to several waiters of one session by one grant, in the order of the queue", grantedAsRun},
 	{"a run ends before a waiter of another session, before one that is not passable, and before one that shares", endOfRun},
 	{"a run has at most 64 grants", longRun},
@@ -30,19 +30,22 @@ var runs = []test{
 	{"several requests for a name that nobody has all wait behind the first, or none does", joinedFree},
 	{"several requests of which one cannot join do not join", joinedNot},
 	{"what joins while a run is released and given up is granted once, and nothing is lost", racedRuns},
-}
+})
 
 // inBothWays has each test run again on an engine that a client attends, where that has shorter
 // ways then.
-func (w Wiring) inBothWays(tests []test) (both []test) {
+func (w Wiring) inBothWays(tests []placed) (both []placed) {
 	if w.Kind != MySQL && w.Kind != MariaDB {
 		return tests
 	}
 	for _, plain := range tests {
-		both = append(both, plain, test{plain.says + " (attended)", func(t *testing.T, e *env) {
+		attended := plain
+		attended.says += " (attended)"
+		attended.run = func(t *testing.T, e *env) {
 			e.attended = true
 			plain.run(t, e)
-		}})
+		}
+		both = append(both, plain, attended)
 	}
 	return both
 }

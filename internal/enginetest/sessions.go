@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var sessions = []test{
+var sessions = inPlaces(own{
 	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
 	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
 	{"a waiter that loses its place in the queue puts itself back", placeGone},
@@ -45,7 +45,7 @@ var sessions = []test{
 	{"a client without a reaper leaves the dead alone, one with a reaper does not", withoutReaper},
 	{"locks are held while the application has taken every connection of its pool", exhausted},
 	{"a free name is not told as held where the pool has no connection", unseen},
-}
+})
 
 // orphan writes a lock of a session without heartbeats, and returns its token.
 func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (token int64) {

@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var sharing = []test{
+var sharing = inPlaces(own{
 	{"readers share a name, and a writer has it alone", readersShare},
 	{"readers and writers are served in the order in which they queued, neighbouring readers together", readersInTurn},
 	{"a writer that gives up lets in the readers behind it", writerGivesUp},
@@ -30,7 +30,7 @@ var sharing = []test{
 	{"a reader can guard a transaction and unlock in one", readerInTransaction},
 	{"LockTx waits for readers, and refuses to wait for its own owner's", lockTxAndReaders},
 	{"when arrivals stop everyone has been served: readers, writers and permits", mixedLoad},
-}
+})
 
 func readersShare(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)

@@ -14,14 +14,14 @@ import (
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
-var takingOver = []test{
+var takingOver = inPlaces(own{
 	{"a guarded transaction holds up no takeover of another lock of the same client", guardedBeside},
 	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
 	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},
 	{"takeovers come although goroutines guard transactions again and again", guardedAgain},
 	{"the end of a session takes nothing that a transaction guards", guardedAfterClose},
 	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
-}
+})
 
 // takeover is a way in which a lock can pass from a session that did not release it.
 type takeover struct {

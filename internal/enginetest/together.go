@@ -13,7 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
-var together = []test{
+var together = inPlaces(own{
 	{"LockAll holds all names with one context, and gives all back", allAtOnce},
 	{"LockAll that is cancelled holds none", allOrNone},
 	{"LockAlls of the same names in any order never wait for each other", allOrders},
@@ -23,7 +23,7 @@ var together = []test{
 	{"the transaction of LockAll stops at a name that others wait for, and at one that rests", allTakesStop},
 	{"LockAll with a mode for each name shares some of them", allModes},
 	{"LockAll enters what its owner has already", allReentrant},
-}
+})
 
 func allAtOnce(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)

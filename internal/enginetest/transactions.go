@@ -12,7 +12,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-var transactions = []test{
+var transactions = inPlaces(own{
 	{"LockTx is held until the transaction commits or is rolled back", lockTxHeld},
 	{"LockTx and leases exclude each other, and neither Try waits", lockTxAndLease},
 	{"LockTx waits its turn for a lease, and the next waiter comes after the transaction", lockTxTurn},
@@ -26,7 +26,7 @@ var transactions = []test{
 	{"LockTx in the same transaction, or under the lease of the same owner, is held already", lockTxAgain},
 	{"a stream of LockTx of one client does not pass the leases that are queued", lockTxStream},
 	{"LockTx refuses bad input before any I/O", lockTxInput},
-}
+})
 
 func lockTx(t testing.TB, c Client, tx Tx, name string, options ...dblock.LockOption) {
 	t.Helper()

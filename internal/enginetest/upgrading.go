@@ -14,11 +14,11 @@ import (
 	"github.com/dblock-go/dblock/reaper"
 )
 
-var upgrading = []test{
+var upgrading = inPlaces(own{
 	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
 	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use", refusedVersion},
 	{"tables from before those that say which builds can use them are to be migrated", oldVersion},
-}
+})
 
 // upgradeTTL leaves time for what a migration makes statements wait: on MySQL, for a listener's nap
 // of 4 s.

@@ -15,7 +15,7 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-var waiting = []test{
+var waiting = inPlaces(own{
 	{"waiters of several clients are granted in the order in which they queued", func(t *testing.T, e *env) { fifo(t, e, 12) }},
 	{"a waiter that is cancelled at the head, in the middle or at the tail leaves the order of the others as it is", cancelling},
 	{"a cancel in the moment of the grant leaves nothing behind", cancelAtGrant},
@@ -24,7 +24,7 @@ var waiting = []test{
 	{"TryLock on a held lock names the holder, and writes nothing", tryLockTells},
 	{"TryLock never passes waiters", tryLockNeverBarges},
 	{"an idle lock can be locked and unlocked again and again without waiting", idle},
-}
+})
 
 // exclusion has many goroutines read and write a number that is not theirs alone. It is loaded and
 // stored atomically only for the race detector's sake, which cannot see through the database.

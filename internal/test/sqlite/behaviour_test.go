@@ -1,7 +1,10 @@
 package sqlite_test
 
 import (
+	"database/sql/driver"
 	"testing"
+
+	sqlitedriver "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/sqlite"
@@ -12,5 +15,11 @@ func TestBehaviour(t *testing.T) {
 		Name: "SQLite", Kind: enginetest.SQLite, Open: enginetest.OnSQL(sqlite.New),
 		Usual:    &enginetest.SQLiteUsual,
 		Settings: enginetest.SQLiteSettings, ReadOnly: enginetest.SQLiteReadOnly,
+	})
+}
+
+func init() {
+	sqlitedriver.MustRegisterScalarFunction(enginetest.SQLiteAheadName, 1, func(_ *sqlitedriver.FunctionContext, args []driver.Value) (driver.Value, error) {
+		return enginetest.SQLiteAhead(args[0].(string)), nil
 	})
 }
