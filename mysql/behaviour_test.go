@@ -13,11 +13,11 @@ func onTables(db *sql.DB) driver.Engine[*sql.Tx] { return mysql.New(db) }
 
 func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "MySQL", Kind: enginetest.MySQL, Open: enginetest.OnSQL(onTables),
+		Name: "MySQL", Kind: enginetest.MySQL, Open: enginetest.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: enginetest.MySQLSettings, ReadOnly: enginetest.MySQLReadOnly,
 	})
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "MariaDB", Kind: enginetest.MariaDB, Open: enginetest.OnSQL(onTables),
+		Name: "MariaDB", Kind: enginetest.MariaDB, Open: enginetest.OnSQL(onTables), ByView: mysql.ByView,
 		Settings: enginetest.MariaDBSettings, ReadOnly: enginetest.MariaDBReadOnly,
 	})
 }

@@ -33,7 +33,7 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 				mysqlserver.Discard(conn)
 				return upkeep{}, err
 			}
-			return upkeepOn(conn), nil
+			return e.upkeepOn(conn), nil
 		},
 		Ping:  func(ctx context.Context, u upkeep) error { return u.conn.PingContext(ctx) },
 		Close: func(u upkeep) { mysqlserver.Discard(u.conn) },

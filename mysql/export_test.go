@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -31,4 +32,12 @@ func StopBetween(ctx context.Context, b driver.Backend, name string, between fun
 		_, err := q.Clock(ctx)
 		return nil, err
 	})
+}
+
+// ByView has the statements of an engine name the view of the clock, which a test moves.
+func ByView(b driver.Backend) {
+	if e, ok := b.(driver.Engine[*sql.Tx]); ok {
+		b = e.Backend
+	}
+	b.(*engine).prepared.byView = true
 }

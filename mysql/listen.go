@@ -61,7 +61,7 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	defer mysqlserver.Discard(conn)
-	l := &listener{engine: e, conn: conn, session: session, prepared: preparedOnConn(conn), nap: longestNap}
+	l := &listener{engine: e, conn: conn, session: session, prepared: e.prepared.onConn(conn), nap: longestNap}
 	if err := conn.Raw(func(raw any) error {
 		l.nap = napWithin(mysqlserver.TraitsOf(raw).ReadTimeout)
 		return nil

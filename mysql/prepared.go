@@ -18,7 +18,12 @@ const (
 
 // spelled is a statement with the clock spelled out. The servers make a temporary table wherever a
 // statement names the view, and sqlc does not know UTC_TIMESTAMP(6).
-func spelled(text string) string { return strings.ReplaceAll(text, clock, now) }
+func (p *prepared) spelled(text string) string {
+	if p.byView {
+		return text
+	}
+	return strings.ReplaceAll(text, clock, now)
+}
 
 // prepared runs statements that it prepares once. Without that, a statement with parameters is two
 // round trips on a pool that does not interpolate them, and nothing tells whether it does. The
@@ -29,6 +34,7 @@ type prepared struct {
 		QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 	}
 	*statements
+	byView bool // statements go on naming the view, whose clock a test moves
 }
 
 // statements is apart from prepared so that it outlives it: nobody closes an engine, and what it
@@ -50,9 +56,9 @@ func preparedOn(db *sql.DB) *prepared {
 	return p
 }
 
-// preparedOnConn needs no cleanup: the statements go with the connection.
-func preparedOnConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, statements: newStatements()}
+// onConn needs no cleanup: the statements go with the connection.
+func (p *prepared) onConn(conn *sql.Conn) *prepared {
+	return &prepared{on: conn, statements: newStatements(), byView: p.byView}
 }
 
 func (s *statements) close() {
@@ -79,7 +85,7 @@ func (p *prepared) prepare(ctx context.Context, text string) (*sql.Stmt, error) 
 	if stmt := p.ready(text); stmt != nil {
 		return stmt, nil
 	}
-	stmt, err := p.on.PrepareContext(ctx, spelled(text))
+	stmt, err := p.on.PrepareContext(ctx, p.spelled(text))
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +178,7 @@ func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.ExecContext(ctx, args...)
 	}
-	return t.tx.ExecContext(ctx, spelled(text), args...)
+	return t.tx.ExecContext(ctx, t.p.spelled(text), args...)
 }
 
 func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
@@ -180,7 +186,7 @@ func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) 
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.QueryContext(ctx, args...)
 	}
-	return t.tx.QueryContext(ctx, spelled(text), args...)
+	return t.tx.QueryContext(ctx, t.p.spelled(text), args...)
 }
 
 func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
@@ -188,5 +194,5 @@ func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...an
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		return s.QueryRowContext(ctx, args...)
 	}
-	return t.tx.QueryRowContext(ctx, spelled(text), args...)
+	return t.tx.QueryRowContext(ctx, t.p.spelled(text), args...)
 }

@@ -71,8 +71,8 @@ type upkeep struct {
 	q    *mysqldb.Queries
 }
 
-func upkeepOn(conn *sql.Conn) upkeep {
-	db := preparedOnConn(conn)
+func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
+	db := e.prepared.onConn(conn)
 	return upkeep{conn, db, mysqldb.New(db)}
 }
 
@@ -82,7 +82,7 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 		return nil, mysqlserver.Interpret(err)
 	}
 	e.crew.Warm()
-	return upkeepOn(conn), nil
+	return e.upkeepOn(conn), nil
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
@@ -20,8 +21,9 @@ type Wiring struct {
 	Name     string
 	Kind     string // of server, as dbtest names it
 	Open     Open
-	Usual    *Setting // of all tests
-	Again    bool     // another wiring has tried the same statements: those that depend on them alone are left out
+	ByView   func(driver.Backend) // has the engine read the clock's view where it does not by itself; nil: it does
+	Usual    *Setting             // of all tests
+	Again    bool                 // another wiring has tried the same statements: those that depend on them alone are left out
 	Settings []Setting
 	// ReadOnly change a DSN so that nothing can be written through it.
 	ReadOnly []Setting

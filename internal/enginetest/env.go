@@ -73,7 +73,11 @@ func (e *env) app(t testing.TB, connections int) App {
 	if e.wiring.Kind == MySQL || e.wiring.Kind == MariaDB || e.wiring.Kind == Postgres && e.wiring.Name != "pgx" {
 		connections++ // for work of the client's own that may wait for a row
 	}
-	return e.wiring.Open(t, e.db, connections)
+	a := e.wiring.Open(t, e.db, connections)
+	if e.clocks != nil && e.wiring.ByView != nil {
+		e.wiring.ByView(a.Backend)
+	}
+	return a
 }
 
 // client makes a client with a pool of its own, and closes it when the test has ended.
