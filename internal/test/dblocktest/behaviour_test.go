@@ -23,7 +23,7 @@ const (
 	anImport = "package dblocktest\n\nimport _ \"modernc.org/sqlite\"\n"
 )
 
-// TestBehaviour takes -run and -v as the test that it runs: -run 'TestBehaviour/memory/an_idle_lock'.
+// TestBehaviour passes -run on: go test -run 'TestBehaviour/memory/an_idle' runs these sentences.
 func TestBehaviour(t *testing.T) {
 	folder, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.Dir}}", tested).Output()
 	if err != nil {
