@@ -46,8 +46,8 @@ func goEnv(t *testing.T, name string) string {
 	return strings.TrimSpace(string(value))
 }
 
-// symlinks makes a folder with links to all that another one has, but for some. To unpack all modules
-// once more would take as long as the other tests together.
+// symlinks makes a folder with links to all that another one has, but for some. To unpack all
+// modules once more would take as long as the other tests together.
 func symlinks(t *testing.T, from, to string, but []string) {
 	t.Helper()
 	if err := os.MkdirAll(to, 0o755); err != nil {

@@ -39,8 +39,8 @@ func main() {
 	os.Exit(status(ctx, os.Stderr, c.ExecuteContext(ctx)))
 }
 
-// interruptible returns a context that a signal ends. After release no signal ends it any more: when
-// release returns, those that came before have.
+// interruptible returns a context that a signal ends. After release no signal ends it any more:
+// when release returns, those that came before have.
 func interruptible() (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	signals, done := make(chan os.Signal, 1), make(chan struct{})

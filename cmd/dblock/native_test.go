@@ -105,8 +105,8 @@ func (w *world) inBackground(c *sql.Conn, statement string, arguments ...any) (e
 
 // withPlugin has MariaDB load the plugin that lists named locks, after a look at what ls says
 // without it. The test ends there, as skipped, where the server's packages lack the plugin: of
-// Debian's, mariadb-server has it, and mariadb-server-core has not. DBLOCK_TEST_REQUIRE=metadata_lock_info
-// makes that a failure.
+// Debian's, mariadb-server has it, and mariadb-server-core has not.
+// DBLOCK_TEST_REQUIRE=metadata_lock_info makes that a failure.
 func (w *world) withPlugin() {
 	w.Helper()
 	const (

@@ -34,8 +34,8 @@ func margin(ttl time.Duration) time.Duration {
 }
 
 // supervise runs the command until it ends, or until the lock does: then it ends the command. A
-// signal that came before is for this process, and all that come later are for the command: they are
-// received first, and sent on when it has started.
+// signal that came before is for this process, and all that come later are for the command: they
+// are received first, and sent on when it has started.
 func (h *holding) supervise(ctx context.Context, l hold, command []string) error {
 	signals := receive()
 	if h.release(); ctx.Err() != nil {

@@ -164,8 +164,8 @@ func TestEveryAlertHasATestInWhichItFires(t *testing.T) {
 	}
 }
 
-// TestPromtool needs promtool, of Debian's package prometheus. DBLOCK_TEST_REQUIRE=promtool makes it
-// fail without.
+// TestPromtool needs promtool, of Debian's package prometheus. DBLOCK_TEST_REQUIRE=promtool makes
+// it fail without.
 func TestPromtool(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {

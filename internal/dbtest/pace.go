@@ -13,8 +13,8 @@ import (
 // process that measures it sets it, so that all processes of a test run agree.
 const slowVariable = "DBLOCK_TEST_SLOW"
 
-// usualWork is what a quiet machine with two cores needs for the piece of work. Faster machines have
-// the same limits.
+// usualWork is what a quiet machine with two cores needs for the piece of work. Faster machines
+// have the same limits.
 const usualWork = 25 * time.Millisecond
 
 // longestScale is the largest factor by which leases and faults grow. A slower machine has to do

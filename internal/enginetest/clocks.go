@@ -63,8 +63,8 @@ func (e *env) move(t testing.TB) {
 			SELECT CAST(round((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER) * 1000 + `+SQLiteAheadName+`('`+key+`') AS now_us`)
 		e.clocks.set = func(_ testing.TB, ahead time.Duration) { sqliteAhead.Store(key, ahead.Microseconds()) }
 	default:
-		// The table has no rows that could be locked, and no snapshots. It only grows: MyISAM appends
-		// beside statements that read, however long these wait for a row of another table.
+		// The table has no rows that could be locked, and no snapshots. It only grows: MyISAM
+		// appends beside statements that read, however long these wait for a row of another table.
 		e.exec(t, "CREATE TABLE test_ahead (us bigint NOT NULL PRIMARY KEY) ENGINE = MyISAM")
 		e.exec(t, "INSERT INTO test_ahead VALUES (0)")
 		e.exec(t, `CREATE OR REPLACE SQL SECURITY INVOKER VIEW dblock_clock AS

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// apply returns the file that m breaks, and what is in it then. Text that is not there, or more than
-// once, is an error.
+// apply returns the file that m breaks, and what is in it then. Text that is not there, or more
+// than once, is an error.
 func (m mutant) apply(root string) (file string, broken []byte, err error) {
 	file = filepath.Join(root, m.file)
 	if strings.HasPrefix(m.file, "gen/") {

@@ -15,9 +15,9 @@
 //	! postgres TestATokenRises…              the package and the test that must fail
 //
 // Paths begin at the root. White space counts in no text. A text stands in its place once: a mutant
-// that breaks several has a pair of - and + for each. Of a query, what is broken is the statement in
-// gen, which is what runs. A test may be one of many: "sqlite TestBehaviour/SQLite/one sentence of
-// the suite". Lines that begin with # between paragraphs are comments.
+// that breaks several has a pair of - and + for each. Of a query, what is broken is the statement
+// in gen, which is what runs. A test may be one of many: "sqlite TestBehaviour/SQLite/one sentence
+// of the suite". Lines that begin with # between paragraphs are comments.
 //
 // The files of the tree stay as they are (go build -overlay). Servers are those of
 // DBLOCK_TEST_POSTGRES_DSN and its sisters. Each test first runs without any mutant, and must pass.

@@ -17,8 +17,8 @@ const (
 	office     = "office"
 )
 
-// electionRound ends one term after the other: the leader is killed, stopped until another leads, or
-// ends in good order, and the server dies.
+// electionRound ends one term after the other: the leader is killed, stopped until another leads,
+// or ends in good order, and the server dies.
 func electionRound(w *world) {
 	o := outage{}
 	switch {

@@ -16,8 +16,8 @@ const bugNoLock = "deducts fees without the lock"
 var feesLost = regexp.MustCompile(`(?m)^Without the lock: (\d+) of \d+ fees were lost .*$`)
 
 // feeRound runs examples/fee, whose server is killed or stopped inside of the lock. The program
-// judges itself: it fails where the account is not exact, where a token goes back, and where a stale
-// write is not refused. That it ends well says that it came to all of these.
+// judges itself: it fails where the account is not exact, where a token goes back, and where a
+// stale write is not refused. That it ends well says that it came to all of these.
 func feeRound(w *world) {
 	accident, ends := "-crash", "with the higher token"
 	if w.random.IntN(2) == 0 {

@@ -24,8 +24,8 @@ import (
 const bugKeepsHalf = "commits the half of a migration"
 
 // migrationsRound cuts Up and Down before each of their statements in turn, by an error or by the
-// end of their context, and calls them again. PostgreSQL and SQLite must have nothing of the version
-// that was cut.
+// end of their context, and calls them again. PostgreSQL and SQLite must have nothing of the
+// version that was cut.
 func migrationsRound(w *world) {
 	set := []migrate.Set{migrate.Locks, migrate.Fences}[w.random.IntN(8)/7]
 	pool := w.db.SQL(w)

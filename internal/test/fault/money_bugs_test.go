@@ -9,8 +9,8 @@ const (
 	bugNoAdvisory  = "writes without advisory LockTx"
 	bugSessionOnly = "writes under an advisory session lock alone"
 	bugNoBump      = "writes without Bump"
-	// bugUnlocksEarly is what UnlockTx would be, if it did not wait for its transaction and roll back with
-	// it.
+	// bugUnlocksEarly is what UnlockTx would be, if it did not wait for its transaction and roll
+	// back with it.
 	bugUnlocksEarly = "unlocks before the transaction ends"
 )
 

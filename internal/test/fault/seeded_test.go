@@ -10,8 +10,8 @@ type seeded struct {
 	run       func(w *world) // instead of the kind's round
 }
 
-// eitherSees is of the checkers that look for two who believe in the same lock: one of them must find a
-// bug of that kind.
+// eitherSees is of the checkers that look for two who believe in the same lock: one of them must
+// find a bug of that kind.
 const eitherSees = "^(" + exclusion + "|" + tokens + "|" + order + "): "
 
 // What a kind finds is worth nothing, unless it finds what is there.
