@@ -127,10 +127,6 @@ func named(kind string) bool {
 	return slices.Contains(list("DBLOCK_TEST_REQUIRE"), kind)
 }
 
-// Brief reports whether only tests that depend on the version of a kind of server run, because
-// another version is tested as a whole: DBLOCK_TEST_BRIEF=postgres.
-func Brief(kind string) bool { return slices.Contains(list("DBLOCK_TEST_BRIEF"), kind) }
-
 func list(variable string) []string {
 	return strings.FieldsFunc(os.Getenv(variable), func(r rune) bool { return r == ',' || r == ' ' })
 }

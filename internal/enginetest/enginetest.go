@@ -74,23 +74,15 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]placed{sessions, waiting, passing}
+		groups := [][]placed{sessions, waiting, passing, contexts, endings, input, mistakes, inPlaces(w.tests())}
 		if w.Through == nil {
 			groups = append(groups, faults, guards, transactions)
 		}
-		if !dbtest.Brief(w.Kind) {
-			groups = append(groups, contexts, endings, input, mistakes, inPlaces(w.tests()))
-		}
 		if !w.Again {
 			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(runs), deadlocks)
-			if w.Through == nil {
-				groups = append(groups, takingOver)
-			}
-		}
-		if !w.Again && !dbtest.Brief(w.Kind) {
 			groups = append(groups, revoking, owners, names, once, moments, extending, inspecting, chains, listing, events, looking)
 			if w.Through == nil {
-				groups = append(groups, people, roles, upgrading)
+				groups = append(groups, takingOver, people, roles, upgrading)
 			}
 		}
 		for _, group := range groups {

@@ -49,6 +49,30 @@ func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, lev
 	}
 }
 
+// snapshots reports whether transactions at a level are refused what is newer than their snapshot:
+// ErrRetry. On MariaDB that is innodb_snapshot_isolation, which is on by default from 11.8.
+func (e *env) snapshots(t testing.TB, level sql.IsolationLevel) bool {
+	t.Helper()
+	switch e.wiring.Kind {
+	case Postgres:
+		return level > sql.LevelReadCommitted
+	case MariaDB:
+		return level > sql.LevelReadCommitted &&
+			e.number(t, "SELECT COUNT(*) FROM information_schema.session_variables WHERE variable_name = 'innodb_snapshot_isolation' AND variable_value = 'ON'") == 1
+	}
+	return false
+}
+
+// makeRows makes the rows of names where a snapshot from before they were made could not lock them.
+func (e *env) makeRows(t testing.TB, c Client, level sql.IsolationLevel, names ...string) {
+	t.Helper()
+	if e.snapshots(t, level) {
+		for _, name := range names {
+			unlock(t, lock(t, c, name))
+		}
+	}
+}
+
 // readCommitted is the level at which every statement sees the latest commits. SQLite has no
 // levels, and its drivers refuse some.
 func (e *env) readCommitted() sql.IsolationLevel {

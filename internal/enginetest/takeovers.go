@@ -328,10 +328,10 @@ func guardUnmade(t *testing.T, e *env) {
 		tx = beginTx(t, a, level)
 		snapshot(t, tx)
 		err := l.Guard(t.Context(), tx)
-		if old := e.wiring.Kind == Postgres && level != sql.LevelReadCommitted; old {
+		if e.snapshots(t, level) {
 			is(t, err, driver.ErrRetry)
 			var state interface{ SQLState() string }
-			if !errors.As(err, &state) || state.SQLState() != "40001" {
+			if e.wiring.Kind == Postgres && (!errors.As(err, &state) || state.SQLState() != "40001") {
 				t.Errorf("%v has no SQLSTATE 40001", err)
 			}
 		} else if err != nil {

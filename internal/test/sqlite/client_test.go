@@ -20,7 +20,7 @@ const patience = time.Minute
 
 // soaked is how often a test does something, and how often where scripts/soak runs it.
 func soaked(usual, soak int) int {
-	if os.Getenv("DBLOCK_SOAK") == "" {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
 		return usual
 	}
 	return soak
