@@ -3,7 +3,6 @@ package postgres_test
 import (
 	"testing"
 
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -13,9 +12,6 @@ func TestBehaviour(t *testing.T) {
 		Name: "pgx", Kind: enginetest.Postgres, Open: enginetest.OnPgx(postgres.New),
 		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,
 	})
-	if dbtest.Brief(enginetest.Postgres) { // the statements are the same
-		return
-	}
 	enginetest.Run(t, enginetest.Wiring{
 		Name: "database/sql", Kind: enginetest.Postgres, Open: enginetest.OnSQL(postgres.NewSQL), Again: true,
 		Settings: enginetest.PostgresSettings, ReadOnly: enginetest.PostgresReadOnly,

@@ -165,15 +165,15 @@ func (m *clocks) step(most time.Duration) time.Duration {
 	return max(most, time.Millisecond)
 }
 
-// settle waits until the heartbeats that are due have been answered or have failed, and sessions
-// that are over have ended.
+// settle waits until the heartbeats that are due have been answered or have failed, and until none
+// of a session has been missing for long, and sessions that are over have ended.
 func (m *clocks) settle(t testing.TB) {
 	for _, w := range m.alive() {
 		limit := time.Now().Add(settleLimit)
 		for tick := time.Millisecond / 8; ; tick = min(2*tick, 5*time.Millisecond) {
 			now := m.clock.Now()
 			over := w.Context().Err() != nil || w.Deadline() <= now
-			late := !over && now-w.Tried() > w.ttl/5+50*time.Millisecond
+			late := !over && (now-w.Tried() > w.ttl/5+50*time.Millisecond || w.Deadline()-now < w.ttl/2)
 			switch {
 			case !over && !late:
 				w.deaf = false
@@ -190,6 +190,32 @@ func (m *clocks) settle(t testing.TB) {
 			break
 		}
 	}
+}
+
+// How time flows: a TTL of longTTL takes some 300 ms.
+const (
+	flowStep  = time.Second
+	flowPause = 10 * time.Millisecond
+)
+
+// flow advances all the time, until the test ends. Clients keep up with it: see settle.
+func (e *env) flow(t testing.TB) {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(flowPause):
+				e.advance(t, flowStep)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		<-stopped
+	})
 }
 
 // advanceUntil lets time go on, a second at a time, until a condition holds; for at most so long.

@@ -9,7 +9,7 @@ import (
 // Broken by taking every end after UnlockTx for its commit.
 func lostAfterRollback(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
 	if err := l.UnlockTx(t.Context(), tx); err != nil {
@@ -27,7 +27,7 @@ func lostAfterRollback(t *testing.T, e *env) {
 // Broken by a Guard that does not reset what UnlockTx has set.
 func lostAfterGuard(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	for range 2 {
 		tx := beginTx(t, a, e.levels()[0])
@@ -53,7 +53,7 @@ func lostAfterGuard(t *testing.T, e *env) {
 func guardBeforeCommit(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
 	tx := beginTx(t, a, e.levels()[0])
 	if err := l.Guard(t.Context(), tx); err != nil {

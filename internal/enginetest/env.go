@@ -26,8 +26,6 @@ var (
 	soon = dbtest.Scale(8 * time.Second)
 	// patience is the limit for anything at all.
 	patience = dbtest.Scale(20 * time.Second)
-	// shortTTL is for tests of what happens when a lease ends.
-	shortTTL = dbtest.Scale(2 * time.Second)
 )
 
 // env is what one test works with: a database, of its own unless it stands in a list of sharing.

@@ -7,11 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
-var faults = inPlaces(own{
+var faults = inPlaces(flowing{
 	{"killing the connections that listen loses no wake-up", func(t *testing.T, e *env) { killed(t, e, listeners) }},
 	{"killing the connections that do not listen loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, others) }},
 	{"killing every connection loses no lock and no wake-up", func(t *testing.T, e *env) { killed(t, e, everything) }},
@@ -75,7 +74,7 @@ func (e *env) kill(t testing.TB, w which) int {
 func (e *env) polled() bool { return e.wiring.Kind == Postgres && dbtest.PostgresDriver != "pgx" }
 
 func killed(t *testing.T, e *env, w which) {
-	holder := e.client(t, dblock.WithTTL(3*shortTTL)) // every second heartbeat is killed, and connections take their time
+	holder := e.client(t)
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
 	l := lock(t, holder, "kept")
 	first := lock(t, holder, "handed on")

@@ -22,12 +22,13 @@ var guards = inPlaces(own{
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
+	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
+	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
+}, flowing{
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
 	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
 	{"Guard after UnlockTx, whose transaction is still open, shows nothing of its end", guardBeforeCommit},
-	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"a name that is free although others wait is handed on by one of them", promoted},
-	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 })
 
 // levels are the isolation levels that the engine has.
@@ -422,7 +423,7 @@ func unlockTxSnapshot(t *testing.T, e *env) {
 // dblock leaves a name so only for a while (MySQL's UnlockTx, until a client notices). An operator
 // may do so too.
 func promoted(t *testing.T, e *env) {
-	c := e.client(t, dblock.WithTTL(shortTTL))
+	c := e.client(t)
 	lock(t, c, "n")
 	first := locking(t.Context(), c, "n")
 	e.queued(t, "n", 1)

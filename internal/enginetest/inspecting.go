@@ -13,11 +13,12 @@ import (
 var inspecting = inPlaces(own{
 	{"Inspect returns the holders and waiters of a name, in order", inspect},
 	{"List goes through all names that match", list},
-	{"Watch tells of changes when they are recorded, and when a holder dies", watch},
-	{"the history tells what happened, if the client keeps one", history},
 	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
 	{"Until moves with the heartbeats, and not past a fixed lease", until},
+}, flowing{
+	{"Watch tells of changes when they are recorded, and when a holder dies", watch},
+	{"the history tells what happened, if the client keeps one", history},
 })
 
 func inspect(t *testing.T, e *env) {
@@ -138,7 +139,7 @@ func list(t *testing.T, e *env) {
 }
 
 func watch(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t, dblock.WithTTL(shortTTL))
+	a, b := e.client(t), e.client(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	seen, over := make(chan dblock.Info, 100), make(chan error, 1)
 	go func() {
@@ -184,7 +185,7 @@ func watch(t *testing.T, e *env) {
 }
 
 func history(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithEvents(), dblock.WithTTL(shortTTL)), e.client(t, dblock.WithEvents(), dblock.WithTTL(shortTTL))
+	a, b := e.client(t, dblock.WithEvents()), e.client(t, dblock.WithEvents())
 	l := lock(t, a, "n", dblock.Metadata(map[string]string{"k": "v"}))
 	unlock(t, l)
 	if ev := e.told(t, b, "n", "granted", 1)[0]; ev.Token != l.Token() || ev.Metadata["k"] != "v" || ev.Host == "" || ev.At.IsZero() {
@@ -282,10 +283,11 @@ func raise(t *testing.T, e *env) {
 }
 
 func until(t *testing.T, e *env) {
-	a := e.client(t, dblock.WithTTL(shortTTL))
+	const ttl = 10 * time.Second
+	a := e.client(t, dblock.WithTTL(ttl))
 	l, leased := lock(t, a, "n"), lock(t, a, "m", dblock.Lease(time.Second))
 	first := l.Until()
-	if left := time.Until(first); left <= 0 || left > shortTTL {
+	if left := time.Until(first); left <= 0 || left > ttl {
 		t.Errorf("%v left", left)
 	}
 	if left := time.Until(leased.Until()); left > time.Second {

@@ -16,14 +16,16 @@ import (
 var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
-	{"a slot of a dead process is run again with RetryFailed, and not without", retryDead},
 	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
 	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"LockTx waits until a name has rested", lockTxAtRest},
+}, moving{
 	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
+}, flowing{
+	{"a slot of a dead process is run again with RetryFailed, and not without", retryDead},
 })
 
 const longSlot = 1000 * time.Hour // no test sees its end
@@ -137,7 +139,7 @@ func retryFailed(t *testing.T, e *env) {
 }
 
 func retryDead(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	a, b := e.client(t), e.client(t)
 	began, end := make(chan struct{}), make(chan error, 1)
 	go func() {
 		_, err := a.OncePer(context.Background(), "job", longSlot, func(ctx context.Context) error {
@@ -372,8 +374,8 @@ func lockTxAtRest(t *testing.T, e *env) {
 // forewarned: the last waiter has looked while a holder without a visible end had the name. It
 // would look again much later than soon.
 func forewarned(t *testing.T, e *env) {
-	a, b, c := e.client(t), e.client(t), e.client(t)
-	for _, option := range []dblock.LockOption{dblock.MinHold(400 * time.Millisecond), dblock.Lease(shortTTL)} { // a lease that a busy machine still hears of
+	a, b, c := e.client(t), e.client(t), e.client(t, dblock.WithTTL(time.Hour))
+	for _, option := range []dblock.LockOption{dblock.MinHold(20 * time.Second), dblock.Lease(20 * time.Second)} {
 		first := lock(t, a, "n")
 		second := locking(context.Background(), b, "n", option)
 		e.queued(t, "n", 1)
@@ -389,6 +391,7 @@ func forewarned(t *testing.T, e *env) {
 		if e.number(t, "SELECT count(*) FROM dblock_locks WHERE name = 'n' AND expires_at IS NULL") == 1 {
 			unlock(t, l) // the cool-down begins
 		}
+		e.advance(t, 21*time.Second)
 		unlock(t, granted(t, soon, third))
 		_ = l.Unlock(t.Context())
 	}

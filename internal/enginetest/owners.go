@@ -14,9 +14,10 @@ var owners = inPlaces(own{
 	{"Do locks again within Do, and unlocks when its function panics", doWithinDo},
 	{"another goroutine, without the context, waits", otherGoroutine},
 	{"an Owner enters its lock again within a client, another thread does not", ownerWithin},
-	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 	{"the same Owner takes over from a client that died", ownerAfterCrash},
 	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
+}, flowing{
+	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 })
 
 func (e *env) holds(t testing.TB, name string) int64 {
@@ -158,7 +159,7 @@ func ownerWithin(t *testing.T, e *env) {
 }
 
 func ownerElsewhere(t *testing.T, e *env) {
-	a, b, c := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	a, b, c := e.client(t), e.client(t), e.client(t)
 	me := dblock.Owner("pod-0", "partition 7")
 	first := lock(t, a, "moved", me)
 	second := granted(t, soon, locking(t.Context(), b, "moved", me))

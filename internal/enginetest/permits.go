@@ -17,8 +17,9 @@ var permits = inPlaces(own{
 	{"a semaphore that grows admits more in the same commit in which the last of the old size leaves", growsAtOnce},
 	{"a semaphore grows with the commit of UnlockTx, too", growsInTx},
 	{"readers and permits do not share a name", readersOrPermits},
-	{"permits come back when their holder dies", permitsOfTheDead},
 	{"under a permit's context Permits takes more, and Lock without Permits takes all", permitsAreNotEntered},
+}, flowing{
+	{"permits come back when their holder dies", permitsOfTheDead},
 })
 
 func permitsHeld(t *testing.T, e *env) {
@@ -211,13 +212,13 @@ func readersOrPermits(t *testing.T, e *env) {
 }
 
 func permitsOfTheDead(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	a, b := e.client(t), e.client(t)
 	lost := lock(t, a, "s", dblock.Permits(2, 3))
 	kept := lock(t, b, "s", dblock.Permits(1, 3))
 	next := locking(context.Background(), b, "s", dblock.Permits(2, 3))
 	e.queued(t, "s", 1)
 	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", lost.Token()))
-	l := granted(t, shortTTL+soon, next)
+	l := granted(t, soon, next)
 	ended(t, soon, lost, dblock.ErrLost)
 	live(t, kept)
 	unlock(t, l)

@@ -24,6 +24,9 @@ type (
 	// moving tests have one each too, and may move its clock and that of their clients:
 	// env.advance.
 	moving []test
+	// flowing tests have one each too, and time flies in it for the database and for the clients:
+	// whatever comes with time comes soon. What is due within a TTL is waited for by its event.
+	flowing []test
 )
 
 // placed is a test with its place.
@@ -52,6 +55,15 @@ func (tests moving) placed() []placed {
 	return place(tests, func(t *testing.T, w Wiring, _ *common) *env {
 		e := newEnv(t, w)
 		e.move(t)
+		return e
+	})
+}
+
+func (tests flowing) placed() []placed {
+	return place(tests, func(t *testing.T, w Wiring, _ *common) *env {
+		e := newEnv(t, w)
+		e.move(t)
+		e.flow(t)
 		return e
 	})
 }

@@ -14,12 +14,13 @@ import (
 var revoking = inPlaces(own{
 	{"Ask tells every holder why, and takes nothing away", ask},
 	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
-	{"Break takes a name from all its readers", breakShares},
-	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"a client can break its own lock", breakOwn},
-	{"Break with tokens takes a name only from the holders that have them", breakTokens},
 	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
 	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
+}, flowing{
+	{"Break takes a name from all its readers", breakShares},
+	{"Break waits for a transaction that the holder guards", breakGuarded},
+	{"Break with tokens takes a name only from the holders that have them", breakTokens},
 })
 
 func ask(t *testing.T, e *env) {
@@ -137,7 +138,7 @@ func breakLock(t *testing.T, e *env) {
 }
 
 func breakShares(t *testing.T, e *env) {
-	a, b, c := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	a, b, c := e.client(t), e.client(t), e.client(t)
 	r1, r2 := lock(t, a, "n", dblock.Shared()), lock(t, b, "n", dblock.Shared())
 	next := locking(context.Background(), b, "n")
 	e.queued(t, "n", 1)
@@ -160,7 +161,7 @@ func breakGuarded(t *testing.T, e *env) {
 		return
 	}
 	app := e.app(t, 5)
-	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
+	a, c := e.clientOf(t, app), e.client(t)
 	for _, options := range [][]dblock.LockOption{nil, {dblock.Shared()}} {
 		l := lock(t, a, "n", options...)
 		tx := beginTx(t, app, e.levels()[0])
@@ -195,7 +196,7 @@ func breakGuarded(t *testing.T, e *env) {
 // and Break waits for it.
 func breakGuardedAlone(t *testing.T, e *env) {
 	app := e.app(t, 5)
-	a, c := e.clientOf(t, app, dblock.WithTTL(shortTTL)), e.client(t)
+	a, c := e.clientOf(t, app), e.client(t)
 	l := lock(t, a, "n")
 	lock(t, c, "other") // it has a session
 	tx := beginTx(t, app, e.levels()[0])
@@ -217,7 +218,7 @@ func breakGuardedAlone(t *testing.T, e *env) {
 }
 
 func breakTokens(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	a, b := e.client(t), e.client(t)
 	breaks := func(c Client, want int, tokens ...int64) {
 		t.Helper()
 		if n, err := c.Break(t.Context(), "n", "for the test", tokens...); n != want || err != nil {

@@ -13,10 +13,6 @@ import (
 )
 
 var sessions = inPlaces(own{
-	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
-	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
-	{"a waiter that loses its place in the queue puts itself back", placeGone},
-	{"a lock that an operator took away is lost, and its holder learns of it", takenAway},
 	{"a dead waiter at the head does not keep the others waiting", deadWaiter},
 	{"a dead holder makes way for TryLock", func(t *testing.T, e *env) {
 		deadHolder(t, e, func(c Client) Lock {
@@ -40,11 +36,17 @@ var sessions = inPlaces(own{
 			return lock(t, c, "orphaned")
 		})
 	}},
+	{"a free name is not told as held where the pool has no connection", unseen},
+}, moving{
 	{"a holder that dies while others wait is succeeded within a second after its time is over", succession},
+}, flowing{
+	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
+	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
+	{"a waiter that loses its place in the queue puts itself back", placeGone},
+	{"a lock that an operator took away is lost, and its holder learns of it", takenAway},
 	{"a live holder is not taken for dead, however long it holds", longHolder},
 	{"a client without a reaper leaves the dead alone, one with a reaper does not", withoutReaper},
 	{"locks are held while the application has taken every connection of its pool", exhausted},
-	{"a free name is not told as held where the pool has no connection", unseen},
 })
 
 // orphan writes a lock of a session without heartbeats, and returns its token.
@@ -66,7 +68,7 @@ func (e *env) ghost(t testing.TB, session string, left time.Duration) {
 }
 
 func sessionLost(t *testing.T, e *env) {
-	c, other := e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	c, other := e.client(t), e.client(t)
 	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Lease(time.Minute))
 	before := e.session(t, "a")
 	e.end(t, before)
@@ -84,7 +86,7 @@ func sessionLost(t *testing.T, e *env) {
 }
 
 func waiterSessionLost(t *testing.T, e *env) {
-	holder, c := e.client(t), e.client(t, dblock.WithTTL(shortTTL))
+	holder, c := e.client(t), e.client(t)
 	first := lock(t, holder, "waited for")
 	line := e.line(t, "waited for", 1, []Client{c}, background)
 	before := e.text(t, "SELECT session_id FROM dblock_waiters")
@@ -98,7 +100,7 @@ func waiterSessionLost(t *testing.T, e *env) {
 }
 
 func placeGone(t *testing.T, e *env) {
-	holder, c := e.client(t), e.client(t, dblock.WithTTL(shortTTL))
+	holder, c := e.client(t), e.client(t)
 	first := lock(t, holder, "waited for")
 	line := e.line(t, "waited for", 2, []Client{c}, background)
 	for range 2 {
@@ -114,7 +116,7 @@ func placeGone(t *testing.T, e *env) {
 }
 
 func takenAway(t *testing.T, e *env) {
-	c, other := e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	c, other := e.client(t), e.client(t)
 	l := lock(t, c, "taken")
 	kept := lock(t, c, "kept")
 	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', holds = 0 WHERE name = 'taken'")
@@ -158,16 +160,19 @@ func deadHolder(t *testing.T, e *env, take func(c Client) Lock) {
 
 func succession(t *testing.T, e *env) {
 	token := e.orphan(t, "orphaned", "dyingsession", time.Hour)
-	clients := []Client{e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())}
+	clients := []Client{e.client(t), e.client(t, dblock.WithoutReaper())}
 	line := e.line(t, "orphaned", 3, clients, background)
-	// The last heartbeat of a client with a TTL of 2s, which the waiters look at after a third of
-	// that.
-	start := time.Now()
-	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+shortTTL.Microseconds())
-	first := granted(t, patience, line[0])
-	if took := time.Since(start); took < shortTTL*9/10 {
-		t.Errorf("succeeded after %v: want %v", took, shortTTL)
+	// The last heartbeat. The waiters see it when they look, after a third of their TTL.
+	const left = 20 * time.Second
+	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+left.Microseconds())
+	e.advance(t, left-time.Second)
+	select {
+	case o := <-line[0]:
+		t.Fatalf("succeeded before its time was over: %v, %v", o.lock, o.err)
+	default:
 	}
+	e.advance(t, 2*time.Second)
+	first := granted(t, soon, line[0])
 	rising(t, []int64{token, first.Token()})
 	served(t, first, line[1:]...)
 	e.free(t, "orphaned")
@@ -193,7 +198,7 @@ func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
 }
 
 func longHolder(t *testing.T, e *env) {
-	c, other := e.client(t, dblock.WithTTL(shortTTL)), e.client(t, dblock.WithTTL(shortTTL))
+	c, other := e.client(t), e.client(t)
 	l := lock(t, c, "long")
 	line := e.line(t, "long", 1, []Client{other}, background)
 	e.beats(t, e.session(t, "long"), 11, l) // more than two TTLs
@@ -202,7 +207,7 @@ func longHolder(t *testing.T, e *env) {
 
 func withoutReaper(t *testing.T, e *env) {
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
-	c := e.client(t, dblock.WithTTL(shortTTL), dblock.WithReaper(reaper.Interval(20*time.Millisecond)), dblock.WithoutReaper())
+	c := e.client(t, dblock.WithReaper(reaper.Interval(20*time.Millisecond)), dblock.WithoutReaper())
 	l := lock(t, c, "own")
 	e.beats(t, e.session(t, "own"), 3, l)
 	if e.session(t, "orphaned") != "deadsession" {
@@ -219,7 +224,7 @@ func withoutReaper(t *testing.T, e *env) {
 
 func exhausted(t *testing.T, e *env) {
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(shortTTL))
+	c := e.clientOf(t, a)
 	l := lock(t, c, "held")
 	session := e.session(t, "held")
 	e.beats(t, session, 1, l) // the heartbeats' connection is reserved, and soon the one beside it

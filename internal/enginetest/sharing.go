@@ -17,19 +17,20 @@ var sharing = inPlaces(own{
 	{"readers share a name, and a writer has it alone", readersShare},
 	{"readers and writers are served in the order in which they queued, neighbouring readers together", readersInTurn},
 	{"a writer that gives up lets in the readers behind it", writerGivesUp},
-	{"a dead writer at the head of the queue does not keep readers from readers", deadWriterAtHead},
 	{"a reader's crash releases its own share only", readerCrashes},
 	{"a reader's fixed lease ends, and the writer comes in", readersLease},
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
 	{"a writer that lets in readers of its own client keeps its lock", downgradeAmongFriends},
 	{"a fixed lease ends when it would have, whatever the lock has become", regradedLease},
-	{"a crowd of readers that crashed is succeeded", crowdCrashes},
 	{"the only reader becomes a writer, before all waiters; of two none does", upgrade},
 	{"what was read alone is written alone: no update is lost between upgrades", upgradesUnderLoad},
 	{"a reader can guard a transaction and unlock in one", readerInTransaction},
 	{"LockTx waits for readers, and refuses to wait for its own owner's", lockTxAndReaders},
 	{"when arrivals stop everyone has been served: readers, writers and permits", mixedLoad},
+}, flowing{
+	{"a dead writer at the head of the queue does not keep readers from readers", deadWriterAtHead},
+	{"a crowd of readers that crashed is succeeded", crowdCrashes},
 })
 
 func readersShare(t *testing.T, e *env) {
@@ -136,16 +137,16 @@ func writerGivesUp(t *testing.T, e *env) {
 // deadWriterAtHead: without a reaper, and without a reader that leaves, the waiters notice the
 // death themselves.
 func deadWriterAtHead(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper()), e.app(t, 5)
+	a, b := e.client(t, dblock.WithoutReaper()), e.app(t, 5)
 	r := lock(t, a, "n", dblock.Shared())
-	crashed := e.clientOf(t, b, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
+	crashed := e.clientOf(t, b, dblock.WithoutReaper())
 	_ = locking(t.Context(), crashed, "n")
 	e.queued(t, "n", 1)
 	session := e.text(t, "SELECT session_id FROM dblock_waiters WHERE name = 'n'")
 	next := locking(context.Background(), a, "n", dblock.Shared())
 	e.queued(t, "n", 2)
 	e.end(t, session)
-	unlock(t, granted(t, shortTTL+soon, next))
+	unlock(t, granted(t, soon, next))
 	live(t, r)
 	unlock(t, r)
 }
@@ -284,11 +285,11 @@ func downgradeAmongFriends(t *testing.T, e *env) {
 }
 
 func crowdCrashes(t *testing.T, e *env) {
-	gone := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
+	gone := e.client(t, dblock.WithoutReaper())
 	for range 15 {
 		lock(t, gone, "n", dblock.Shared())
 	}
-	b := e.client(t, dblock.WithTTL(shortTTL), dblock.WithoutReaper())
+	b := e.client(t, dblock.WithoutReaper())
 	w := locking(context.Background(), b, "n")
 	e.queued(t, "n", 1)
 	session := e.text(t, "SELECT max(session_id) FROM dblock_shares")

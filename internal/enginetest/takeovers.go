@@ -19,8 +19,9 @@ var takingOver = inPlaces(own{
 	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
 	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},
 	{"takeovers come although goroutines guard transactions again and again", guardedAgain},
-	{"the end of a session takes nothing that a transaction guards", guardedAfterClose},
 	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
+}, flowing{
+	{"the end of a session takes nothing that a transaction guards", guardedAfterClose},
 })
 
 // takeover is a way in which a lock can pass from a session that did not release it.
@@ -282,7 +283,7 @@ func guardedAfterClose(t *testing.T, e *env) {
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
-	c, other := e.clientOf(t, a), e.client(t, dblock.WithTTL(shortTTL))
+	c, other := e.clientOf(t, a), e.client(t)
 	l, tx := e.leased(t, c, a, dbtest.Scale(time.Second))
 	ended(t, soon, l, dblock.ErrLost)
 	if err := c.Close(t.Context()); err != nil {

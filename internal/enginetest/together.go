@@ -18,11 +18,12 @@ var together = inPlaces(own{
 	{"LockAll that is cancelled holds none", allOrNone},
 	{"LockAlls of the same names in any order never wait for each other", allOrders},
 	{"LockAll of 1,000 names holds 1,000 locks", thousandNames},
-	{"the context of LockAll ends with the first lock that is lost", allLost},
 	{"LockAll that loses a lock while it waits for another begins again", allAgain},
 	{"the transaction of LockAll stops at a name that others wait for, and at one that rests", allTakesStop},
 	{"LockAll with a mode for each name shares some of them", allModes},
 	{"LockAll enters what its owner has already", allReentrant},
+}, flowing{
+	{"the context of LockAll ends with the first lock that is lost", allLost},
 })
 
 func allAtOnce(t *testing.T, e *env) {
@@ -182,7 +183,7 @@ func thousandNames(t *testing.T, e *env) {
 }
 
 func allLost(t *testing.T, e *env) {
-	a, b := e.client(t, dblock.WithTTL(shortTTL)), e.client(t)
+	a, b := e.client(t), e.client(t)
 	all, err := a.LockAll(t.Context(), []string{"a", "b"})
 	if err != nil {
 		t.Fatal(err)
