@@ -13,10 +13,13 @@ import (
 var contexts = inPlaces(own{
 	{"a lock's context has the values of Lock's, and does not end with it", contextValues},
 	{"a lock's context ends with ErrNotHeld at Unlock and with ErrClosed at Close", contextCauses},
-	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
-	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
-	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
 	{"metadata stands in the row while the lock is held", metadata},
+}, moving{
+	{"a fixed lease ends by itself, and the next waiter has it then", leaseEnds},
+}, moving{
+	{"a fixed lease ends without any reaper, and TryLock gets the lock", leaseWithoutReaper},
+}, moving{
+	{"a fixed lease of a waiter counts from its grant", leaseOfWaiter},
 })
 
 func contextValues(t *testing.T, e *env) {
@@ -73,13 +76,15 @@ func over(t testing.TB, before Lock) {
 
 func leaseEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	start := time.Now()
-	first := lock(t, a, "leased", dblock.Lease(time.Second))
-	next := granted(t, soon, locking(t.Context(), b, "leased"))
+	first := lock(t, a, "leased", dblock.Lease(20*time.Second))
+	waiter := locking(t.Context(), b, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, 19*time.Second)
+	live(t, first)
+	e.queued(t, "leased", 1)
+	e.advance(t, 2*time.Second)
+	next := granted(t, soon, waiter)
 	over(t, first)
-	if took := time.Since(start); took < 950*time.Millisecond {
-		t.Errorf("the next waiter had it after %v: want the lease, 1s", took)
-	}
 	rising(t, []int64{first.Token(), next.Token()})
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
 	live(t, next)
@@ -92,19 +97,23 @@ func leaseEnds(t *testing.T, e *env) {
 
 func leaseWithoutReaper(t *testing.T, e *env) {
 	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
-	const lease = 1500 * time.Millisecond // a busy machine still finds it held
+	const lease = 20 * time.Second
 	first := lock(t, a, "leased", dblock.Lease(lease))
 	if left := time.Until(refused(t, b, "leased").Until); left > lease {
 		t.Errorf("TryLock says that it is held for another %v: want the rest of the lease", left)
 	}
+	e.advance(t, lease+time.Second)
 	ended(t, soon, first, dblock.ErrLost)
 	var next Lock
 	eventually(t, soon, "TryLock gets the lock", func() bool {
-		l, err := b.TryLock(t.Context(), "leased", dblock.Lease(500*time.Millisecond))
+		l, err := b.TryLock(t.Context(), "leased", dblock.Lease(lease))
 		next = l
 		return err == nil
 	})
-	third := granted(t, soon, locking(t.Context(), a, "leased"))
+	waiter := locking(t.Context(), a, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, lease+time.Second)
+	third := granted(t, soon, waiter)
 	over(t, next)
 	rising(t, []int64{first.Token(), next.Token(), third.Token()})
 	unlock(t, third)
@@ -114,13 +123,16 @@ func leaseWithoutReaper(t *testing.T, e *env) {
 func leaseOfWaiter(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	first := lock(t, a, "leased")
-	line := locking(t.Context(), b, "leased", dblock.Lease(time.Second))
+	const lease = 20 * time.Second
+	line := locking(t.Context(), b, "leased", dblock.Lease(lease))
 	e.queued(t, "leased", 1)
+	e.advance(t, time.Minute)
 	unlock(t, first)
 	second := granted(t, soon, line)
-	if took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'"); took < time.Second.Microseconds() || took > time.Second.Microseconds()+1000 {
-		t.Errorf("the lease takes %d µs: want 1s from the grant", took)
+	if took := e.number(t, "SELECT expires_at - acquired_at FROM dblock_locks WHERE name = 'leased'"); took < lease.Microseconds() || took > lease.Microseconds()+1000 {
+		t.Errorf("the lease takes %d µs: want 20s from the grant", took)
 	}
+	e.advance(t, lease+time.Second)
 	ended(t, soon, second, dblock.ErrLost)
 	third := granted(t, soon, locking(t.Context(), a, "leased"))
 	unlock(t, third)

@@ -74,7 +74,7 @@ func Run(t *testing.T, w Wiring) {
 			})
 		}
 		// First those that depend on how the engine is reached, then those of its statements.
-		groups := [][]placed{sessions, waiting, passing, contexts, endings, input, mistakes, inPlaces(w.tests())}
+		groups := [][]placed{sessions, waiting, passing, contexts, endings, input, mistakes, w.tests()}
 		if w.Through == nil {
 			groups = append(groups, faults, guards, transactions)
 		}
@@ -107,6 +107,7 @@ var alone = inPlaces(own{
 var alike = inPlaces(own{
 	{"tokens rise across grants, restarts of clients, and purges", tokens},
 	{"eight sweeps at once over 200 orphaned locks hand each on exactly once", sweepsAtOnce},
+}, flowing{
 	{"a client keeps 10,000 locks with one row written by each heartbeat", tenThousand},
 })
 
@@ -125,19 +126,21 @@ func (w Wiring) settings() []Setting {
 }
 
 // tests are those of the wiring's own settings.
-func (w Wiring) tests() (tests own) {
+func (w Wiring) tests() []placed {
+	var settings moving
 	for _, s := range w.settings() {
-		tests = append(tests, test{"with " + s.Name, func(t *testing.T, e *env) {
+		settings = append(settings, test{"with " + s.Name, func(t *testing.T, e *env) {
 			e.set(t, s)
 			core(t, e)
 		}})
 	}
+	var readOnlys own
 	for _, s := range w.ReadOnly {
-		tests = append(tests, test{"a database that is read-only by " + s.Name + " is told as such at once", func(t *testing.T, e *env) {
+		readOnlys = append(readOnlys, test{"a database that is read-only by " + s.Name + " is told as such at once", func(t *testing.T, e *env) {
 			readOnly(t, e, s)
 		}})
 	}
-	return tests
+	return inPlaces(settings, readOnlys)
 }
 
 // Kinds of server, for wirings.

@@ -16,7 +16,7 @@ var owners = inPlaces(own{
 	{"an Owner enters its lock again within a client, another thread does not", ownerWithin},
 	{"the same Owner takes over from a client that died", ownerAfterCrash},
 	{"a take-over by the Owner does not touch the queue", ownerBeforeQueue},
-}, flowing{
+}, moving{
 	{"the same Owner in another client takes over at once, and fences the first", ownerElsewhere},
 })
 
@@ -164,6 +164,7 @@ func ownerElsewhere(t *testing.T, e *env) {
 	first := lock(t, a, "moved", me)
 	second := granted(t, soon, locking(t.Context(), b, "moved", me))
 	rising(t, []int64{first.Token(), second.Token()})
+	e.advance(t, longTTL/5+time.Second) // to the next heartbeat
 	ended(t, soon, first, dblock.ErrLost)
 	is(t, first.Unlock(context.Background()), dblock.ErrLost)
 	live(t, second)

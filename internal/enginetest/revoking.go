@@ -12,15 +12,16 @@ import (
 )
 
 var revoking = inPlaces(own{
-	{"Ask tells every holder why, and takes nothing away", ask},
 	{"Break takes a name from its holder, notifies it, and grants the name to the next", breakLock},
 	{"a client can break its own lock", breakOwn},
 	{"Break with a token ends the rest of that holder, and of no other", breakTokenAtRest},
-	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
 }, flowing{
+	{"Ask tells every holder why, and takes nothing away", ask},
 	{"Break takes a name from all its readers", breakShares},
 	{"Break waits for a transaction that the holder guards", breakGuarded},
 	{"Break with tokens takes a name only from the holders that have them", breakTokens},
+}, moving{
+	{"Break ends the rest of a name, held or not, and hands it on", breakRest},
 })
 
 func ask(t *testing.T, e *env) {
@@ -78,6 +79,7 @@ func breakRest(t *testing.T, e *env) {
 		}
 		unlock(t, granted(t, soon, waiter))
 		if held {
+			e.advance(t, longTTL/5+time.Second) // it hears of it with a heartbeat
 			ended(t, soon, l, dblock.ErrLost)
 		}
 	}

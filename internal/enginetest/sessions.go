@@ -184,8 +184,12 @@ func (e *env) beats(t testing.TB, session string, n int, locks ...Lock) {
 	t.Helper()
 	const query = "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?"
 	last := e.number(t, query, session)
+	wait := eventually
+	if e.clocks != nil {
+		wait = e.advanceUntil
+	}
 	for range n {
-		eventually(t, patience, "the heartbeat comes", func() bool {
+		wait(t, patience, "the heartbeat comes", func() bool {
 			for _, l := range locks {
 				live(t, l)
 			}
@@ -309,7 +313,7 @@ func tenThousand(t *testing.T, e *env) {
 	case e.wiring.Name != "pgx" && e.wiring.Name != "MySQL": // the tables are the same, and making the locks is what takes long
 		n = 2_000
 	}
-	c := e.clientOf(t, e.app(t, 16), dblock.WithTTL(5*time.Second), dblock.WithoutReaper())
+	c := e.clientOf(t, e.app(t, 16), dblock.WithoutReaper())
 	locks := make(chan Lock, n)
 	next := make(chan int64)
 	failed := make(chan error, workers)
@@ -367,9 +371,5 @@ func tenThousand(t *testing.T, e *env) {
 	// to the session's end.
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	start := time.Now()
 	_ = c.Close(ctx)
-	if took := time.Since(start); took > soon {
-		t.Errorf("Close took %v with a context of 100ms", took)
-	}
 }

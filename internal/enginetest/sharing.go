@@ -17,7 +17,6 @@ var sharing = inPlaces(own{
 	{"readers share a name, and a writer has it alone", readersShare},
 	{"readers and writers are served in the order in which they queued, neighbouring readers together", readersInTurn},
 	{"a writer that gives up lets in the readers behind it", writerGivesUp},
-	{"a reader's crash releases its own share only", readerCrashes},
 	{"a reader's fixed lease ends, and the writer comes in", readersLease},
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
@@ -29,6 +28,7 @@ var sharing = inPlaces(own{
 	{"LockTx waits for readers, and refuses to wait for its own owner's", lockTxAndReaders},
 	{"when arrivals stop everyone has been served: readers, writers and permits", mixedLoad},
 }, flowing{
+	{"a reader's crash releases its own share only", readerCrashes},
 	{"a dead writer at the head of the queue does not keep readers from readers", deadWriterAtHead},
 	{"a crowd of readers that crashed is succeeded", crowdCrashes},
 })

@@ -15,14 +15,11 @@ import (
 )
 
 var upgrading = inPlaces(own{
+	{"tables from before those that say which builds can use them are to be migrated", oldVersion},
+}, moving{
 	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
 	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use", refusedVersion},
-	{"tables from before those that say which builds can use them are to be migrated", oldVersion},
 })
-
-// upgradeTTL leaves time for what a migration makes statements wait: on MySQL, for a listener's nap
-// of 4 s.
-const upgradeTTL = 10 * time.Second
 
 // later makes the tables those of a later version that this build can use.
 func (e *env) later(t testing.TB) {
@@ -68,15 +65,15 @@ func (e *env) newerClient(t testing.TB) Client {
 }
 
 func laterVersion(t *testing.T, e *env) {
-	old := e.client(t, dblock.WithTTL(upgradeTTL))
+	old := e.client(t)
 	held, shared := lock(t, old, "held"), lock(t, old, "shared", dblock.Shared())
 	first := lock(t, old, "waited for")
 	line := e.line(t, "waited for", 1, []Client{old}, background)
 	e.later(t)
 
 	now := e.now(t)
-	eventually(t, patience, "a heartbeat succeeds afterwards", func() bool {
-		return e.number(t, "SELECT max(expires_at) FROM dblock_heartbeats") > now+upgradeTTL.Microseconds()
+	e.advanceUntil(t, longTTL, "a heartbeat succeeds afterwards", func() bool {
+		return e.number(t, "SELECT max(expires_at) FROM dblock_heartbeats") > now+longTTL.Microseconds()
 	})
 	live(t, held)
 	live(t, shared)
@@ -103,12 +100,14 @@ func laterVersion(t *testing.T, e *env) {
 	rising(t, []int64{theirs.Token(), next.Token()})
 	unlock(t, next)
 	e.end(t, e.session(t, "held"))
+	e.advance(t, longTTL/5+time.Second) // to the next heartbeat
 	ended(t, soon, held, dblock.ErrLost)
 	unlock(t, granted(t, soon, locking(t.Context(), young, "held")))
 	dead := lock(t, young, "of the dead")
 	e.end(t, e.session(t, "of the dead"))
 	unlock(t, granted(t, soon, locking(t.Context(), old, "of the dead")))
-	ended(t, longTTL, dead, dblock.ErrLost)
+	e.advance(t, longTTL/5+time.Second)
+	ended(t, soon, dead, dblock.ErrLost)
 
 	// Everything else that writes a row of a table with a column more.
 	all, err := old.LockAll(t.Context(), []string{"a", "b"})
@@ -134,9 +133,9 @@ func laterVersion(t *testing.T, e *env) {
 }
 
 func refusedVersion(t *testing.T, e *env) {
-	c := e.client(t, dblock.WithTTL(upgradeTTL))
+	c := e.client(t)
 	held := lock(t, c, "held")
-	line := e.line(t, "held", 1, []Client{e.client(t, dblock.WithTTL(upgradeTTL))}, background)
+	line := e.line(t, "held", 1, []Client{e.client(t)}, background)
 	e.exec(t, "UPDATE dblock_schema SET version = ?, usable_from = ?", driver.SchemaVersion+1, driver.SchemaVersion+1)
 
 	refused := func(err error) {
@@ -151,6 +150,7 @@ func refusedVersion(t *testing.T, e *env) {
 			}
 		}
 	}
+	e.advance(t, longTTL/3+time.Second) // to the next heartbeat, and to the waiter's next look
 	ended(t, soon, held, dblock.ErrLost)
 	refused(context.Cause(held.Context()))
 	refused(within(t, soon, "the waiter returns", line[0]).err)
@@ -174,7 +174,9 @@ func refusedVersion(t *testing.T, e *env) {
 
 	// Back to a version that this build can use.
 	e.exec(t, "UPDATE dblock_schema SET version = ?, usable_from = ?", driver.SchemaVersion, driver.SchemaVersion)
-	unlock(t, granted(t, upgradeTTL+soon, locking(t.Context(), c, "held")))
+	again := locking(t.Context(), c, "held")
+	e.advanceUntil(t, 2*longTTL, "the dead holder is succeeded", func() bool { return len(again) > 0 })
+	unlock(t, granted(t, soon, again))
 }
 
 func oldVersion(t *testing.T, e *env) {
