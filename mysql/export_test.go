@@ -16,6 +16,13 @@ func Patient(b driver.Backend, obstructed func()) {
 	e.rowTimeout, e.obstructed = time.Minute, obstructed
 }
 
+// Nap has the listeners of an engine sleep for so long with each statement, unless the DSN has a
+// shorter readTimeout.
+func Nap(b driver.Backend, d time.Duration) { b.(*engine).nap = d }
+
+// Proof has a listener wait for so long for its own first KILL.
+func Proof(b driver.Backend, d time.Duration) { b.(*engine).proof = d }
+
 // OnSeveralWriters has an engine believe that its server is one of several nodes that write, or is
 // not, until it reserves another connection.
 func OnSeveralWriters(b driver.Backend, which string) {

@@ -14,6 +14,7 @@ import (
 // Broken by a KILL of a connection's id, or of that on the same server: after a restart ids begin
 // anew.
 func TestAnInterruptionThatComesAfterARestartHitsNoStranger(t *testing.T) {
+	forSoak(t)
 	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
 		t.Run(kind, func(t *testing.T) {
 			own := dbtest.Own(t, kind)

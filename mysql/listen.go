@@ -61,9 +61,9 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	defer mysqlserver.Discard(conn)
-	l := &listener{engine: e, conn: conn, session: session, prepared: e.prepared.onConn(conn), nap: longestNap}
+	l := &listener{engine: e, conn: conn, session: session, prepared: e.prepared.onConn(conn), nap: e.nap}
 	if err := conn.Raw(func(raw any) error {
-		l.nap = napWithin(mysqlserver.TraitsOf(raw).ReadTimeout)
+		l.nap = min(e.nap, napWithin(mysqlserver.TraitsOf(raw).ReadTimeout))
 		return nil
 	}); err != nil {
 		return mysqlserver.Interpret(err)
@@ -153,13 +153,13 @@ func (l *listener) open(ctx context.Context) error {
 		return driver.Fail(driver.ErrUnavailable, errors.New("an earlier listener of this session still holds its named lock"))
 	}
 	ended, killing := make(chan struct{}), make(chan error, 1)
-	go func() { killing <- l.interruptUntil(ended, proofTimeout) }()
-	outcome, err := l.sleep(ctx, proofTimeout, func(ctx context.Context) (outcome int64, err error) {
+	go func() { killing <- l.interruptUntil(ended, l.engine.proof) }()
+	outcome, err := l.sleep(ctx, l.engine.proof, func(ctx context.Context) (outcome int64, err error) {
 		if l.gate != nil {
-			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, proofTimeout.Seconds()).Scan(&outcome)
+			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, l.engine.proof.Seconds()).Scan(&outcome)
 			return l.gate.check(outcome, err)
 		}
-		err = l.conn.QueryRowContext(ctx, "SELECT 2 * SLEEP(?)", proofTimeout.Seconds()).Scan(&outcome)
+		err = l.conn.QueryRowContext(ctx, "SELECT 2 * SLEEP(?)", l.engine.proof.Seconds()).Scan(&outcome)
 		return outcome, err
 	})
 	close(ended)

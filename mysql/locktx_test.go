@@ -306,6 +306,7 @@ func TestNoTransactionIsUndoneUnseen(t *testing.T) {
 
 // Elsewhere it takes back nothing, and LockTx waits on.
 func TestLockTxOutlastsTheServersPatience(t *testing.T) {
+	forSoak(t)
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
 		holder, _ := a.begin(t, sql.LevelRepeatableRead)

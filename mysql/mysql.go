@@ -55,7 +55,7 @@ import (
 // In a Galera cluster and in a group with several primaries leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout}
+	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
 	for _, option := range options {
 		option(e)
 	}
@@ -93,6 +93,8 @@ type engine struct {
 	reads        atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
 	facts        atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
 	rowTimeout   time.Duration
+	nap          time.Duration // the most that a statement of a listener sleeps
+	proof        time.Duration // how long a listener waits for its own first KILL
 	singleWriter bool
 	rowQueues    rowQueues
 	spares       spares

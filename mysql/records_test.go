@@ -137,7 +137,7 @@ func (e *ear) hint(t *testing.T) {
 	case <-e.wakes:
 	case err := <-e.ended:
 		t.Fatal(err)
-	case <-time.After(awake):
+	case <-time.After(patience):
 		t.Fatal("nothing was heard")
 	}
 }

@@ -24,14 +24,26 @@ import (
 	"github.com/dblock-go/dblock/mysql"
 )
 
+// forSoak leaves a test that needs real time or restarts to scripts/soak.
+func forSoak(t *testing.T) {
+	t.Helper()
+	if soak(0, 1) == 0 {
+		t.Skip("scripts/soak runs it")
+	}
+}
+
+// soak is how often a test does what chance decides: seldom in the gate, often in a soak.
+func soak(gate, soak int) int {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		return gate
+	}
+	return soak
+}
+
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 // patience is how long a test waits for what must happen.
-var patience = dbtest.Scale(15 * time.Second)
-
-// awake is shorter than a listener's sleep: a wake-up that only comes because the sleep is over is
-// a failure.
-const awake = 3500 * time.Millisecond
+var patience = dbtest.Scale(30 * time.Second)
 
 const ttl = time.Minute
 

@@ -182,6 +182,7 @@ func (s server) hourTwice(t *testing.T) {
 
 // Broken by leaving a connection that beats once in a third of a TTL to the server's own patience.
 func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) {
+	forSoak(t)
 	each(t, func(t *testing.T, s server) {
 		e := mysql.New(s.open(t, variable("wait_timeout", "1")))
 		session := id()

@@ -2,6 +2,7 @@ package advisory
 
 import (
 	"context"
+	"os"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -13,6 +14,9 @@ import (
 // Broken by a wait that ends with the second loss of its connection, or with the first failure to
 // open one.
 func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		t.Skip("scripts/soak runs it")
+	}
 	server := dbtest.OwnPostgres(t)
 	s := stageOn(t, server.Empty(t))
 	config, err := pgxpool.ParseConfig(s.db.DSN)

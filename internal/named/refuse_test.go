@@ -3,6 +3,7 @@ package named_test
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -157,6 +158,9 @@ func TestNamedLocksEndWithThePrimary(t *testing.T) {
 // Broken by leaving the application's limits on these connections, and by a wait as long as its
 // readTimeout.
 func TestTheApplicationsLimitsAreNotForNamedLocks(t *testing.T) {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		t.Skip("scripts/soak runs it")
+	}
 	onStage(t, func(t *testing.T, s stage) {
 		limits := func(c *sqldriver.Config) {
 			set(c, "wait_timeout", "1")

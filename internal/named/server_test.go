@@ -2,6 +2,7 @@ package named_test
 
 import (
 	"context"
+	"os"
 	"testing"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // A server of the test's own is demoted, promoted, stopped, and killed. To make a MySQL server
 // takes too long here.
 func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
+	if os.Getenv("DBLOCK_TEST_SOAK") == "" {
+		t.Skip("scripts/soak runs it")
+	}
 	dbtest.Empty(t, dbtest.KindMariaDB) // or a machine without binaries would be found to have no server at all
 	own := dbtest.OwnMariaDB(t)
 	db := own.Empty(t)
