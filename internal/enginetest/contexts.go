@@ -76,13 +76,13 @@ func over(t testing.TB, before Lock) {
 
 func leaseEnds(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	first := lock(t, a, "leased", dblock.Lease(20*time.Second))
+	first := lock(t, a, "leased", dblock.Lease(2*time.Minute))
 	waiter := locking(t.Context(), b, "leased")
 	e.queued(t, "leased", 1)
-	e.advance(t, 19*time.Second)
+	e.advance(t, time.Minute)
 	live(t, first)
 	e.queued(t, "leased", 1)
-	e.advance(t, 2*time.Second)
+	e.advance(t, time.Minute)
 	next := granted(t, soon, waiter)
 	over(t, first)
 	rising(t, []int64{first.Token(), next.Token()})

@@ -64,17 +64,17 @@ func extendedEnds(t *testing.T, e *env) {
 		l := lock(t, a, "n", append(options, dblock.Lease(20*time.Second))...)
 		waiter := locking(context.Background(), b, "n")
 		e.queued(t, "n", 1)
-		if err := l.Extend(t.Context(), 30*time.Second); err != nil {
+		if err := l.Extend(t.Context(), 3*time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		ends := e.number(t, "SELECT expires_at FROM "+table+" WHERE name = 'n'")
-		if left := time.Until(l.Until()); left > 30*time.Second {
+		if left := time.Until(l.Until()); left > 3*time.Minute {
 			t.Errorf("%s: it has %v left", table, left)
 		}
-		e.advance(t, 25*time.Second)
+		e.advance(t, 2*time.Minute)
 		live(t, l)
 		e.queued(t, "n", 1)
-		e.advance(t, 6*time.Second)
+		e.advance(t, time.Minute)
 		next := granted(t, soon, waiter)
 		if now := e.now(t); now < ends {
 			t.Errorf("%s: granted at %d, before the end at %d", table, now, ends)

@@ -406,7 +406,7 @@ func minHold(t *testing.T, e *env) {
 	if info, err := a.Inspect(t.Context(), "m"); err != nil || info.Rests <= 0 || len(info.Holders) > 0 {
 		t.Errorf("%+v, %v", info, err)
 	}
-	const rest = 20 * time.Second
+	const rest = 2 * time.Minute
 	for _, late := range []bool{true, false} { // the waiter comes during the cool-down, or while the name is held
 		first := lock(t, a, "n", dblock.MinHold(rest))
 		if late {
@@ -417,9 +417,9 @@ func minHold(t *testing.T, e *env) {
 		if !late {
 			unlock(t, first)
 		}
-		e.advance(t, rest-time.Second)
+		e.advance(t, rest/2)
 		e.queued(t, "n", 1)
-		e.advance(t, 2*time.Second)
+		e.advance(t, rest/2)
 		unlock(t, granted(t, soon, waiter))
 	}
 	_, err := a.Lock(t.Context(), "n", dblock.MinHold(0))

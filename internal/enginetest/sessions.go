@@ -163,15 +163,15 @@ func succession(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t, dblock.WithoutReaper())}
 	line := e.line(t, "orphaned", 3, clients, background)
 	// The last heartbeat. The waiters see it when they look, after a third of their TTL.
-	const left = 20 * time.Second
+	const left = 2 * time.Minute
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = ? WHERE session_id = 'dyingsession'", e.now(t)+left.Microseconds())
-	e.advance(t, left-time.Second)
+	e.advance(t, left/2)
 	select {
 	case o := <-line[0]:
 		t.Fatalf("succeeded before its time was over: %v, %v", o.lock, o.err)
 	default:
 	}
-	e.advance(t, 2*time.Second)
+	e.advance(t, left/2+time.Second)
 	first := granted(t, soon, line[0])
 	rising(t, []int64{token, first.Token()})
 	served(t, first, line[1:]...)
