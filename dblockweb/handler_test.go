@@ -136,6 +136,7 @@ func TestNothingWorksFromAnotherSite(t *testing.T) {
 	if a.status != http.StatusOK {
 		t.Errorf("its own form: %d: %s", a.status, a.body)
 	}
+	<-held.Context().Done() // otherwise closing its client would find out
 }
 
 func TestThePageStandsBelowAnyPath(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 var handingOver = inPlaces(own{
-	{"of a hundred queues of all kinds, each is served as the rules of the queue say", handOvers},
+	{"of many queues of all kinds, each is served as the rules of the queue say", handOvers},
 })
 
 // handOvers puts random states into the tables, makes room in each through the driver, and compares
@@ -33,6 +33,9 @@ func handOvers(t *testing.T, e *env) {
 
 	random := rand.New(rand.NewPCG(20, 26))
 	scenes := make([]scene, 100)
+	if e.wiring.Through != nil { // where each look copies all tables
+		scenes = scenes[:25]
+	}
 	for i := range scenes {
 		scenes[i] = randomScene(random, fmt.Sprintf("n%d", i), sessions)
 	}
