@@ -206,8 +206,8 @@ func (a *actor) newClient() (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.config.Bug != "" {
-		backend = bugs[a.config.Bug](backend, a.db)
+	if bug := bugs[a.config.Bug]; bug != nil { // others are in what the actor does
+		backend = bug(backend, a.db)
 	}
 	if a.config.Lose != "" {
 		backend = &losing{Backend: backend, call: a.config.Lose}

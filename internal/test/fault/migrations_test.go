@@ -159,6 +159,9 @@ func (c *faultyConn) ExecContext(ctx context.Context, query string, args []drive
 	if err := c.faults.strike(); err != nil {
 		return nil, err
 	}
+	if c.faults.keeps && query == "ROLLBACK" {
+		query = "COMMIT"
+	}
 	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
 }
 
@@ -168,19 +171,6 @@ func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driv
 	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
-
-// Begin is what database/sql uses where there is no BeginTx.
-func (c *faultyConn) Begin() (driver.Tx, error) {
-	tx, err := c.Conn.Begin() //nolint:staticcheck // BeginTx has no use here
-	if err == nil && c.faults.keeps {
-		tx = keptTx{tx}
-	}
-	return tx, err
-}
-
-type keptTx struct{ driver.Tx }
-
-func (tx keptTx) Rollback() error { return tx.Commit() }
 
 // ResetSession and IsValid tell the pool that a connection was closed. Without them the pool would
 // lend it to the next version's run.

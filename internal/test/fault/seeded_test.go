@@ -45,6 +45,6 @@ var seededBugs = []seeded{
 	{bug: bugNoOrder, kind: "ordered", finds: "deadlock"},
 	{bug: bugNeverDies, kind: "scenarios", finds: "believed in for"},
 	{bug: bugForgetsWipe, kind: "quorum", finds: "is valid, and so is|token [0-9]+ after", sqlite: true},
-	{bug: bugKeepsHalf, kind: "migrations", finds: "half a version"},
+	{bug: bugKeepsHalf, kind: "migrations", finds: "half a version", sqlite: true},
 	{bug: bugNoLock, kind: "fee", finds: "fees were lost"},
 }
