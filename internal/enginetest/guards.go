@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -21,9 +20,10 @@ var guards = inPlaces(own{
 	{"Guard of a lock that is over, unlocked or another's is refused, and the transaction goes on", guardRefused},
 	{"UnlockTx hands the lock on if the transaction commits, and not before", unlockTxCommitted},
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
-	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
+}, moving{
+	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
 }, flowing{
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
 	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
@@ -216,7 +216,7 @@ func guardWholePool(t *testing.T, e *env) {
 		return
 	}
 	a := e.app(t, 5)
-	c := e.clientOf(t, a, dblock.WithTTL(10*time.Second))
+	c := e.clientOf(t, a)
 	l := lock(t, c, "guarded")
 	for range 3 {
 		tx, err := a.begin(t.Context(), e.levels()[0])
@@ -441,20 +441,14 @@ func promoted(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// leased takes n with a fixed lease, and has it guard a transaction. A busy machine may take longer
-// for that than the lease: then it does so again.
-func (e *env) leased(t *testing.T, c Client, a App, lease time.Duration) (Lock, Tx) {
+// leased takes n with a fixed lease of longTTL, and has it guard a transaction.
+func (e *env) leased(t *testing.T, c Client, a App) (Lock, Tx) {
 	t.Helper()
-	for tries := 1; ; tries++ {
-		l, tx := lock(t, c, "n", dblock.Lease(lease)), beginTx(t, a, e.levels()[0])
-		err := l.Guard(t.Context(), tx)
-		if err == nil {
-			return l, tx
-		}
-		if rollback(t, tx); !errors.Is(err, dblock.ErrLost) && !errors.Is(err, dblock.ErrUnavailable) || tries == 5 {
-			t.Fatal(err)
-		}
+	l, tx := lock(t, c, "n", dblock.Lease(longTTL)), beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
 	}
+	return l, tx
 }
 
 // Broken by a client that releases what it has lost itself, without checking for transactions that
@@ -465,18 +459,22 @@ func guardedLeaseOver(t *testing.T, e *env) {
 	}
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
-	ttl := dbtest.Scale(2 * time.Second)       // a guard is made within two fifths of it, on a connection that may be new
-	c := e.clientOf(t, a, dblock.WithTTL(ttl)) // which compares what it has once in a TTL
-	other := e.client(t)
-	l, tx := e.leased(t, c, a, ttl)
+	c, other := e.clientOf(t, a), e.client(t)
+	l, tx := e.leased(t, c, a)
 	waiting := locking(t.Context(), other, "n")
-	ended(t, soon, l, dblock.ErrLost)
-	select {
-	case o := <-waiting:
+	e.queued(t, "n", 1)
+	e.advance(t, longTTL+time.Second)
+	ended(t, patience, l, dblock.ErrLost)
+	e.advance(t, 2*longTTL) // a client compares what it has once in a TTL
+	if len(waiting) > 0 {
+		o := <-waiting
 		t.Fatalf("given away before the transaction ended: %v, %v", o.lock, o.err)
-	case <-time.After(2 * ttl):
+	}
+	if e.session(t, "n") == "" {
+		t.Error("freed before the transaction ended")
 	}
 	e.usable(t, tx)
+	e.advanceUntil(t, 2*longTTL, "the waiter has the lock", func() bool { return len(waiting) > 0 })
 	unlock(t, granted(t, soon, waiting))
 	e.free(t, "n")
 }
@@ -498,12 +496,12 @@ func unlockTxWaits(t *testing.T, e *env) {
 	defer cancel()
 	unlocking := make(chan error, 1)
 	go func() { unlocking <- l.UnlockTx(ctx, tx) }()
-	is(t, within(t, 3*time.Second, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
+	is(t, within(t, patience, "UnlockTx obeys its context", unlocking), context.DeadlineExceeded)
 	e.usable(t, tx)
 	ctx, cancel = context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	go func() { unlocking <- l.Unlock(ctx) }()
-	if err := within(t, 3*time.Second, "Unlock obeys its context", unlocking); err == nil {
+	if err := within(t, patience, "Unlock obeys its context", unlocking); err == nil {
 		t.Error("unlocked although its row is locked")
 	}
 	commit(t, inTheWay)

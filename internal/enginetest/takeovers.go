@@ -10,7 +10,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -18,9 +17,9 @@ var takingOver = inPlaces(own{
 	{"a guarded transaction holds up no takeover of another lock of the same client", guardedBeside},
 	{"a reader's guarded transaction holds up no takeover of another reader's share", guardedReader},
 	{"a takeover that a guarded transaction refused lets no new guard of the lock begin", guardAnnounced},
-	{"takeovers come although goroutines guard transactions again and again", guardedAgain},
 	{"Guard of a lock with no row to lock says that the transaction must be run again", guardUnmade},
-}, flowing{
+}, moving{
+	{"takeovers come although goroutines guard transactions again and again", guardedAgain},
 	{"the end of a session takes nothing that a transaction guards", guardedAfterClose},
 })
 
@@ -262,11 +261,14 @@ func guardedAgain(t *testing.T, e *env) {
 			within(t, patience, "the transactions end", guarding)
 		}
 	}()
-	lock(t, c, "leased", dblock.Lease(time.Second))
+	lock(t, c, "leased", dblock.Lease(longTTL))
 	lock(t, c, "broken")
-	granted(t, soon, locking(t.Context(), other, "leased"))
+	waiting := locking(t.Context(), other, "leased")
+	e.queued(t, "leased", 1)
+	e.advance(t, longTTL+time.Second)
+	granted(t, patience, waiting)
 	for _, name := range []string{"broken", "same"} {
-		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		if n, err := other.Break(ctx, name, "the test wants it"); n != 1 || err != nil {
 			t.Errorf("breaking %q: %d, %v", name, n, err)
 		}
@@ -284,8 +286,9 @@ func guardedAfterClose(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
 	c, other := e.clientOf(t, a), e.client(t)
-	l, tx := e.leased(t, c, a, dbtest.Scale(time.Second))
-	ended(t, soon, l, dblock.ErrLost)
+	l, tx := e.leased(t, c, a)
+	e.advance(t, longTTL+time.Second)
+	ended(t, patience, l, dblock.ErrLost)
 	if err := c.Close(t.Context()); err != nil {
 		t.Errorf("Close beside a guarded transaction: %v", err)
 	}
@@ -295,7 +298,12 @@ func guardedAfterClose(t *testing.T, e *env) {
 	refused(t, other, "n")
 	waiting := locking(t.Context(), other, "n")
 	e.queued(t, "n", 1)
+	e.advance(t, 2*longTTL)
+	if len(waiting) > 0 {
+		t.Fatal("given away under a guarded transaction, to a waiter")
+	}
 	e.commitOne(t, tx)
+	e.advanceUntil(t, 2*longTTL, "the waiter has the lock", func() bool { return len(waiting) > 0 })
 	unlock(t, granted(t, soon, waiting))
 	e.free(t, "n")
 }
