@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/leak"
@@ -216,7 +217,7 @@ func nothingIsLeft(t *testing.T, e *env) {
 	line := e.line(t, "held", 4, clients, background)
 	served(t, first, line...)
 	lock(t, clients[1], "held when closed")
-	lock(t, clients[1], "leased", dblock.Lease(patience))
+	lock(t, clients[1], "leased", dblock.Lease(time.Hour))
 	stays := e.line(t, "leased", 1, clients, background)
 	for _, c := range clients {
 		if err := c.Close(t.Context()); err != nil {
