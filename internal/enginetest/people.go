@@ -185,7 +185,7 @@ func whoKinds(t *testing.T, e *env) {
 
 func whoAlive(t *testing.T, e *env) {
 	a := e.client(t, dblock.WithoutReaper())
-	const short = 5 * time.Second
+	const short = 20 * time.Second // less than the TTL
 	fixed, share := lock(t, a, "fixed", dblock.Lease(short)), lock(t, a, "share", dblock.Shared(), dblock.Lease(short))
 	for _, l := range []Lock{fixed, share} {
 		if r := e.who(t, l.Name())[0]; r.until > r.since+short.Microseconds()+1000 || r.until < r.since || !r.alive {
