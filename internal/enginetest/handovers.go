@@ -33,9 +33,6 @@ func handOvers(t *testing.T, e *env) {
 
 	random := rand.New(rand.NewPCG(20, 26))
 	scenes := make([]scene, 100)
-	if e.wiring.Through != nil { // where each look copies all tables
-		scenes = scenes[:25]
-	}
 	for i := range scenes {
 		scenes[i] = randomScene(random, fmt.Sprintf("n%d", i), sessions)
 	}
