@@ -17,7 +17,6 @@ var sharing = inPlaces(own{
 	{"readers share a name, and a writer has it alone", readersShare},
 	{"readers and writers are served in the order in which they queued, neighbouring readers together", readersInTurn},
 	{"a writer that gives up lets in the readers behind it", writerGivesUp},
-	{"a reader's fixed lease ends, and the writer comes in", readersLease},
 	{"under a reader's context the name is entered again shared, and never alone", readerEnters},
 	{"a writer becomes a reader with no writer in between", downgrade},
 	{"a writer that lets in readers of its own client keeps its lock", downgradeAmongFriends},
@@ -27,8 +26,10 @@ var sharing = inPlaces(own{
 	{"a reader can guard a transaction and unlock in one", readerInTransaction},
 	{"LockTx waits for readers, and refuses to wait for its own owner's", lockTxAndReaders},
 	{"when arrivals stop everyone has been served: readers, writers and permits", mixedLoad},
-}, flowing{
+}, moving{
 	{"a reader's crash releases its own share only", readerCrashes},
+	{"a reader's fixed lease ends, and the writer comes in", readersLease},
+}, flowing{
 	{"a dead writer at the head of the queue does not keep readers from readers", deadWriterAtHead},
 	{"a crowd of readers that crashed is succeeded", crowdCrashes},
 })
@@ -159,8 +160,9 @@ func readerCrashes(t *testing.T, e *env) {
 	w := locking(context.Background(), c, "n")
 	e.queued(t, "n", 1)
 	e.end(t, e.text(t, "SELECT session_id FROM dblock_shares WHERE token = ?", gone.Token()))
-	ended(t, patience, gone, dblock.ErrLost)
-	eventually(t, patience, "the share is given back", func() bool {
+	e.advanceUntil(t, longTTL, "the reader that crashed knows", func() bool { return gone.Context().Err() != nil })
+	ended(t, soon, gone, dblock.ErrLost)
+	e.advanceUntil(t, 2*longTTL, "the share is given back", func() bool {
 		return e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = 'n'") == 1
 	})
 	live(t, keep)
@@ -174,8 +176,13 @@ func readerCrashes(t *testing.T, e *env) {
 
 func readersLease(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	r := lock(t, a, "n", dblock.Shared(), dblock.Lease(300*time.Millisecond))
+	r := lock(t, a, "n", dblock.Shared(), dblock.Lease(longTTL))
 	w := locking(context.Background(), b, "n")
+	e.queued(t, "n", 1)
+	e.advance(t, longTTL/2)
+	live(t, r)
+	e.queued(t, "n", 1)
+	e.advance(t, longTTL/2+time.Second)
 	writer := granted(t, soon, w)
 	ended(t, soon, r, dblock.ErrLost)
 	is(t, r.Unlock(context.Background()), dblock.ErrLost)
@@ -431,7 +438,7 @@ func lockTxAndReaders(t *testing.T, e *env) {
 // mixedLoad checks what must hold at every moment, and that no holder or waiter is left.
 func mixedLoad(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t), e.client(t)}
-	ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 6*patience)
 	defer cancel()
 	const whole, size, less = 1000, 5, 3
 	type share struct{ units, limit int } // a writer is whole
