@@ -15,6 +15,7 @@ var inspecting = inPlaces(own{
 	{"List goes through all names that match", list},
 	{"Record is refused to a former holder of the lock", recordFenced},
 	{"Raise lifts the token of this lock and of those after it", raise},
+}, moving{
 	{"Until moves with the heartbeats, and not past a fixed lease", until},
 }, flowing{
 	{"Watch tells of changes when they are recorded, and when a holder dies", watch},
@@ -283,16 +284,17 @@ func raise(t *testing.T, e *env) {
 }
 
 func until(t *testing.T, e *env) {
-	const ttl = 10 * time.Second
-	a := e.client(t, dblock.WithTTL(ttl))
-	l, leased := lock(t, a, "n"), lock(t, a, "m", dblock.Lease(time.Second))
+	const lease = 20 * time.Second
+	a := e.client(t)
+	l, leased := lock(t, a, "n"), lock(t, a, "m", dblock.Lease(lease))
 	first := l.Until()
-	if left := time.Until(first); left <= 0 || left > ttl {
+	if left := time.Until(first); left <= 0 || left > longTTL {
 		t.Errorf("%v left", left)
 	}
-	if left := time.Until(leased.Until()); left > time.Second {
-		t.Errorf("%v left of a second", left)
+	if left := time.Until(leased.Until()); left > lease {
+		t.Errorf("%v left of %v", left, lease)
 	}
+	e.advance(t, longTTL/2)
 	eventually(t, patience, "a heartbeat moves it", func() bool { return l.Until().After(first.Add(100 * time.Millisecond)) })
 	unlock(t, l)
 	if !l.Until().IsZero() {

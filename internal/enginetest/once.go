@@ -20,8 +20,8 @@ var once = inPlaces(own{
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
-	{"LockTx waits until a name has rested", lockTxAtRest},
 }, moving{
+	{"LockTx waits until a name has rested", lockTxAtRest},
 	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
 }, flowing{
@@ -354,18 +354,26 @@ func listJobs(t *testing.T, e *env) {
 func lockTxAtRest(t *testing.T, e *env) {
 	app := e.app(t, 6)
 	a := e.clientOf(t, app)
-	const rest = 600 * time.Millisecond
+	const rest = 20 * time.Second
 	began := e.now(t)
 	unlock(t, lock(t, a, "n", dblock.MinHold(rest)))
 	tx := beginTx(t, app, e.levels()[0])
 	is(t, a.TryLockTx(t.Context(), tx, "n"), dblock.ErrNotAcquired)
 	rollback(t, tx)
 	tx = beginTx(t, app, e.levels()[0])
-	if err := a.LockTx(t.Context(), tx, "n"); err != nil {
-		t.Fatal(err)
+	locked := make(chan error, 1)
+	go func() { locked <- a.LockTx(t.Context(), tx, "n") }()
+	e.queued(t, "n", 1)
+	e.advance(t, rest-2*time.Second)
+	select {
+	case err := <-locked:
+		t.Fatalf("locked before the name has rested: %v", err)
+	default:
 	}
+	e.advance(t, 3*time.Second)
+	is(t, within(t, soon, "the transaction has the name", locked), nil)
 	commit(t, tx)
-	if took := e.now(t) - began; took < rest.Microseconds()-2000 {
+	if took := e.now(t) - began; took < rest.Microseconds() {
 		t.Errorf("locked after %d µs", took)
 	}
 	e.idle(t, "n")
