@@ -294,8 +294,14 @@ func until(t *testing.T, e *env) {
 	if left := time.Until(leased.Until()); left > lease {
 		t.Errorf("%v left of %v", left, lease)
 	}
-	e.advance(t, longTTL/2)
-	eventually(t, patience, "a heartbeat moves it", func() bool { return l.Until().After(first.Add(100 * time.Millisecond)) })
+	e.advance(t, longTTL+time.Second) // heartbeats have moved it on by at least as much
+	live(t, l)
+	if left := time.Until(l.Until()); left <= 0 || left > longTTL {
+		t.Errorf("%v left", left)
+	}
+	if !leased.Until().IsZero() {
+		t.Errorf("until %v after the lease", leased.Until())
+	}
 	unlock(t, l)
 	if !l.Until().IsZero() {
 		t.Errorf("until %v after Unlock", l.Until())

@@ -16,7 +16,6 @@ import (
 var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
-	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
@@ -25,6 +24,7 @@ var once = inPlaces(own{
 	{"a name has a cool-down of MinHold, and its waiters get it then", minHold},
 	{"a waiter behind a cool-down or a lease that it has not seen is told of it", forewarned},
 }, flowing{
+	{"runs of a job do not overlap", runsDoNotOverlap},
 	{"a slot of a dead process is run again with RetryFailed, and not without", retryDead},
 })
 
@@ -285,19 +285,19 @@ func intervalsAtOnce(t *testing.T, e *env) {
 
 func runsDoNotOverlap(t *testing.T, e *env) {
 	clients := []Client{e.client(t), e.client(t)}
-	var inside atomic.Int64
+	const slot, enough = 5 * time.Second, 4
+	var inside, runs atomic.Int64
 	var all sync.WaitGroup
-	until := time.Now().Add(time.Second)
 	for _, c := range clients {
 		all.Go(func() {
-			for time.Now().Before(until) {
-				_, err := c.OncePer(t.Context(), "job", 100*time.Millisecond, func(ctx context.Context) error {
+			for runs.Load() < enough && !t.Failed() {
+				_, err := c.OncePer(t.Context(), "job", slot, func(ctx context.Context) error {
 					if inside.Add(1) > 1 {
 						t.Error("two runs at once")
 					}
-					select {
-					case <-time.After(250 * time.Millisecond): // longer than a slot
-					case <-ctx.Done():
+					runs.Add(1)
+					for ends := e.now(t) + 2*slot.Microseconds(); e.now(t) < ends && ctx.Err() == nil; { // longer than a slot
+						time.Sleep(3 * time.Millisecond)
 					}
 					inside.Add(-1)
 					return nil
