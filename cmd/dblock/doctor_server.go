@@ -72,7 +72,7 @@ type server struct {
 var servers = []server{
 	{"PostgreSQL", []string{"15", "18"}, "13"},
 	{"MySQL", []string{"9.7"}, "8.0"},
-	{"MariaDB", []string{"10.11"}, "10.6"},
+	{"MariaDB", []string{"10.11", "11.8"}, "10.6"},
 }
 
 // strangers speak a protocol of the servers, and are none. They have this in their version.
