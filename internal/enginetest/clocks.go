@@ -34,7 +34,7 @@ type watched struct {
 }
 
 // settleLimit is how long advance waits in real time for a heartbeat that is due.
-const settleLimit = 5 * time.Second
+const settleLimit = 20 * time.Second
 
 // mover is an engine whose database moves the clocks itself.
 type mover interface {

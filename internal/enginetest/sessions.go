@@ -69,7 +69,7 @@ func (e *env) ghost(t testing.TB, session string, left time.Duration) {
 
 func sessionLost(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
-	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Lease(time.Minute))
+	a, b := lock(t, c, "a"), lock(t, c, "b", dblock.Lease(time.Hour))
 	before := e.session(t, "a")
 	e.end(t, before)
 	ended(t, soon, a, dblock.ErrLost)
@@ -214,14 +214,14 @@ func withoutReaper(t *testing.T, e *env) {
 		t.Skip("there Advance itself is the reaper")
 	}
 	e.orphan(t, "orphaned", "deadsession", -time.Second)
-	c := e.client(t, dblock.WithReaper(reaper.Interval(20*time.Millisecond)), dblock.WithoutReaper())
+	c := e.client(t, dblock.WithReaper(reaper.Interval(time.Second)), dblock.WithoutReaper())
 	l := lock(t, c, "own")
 	e.beats(t, e.session(t, "own"), 3, l)
 	if e.session(t, "orphaned") != "deadsession" {
 		t.Error("a client without a reaper took the lock of a dead session that it does not wait for")
 	}
 	reports := make(chan reaper.Report, 100)
-	with := e.client(t, dblock.WithReaper(reaper.Interval(20*time.Millisecond), reaper.OnReport(func(r reaper.Report) { reports <- r })))
+	with := e.client(t, dblock.WithReaper(reaper.Interval(time.Second), reaper.OnReport(func(r reaper.Report) { reports <- r })))
 	unlock(t, lock(t, with, "any")) // it runs from the first lock on
 	e.free(t, "orphaned")
 	if r := within(t, soon, "the reaper reports", reports); r.Expired != 1 || r.Freed != 1 {
