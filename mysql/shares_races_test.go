@@ -372,7 +372,7 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
 			nap := time.Hour // a sleep that should not begin hangs
 			if asleep {
-				nap = 200 * time.Millisecond
+				nap = time.Second // GET_LOCK of MySQL knows whole seconds
 			}
 			for what, sleep := range map[string]func() error{
 				"sleep": func() error {

@@ -172,10 +172,12 @@ func TestAClientOverSQLSaysOnceWhyItPolls(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			db := dbtest.Postgres(t)
 			d := newDuo(t, db, c.open(t, db))
+			looks := int64(0)
 			for range 3 {
-				if d.handOff(nil) == 0 {
-					t.Error("a grant came without a look")
-				}
+				looks += d.handOff(nil) // one that was under way already counts for none
+			}
+			if looks == 0 {
+				t.Error("grants came without a look")
 			}
 			if levels := d.log.levels("polling"); len(levels) != 1 || levels[0] != c.level {
 				t.Errorf("logged at %v: want one line at %v", levels, c.level)

@@ -46,7 +46,12 @@ func (e *env) levels() []sql.IsolationLevel {
 func (e *env) atEachLevel(t *testing.T, test func(t *testing.T, name string, level sql.IsolationLevel)) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	for _, level := range e.levels() {
-		t.Run(level.String(), func(t *testing.T) { test(t, "n/"+level.String(), level) })
+		t.Run(level.String(), func(t *testing.T) {
+			if e.wiring.Kind == MariaDB && level == sql.LevelSerializable && e.snapshots(t, level) {
+				t.Skip("innodb_snapshot_isolation: each read at this level refuses what is newer than its snapshot, with error 1020")
+			}
+			test(t, "n/"+level.String(), level)
+		})
 	}
 }
 
