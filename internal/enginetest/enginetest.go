@@ -44,13 +44,11 @@ type Setting struct {
 // good for.
 const atOnce = 5
 
-// Run runs the suite. Tests that work in names of their own share a database.
+// Run runs the suite, each test in a database of its own.
 func Run(t *testing.T, w Wiring) {
 	t.Run(w.Name, func(t *testing.T) {
-		var one common
-		one.t = t
 		run := func(test placed) {
-			t.Run(test.says, func(t *testing.T) { test.run(t, test.in(t, w, &one)) })
+			t.Run(test.says, func(t *testing.T) { test.run(t, test.in(t, w)) })
 		}
 		for _, test := range alone {
 			run(test)

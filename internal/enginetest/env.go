@@ -34,7 +34,6 @@ type env struct {
 	db     dbtest.Database
 	look   *sql.DB // the test's own connection
 
-	prefix   string  // of the test's names
 	clocks   *clocks // nil: nobody moves the clock
 	attended bool    // a client attends the engine of a line
 }

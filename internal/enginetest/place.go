@@ -1,11 +1,7 @@
 package enginetest
 
 import (
-	"fmt"
-	"sync"
 	"testing"
-
-	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
 // test is one sentence about dblock.
@@ -14,12 +10,9 @@ type test struct {
 	run  func(t *testing.T, e *env)
 }
 
-// The places of tests. A new test stands in own, until it is known to need less.
+// The places of tests. A new test stands in own, unless something in it comes with time.
 type (
-	// shared tests share a database. Whatever they lock has a name from env.name, they look at no
-	// whole table and change none, and leave no client behind.
-	shared []test
-	// own tests have a database each.
+	// own tests have a database each, in real time.
 	own []test
 	// moving tests have one each too, and may move its clock and that of their clients:
 	// env.advance.
@@ -32,7 +25,7 @@ type (
 // placed is a test with its place.
 type placed struct {
 	test
-	in func(t *testing.T, w Wiring, one *common) *env
+	in func(t *testing.T, w Wiring) *env
 }
 
 // inPlaces is a list of tests in their places.
@@ -43,16 +36,12 @@ func inPlaces(places ...interface{ placed() []placed }) (all []placed) {
 	return all
 }
 
-func (tests shared) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring, one *common) *env { return one.env(t, w) })
-}
-
 func (tests own) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring, _ *common) *env { return newEnv(t, w) })
+	return place(tests, func(t *testing.T, w Wiring) *env { return newEnv(t, w) })
 }
 
 func (tests moving) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring, _ *common) *env {
+	return place(tests, func(t *testing.T, w Wiring) *env {
 		e := newEnv(t, w)
 		e.move(t)
 		return e
@@ -60,7 +49,7 @@ func (tests moving) placed() []placed {
 }
 
 func (tests flowing) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring, _ *common) *env {
+	return place(tests, func(t *testing.T, w Wiring) *env {
 		e := newEnv(t, w)
 		e.move(t)
 		e.flow(t)
@@ -68,36 +57,9 @@ func (tests flowing) placed() []placed {
 	})
 }
 
-func place(tests []test, in func(t *testing.T, w Wiring, one *common) *env) (all []placed) {
+func place(tests []test, in func(t *testing.T, w Wiring) *env) (all []placed) {
 	for _, test := range tests {
 		all = append(all, placed{test, in})
 	}
 	return all
 }
-
-// common is the database that tests share.
-type common struct {
-	t *testing.T // as long as which it is there
-
-	mu    sync.Mutex // protects what follows
-	db    *dbtest.Database
-	tests int
-}
-
-// env makes the env of a test with names of its own.
-func (c *common) env(t *testing.T, w Wiring) *env {
-	c.mu.Lock()
-	if c.db == nil {
-		db := dbtest.Migrated(c.t, w.Kind)
-		c.db = &db
-	}
-	c.tests++
-	db, prefix := *c.db, fmt.Sprintf("%d/", c.tests)
-	c.mu.Unlock()
-	e := envIn(t, w, db)
-	e.prefix = prefix
-	return e
-}
-
-// name is a name that no other test has.
-func (e *env) name(n string) string { return e.prefix + n }

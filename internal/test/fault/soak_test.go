@@ -40,8 +40,6 @@ type kind struct {
 	empty   bool           // begins without tables
 }
 
-var servers = []string{dbtest.KindPostgres, dbtest.KindMariaDB, dbtest.KindMySQL}
-
 var kinds = []kind{
 	{name: "history", share: 3, run: historyRound},
 	{name: "money", share: 3, run: moneyRound},
