@@ -354,7 +354,8 @@ func TestDoctorTellsVersionsApart(t *testing.T) {
 		{"MySQL", "8.0.11-TiDB-v8.5.1", isProblem},
 		{"MariaDB", "10.11.18-MariaDB-0+deb12u1", isOK},
 		{"MariaDB", "10.6.22-MariaDB", isNote},
-		{"MariaDB", "11.8.3-MariaDB", isNote},
+		{"MariaDB", "11.8.3-MariaDB", isOK},
+		{"MariaDB", "11.4.7-MariaDB", isNote},
 		{"MariaDB", "10.5.29-MariaDB", isProblem},
 	} {
 		if f := versionOf(c.name, c.version); f.Level != c.want {
