@@ -20,7 +20,6 @@ func lockTxNewNames(t *testing.T, e *env) {
 	a := e.app(t, 8)
 	c, other := e.clientOf(t, a), e.client(t)
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		e.makeRows(t, c, level, name+"/1", name+"/2")
 		first, second := beginTx(t, a, level), beginTx(t, a, level)
 		lockTx(t, c, first, name+"/1")
 		waiting := make(chan error, 1)

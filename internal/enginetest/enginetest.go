@@ -48,7 +48,11 @@ const atOnce = 5
 func Run(t *testing.T, w Wiring) {
 	t.Run(w.Name, func(t *testing.T) {
 		run := func(test placed) {
-			t.Run(test.says, func(t *testing.T) { test.run(t, test.in(t, w)) })
+			t.Run(test.says, func(t *testing.T) {
+				e := newEnv(t, w)
+				test.ready(t, e)
+				test.run(t, e)
+			})
 		}
 		for _, test := range alone {
 			run(test)

@@ -1,8 +1,6 @@
 package enginetest
 
-import (
-	"testing"
-)
+import "testing"
 
 // test is one sentence about dblock.
 type test struct {
@@ -22,10 +20,10 @@ type (
 	flowing []test
 )
 
-// placed is a test with its place.
+// placed is a test with what makes its env ready.
 type placed struct {
 	test
-	in func(t *testing.T, w Wiring) *env
+	ready func(t *testing.T, e *env)
 }
 
 // inPlaces is a list of tests in their places.
@@ -36,30 +34,22 @@ func inPlaces(places ...interface{ placed() []placed }) (all []placed) {
 	return all
 }
 
-func (tests own) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring) *env { return newEnv(t, w) })
-}
+func (tests own) placed() []placed { return place(tests, func(*testing.T, *env) {}) }
 
 func (tests moving) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring) *env {
-		e := newEnv(t, w)
-		e.move(t)
-		return e
-	})
+	return place(tests, func(t *testing.T, e *env) { e.move(t) })
 }
 
 func (tests flowing) placed() []placed {
-	return place(tests, func(t *testing.T, w Wiring) *env {
-		e := newEnv(t, w)
+	return place(tests, func(t *testing.T, e *env) {
 		e.move(t)
 		e.flow(t)
-		return e
 	})
 }
 
-func place(tests []test, in func(t *testing.T, w Wiring) *env) (all []placed) {
+func place(tests []test, ready func(t *testing.T, e *env)) (all []placed) {
 	for _, test := range tests {
-		all = append(all, placed{test, in})
+		all = append(all, placed{test, ready})
 	}
 	return all
 }
