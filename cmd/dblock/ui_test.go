@@ -212,7 +212,7 @@ func TestUIAnswersUnderItsOwnAddressOnly(t *testing.T) {
 func TestUITakesALockAwayWhereActionsAreAllowed(t *testing.T) {
 	w := onSQLite(t)
 	held := w.lock("n")
-	held.Asked() // who listens hears of it at once
+	held.Asked() // a listener hears of it at once
 	p := w.ui("--actions")
 	defer p.ends(syscall.SIGTERM)
 	contains(t, p.opens(), "lock?name=n")
@@ -310,7 +310,7 @@ func (s slow) Sessions(context.Context, dblock.SessionFilter) iter.Seq2[dblock.S
 	return func(func(dblock.Session, error) bool) {}
 }
 
-// pipes is a listener whose connections stay in this process, so that a bubble has them.
+// pipes is a listener. Its connections stay in this process, so that a bubble has them.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {

@@ -31,7 +31,7 @@ func TestUnlockTakesFromTheHolderThatWasSeen(t *testing.T) {
 		keeps(s, exitFailed, "nothing was done")
 		contains(w, s.err, "worker-7", "Take it away? [y/N]")
 
-		held.Asked() // who listens hears of it at once
+		held.Asked() // a listener hears of it at once
 		if s := w.answers("y\n", "unlock", "n", "--token", token, "--reason", "the host is gone"); s.status != 0 || s.out != "Taken from 1 of 1 holders.\n" {
 			w.Fatalf("%+v", s)
 		}
