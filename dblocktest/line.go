@@ -57,6 +57,9 @@ func (l *line) Schema(ctx context.Context) (driver.Schema, error) {
 // Connections are any number.
 func (l *line) Connections() (inUse, most int) { return 0, 0 }
 
+// DropReadOnly does nothing: nothing here is read-only.
+func (l *line) DropReadOnly(context.Context) {}
+
 // fall cuts the line.
 func (l *line) fall() {
 	l.mu.Lock()

@@ -68,4 +68,8 @@ type Setup interface {
 	// Connections returns how many connections of the application's pool are in use now, and how
 	// many it allows; 0: any number. It is called only to explain why nothing was answered.
 	Connections() (inUse, most int)
+
+	// DropReadOnly closes those idle connections of the application's pool that are to a server
+	// which accepts no writes: a failover has left them there. It is called after ErrReadOnly.
+	DropReadOnly(ctx context.Context)
 }

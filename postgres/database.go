@@ -15,6 +15,8 @@ type database interface {
 	// connections tells how many connections of the pool are in use, and how many it allows; 0: any
 	// number.
 	connections() (inUse, most int)
+	// dropReadOnly closes the pool's idle connections to a server that is read-only.
+	dropReadOnly(ctx context.Context)
 	// exec runs statements one by one on any connection, each its own transaction.
 	exec(ctx context.Context, s statement) error
 	// transact runs statements as one transaction at READ COMMITTED.
@@ -34,6 +36,13 @@ type connection interface {
 	// transact is that of database.
 	transact(ctx context.Context, s ...statement) error
 	close() error // for good, also where it came out of a pool
+}
+
+// readOnly reports whether a connection's server, or its session, accepts no writes.
+func readOnly(ctx context.Context, conn connection) (yes bool) {
+	var setting string
+	err := conn.exec(ctx, statement{sql: "SHOW transaction_read_only"}.into(&setting, func() { yes = setting == "on" }))
+	return yes && err == nil
 }
 
 // statement is a query of package postgresdb, its arguments, and what to do with each row that it

@@ -23,6 +23,15 @@ func (d pgxDB) connections() (inUse, most int) {
 	return int(s.AcquiredConns()), int(s.MaxConns())
 }
 
+func (d pgxDB) dropReadOnly(ctx context.Context) {
+	for _, conn := range d.pool.AcquireAllIdle(ctx) {
+		if readOnly(ctx, pgxConn{conn.Conn()}) {
+			_ = pgserver.Close(conn.Conn())
+		}
+		conn.Release()
+	}
+}
+
 func (d pgxDB) exec(ctx context.Context, s statement) error {
 	b := &pgx.Batch{}
 	s.queue(b)

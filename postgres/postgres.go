@@ -112,3 +112,5 @@ func (e *engine) alone(ctx context.Context, s statement) error {
 func (e *engine) Validate() error { return e.db.validate() }
 
 func (e *engine) Connections() (inUse, most int) { return e.db.connections() }
+
+func (e *engine) DropReadOnly(ctx context.Context) { e.db.dropReadOnly(ctx) }

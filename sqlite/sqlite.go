@@ -107,6 +107,7 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
 	"errors"
 
@@ -136,3 +137,6 @@ func (e *engine) Validate() error {
 	}
 	return nil
 }
+
+// DropReadOnly does nothing: a file has no other server.
+func (e *engine) DropReadOnly(context.Context) {}

@@ -27,8 +27,11 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		defer t.entries.unlock(k)
 	}
 	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
-	var away time.Duration // since when the database cannot be reached
-	busy := false          // a holder or a waiter was seen: the name's row was locked, or it had a place in the queue
+	var away absence
+	if !wait {
+		away = t.absent()
+	}
+	busy := false // a holder or a waiter was seen: the name's row was locked, or it had a place in the queue
 	for tries := 1; ; tries++ {
 		if h, entered, err := t.reenter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
 			return nil, err
@@ -49,12 +52,10 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 			return nil, t.explain(ctx, err)
 		case errors.Is(err, driver.ErrBusy) && !wait:
 			return nil, t.refused(err)
-		case errors.Is(err, driver.ErrUnavailable):
-			now := t.config.Clock.Now()
-			if away == 0 {
-				away = now
-			}
-			if t.sessions.last() == nil || now-away > t.config.TTL || (!wait && tries > 2) {
+		case away.tooLong(t, err):
+			return nil, err
+		case t.outage(err):
+			if !t.begun() || !wait && tries > 2 {
 				return nil, err
 			}
 		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
@@ -66,7 +67,6 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 				return nil, err
 			}
 		case errors.Is(err, errSessionOver), errors.Is(err, errAgain), errors.Is(err, errPlaceGone):
-			away = 0
 			busy = busy || errors.Is(err, errPlaceGone)
 		default:
 			return nil, err

@@ -158,7 +158,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	}
 	s, err := t.session(ctx, false)
 	if err != nil {
-		return 0, severally(err)
+		return 0, t.severally(err)
 	}
 	rs := slices.Clone(requests[:fresh])
 	claims := make([]*claim, fresh)
@@ -192,13 +192,13 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	if err != nil && residueOf(err) == unsure {
 		s.Check() // what has come of it all the same is nobody's
 	}
-	return taken, severally(err)
+	return taken, t.severally(err)
 }
 
 // severally passes over what acquire deals with name by name: a race that was lost, a database that
 // is away.
-func severally(err error) error {
-	if transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
+func (t *tables) severally(err error) error {
+	if t.transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
 		return nil
 	}
 	return err

@@ -26,6 +26,7 @@ const (
 type calls struct {
 	ttl         time.Duration            // bounds every statement
 	connections func() (inUse, most int) // of the application's pool
+	renew       func(context.Context)    // drops the pool's connections to a server that is read-only
 	background  context.Context          // ends when Close begins
 	stop        context.CancelCauseFunc  // ends it
 	answering   context.Context          // ends answerTimeout later: a statement that is cut off may take a lock all the same
@@ -72,32 +73,45 @@ func (c *calls) close() bool {
 func (c *calls) closing() bool { return c.background.Err() != nil }
 
 // statement runs one call of the engine within its bound. A call that its bound cut short is a
-// database that does not answer; one that the caller's context cut short is the caller's.
+// database that does not answer; one that the caller's context cut short is the caller's. After one
+// that met a read-only server the next does not meet it on the same connection.
 func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, c.ttl)
 	defer cancel()
 	err := f(inner)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.ttl, c.exhausted(), errors.New(err.Error())))
+		why, full := c.inUse()
+		failed := driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.ttl, why, errors.New(err.Error())))
+		if full {
+			return worded{failed.Error(), errors.Join(failed, errExhausted)}
+		}
+		return failed
+	}
+	if errors.Is(err, driver.ErrReadOnly) && c.renew != nil {
+		c.renew(inner)
 	}
 	return err
 }
 
-// exhausted says so, for a text, where the pool has no free connection.
-func (c *calls) exhausted() string {
+// inUse says, for a text, how the pool is used, where that may be why nothing was answered. full:
+// it has no free connection.
+func (c *calls) inUse() (text string, full bool) {
 	if c.connections == nil {
-		return ""
+		return "", false
 	}
-	inUse, most := c.connections()
-	if most == 0 || inUse < most {
-		return ""
+	switch inUse, most := c.connections(); {
+	case most == 0 && inUse == 0, inUse < most:
+		return "", false
+	case most == 0:
+		return fmt.Sprintf(" (%d connections of the pool are in use)", inUse), false
+	default:
+		return fmt.Sprintf(": %v, all %d are in use", errExhausted, most), true
 	}
-	return fmt.Sprintf(": the pool gave no connection, all %d are in use", most)
 }
 
 // unseen is the end of a context before it was known whether the name has a holder or a waiter.
 func (c *calls) unseen(ctx context.Context, err error) error {
-	if why := c.exhausted(); why != "" && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
+	if why, full := c.inUse(); full && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
 		return fmt.Errorf("%w%s: %w", driver.ErrUnavailable, why, ended(ctx, err))
 	}
 	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, ended(ctx, err))

@@ -18,7 +18,7 @@ import (
 // does.
 func New(engine driver.Backend, config Config) *Client {
 	c := newClient(config)
-	c.connections = engine.Connections
+	c.connections, c.renew = engine.Connections, engine.DropReadOnly
 	t := &tables{Client: c, engine: engine}
 	c.backing = t
 	if config.Events {

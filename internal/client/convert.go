@@ -212,7 +212,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 		return err
 	}
 	defer g.done()
-	for {
+	for away := g.absent(); ; {
 		err := g.tryConvert(ctx, h, e, f)
 		switch cause := context.Cause(h.ctx); { // it may have ended while the statement was at work
 		case errors.Is(cause, ErrLost):
@@ -224,7 +224,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
 			return lost(err)
-		case !transient(err) || ctx.Err() != nil || !g.in.Alive():
+		case !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it

@@ -48,6 +48,7 @@
 //	    Held --> Lent: lend
 //	    Held --> Releasing: unlock
 //	    Held --> Gone: lose
+//	    Held --> Departed: depart
 //	    Held --> Overdue: expire
 //	    InRun --> Held: settle
 //	    InRun --> Releasing: unlock
@@ -58,19 +59,23 @@
 //	    Converting --> Uncertain: doubt
 //	    Converting --> Releasing: unlock
 //	    Converting --> Gone: lose
+//	    Converting --> Departed: depart
 //	    Converting --> Overdue: expire
 //	    Sharing --> Held: settle
 //	    Sharing --> MaybeShared: doubt
 //	    Sharing --> Releasing: unlock
 //	    Sharing --> Gone: lose
+//	    Sharing --> Departed: depart
 //	    Sharing --> Overdue: expire
 //	    Uncertain --> Held: settle
 //	    Uncertain --> Releasing: unlock
 //	    Uncertain --> Gone: lose
+//	    Uncertain --> Departed: depart
 //	    Uncertain --> Overdue: expire
 //	    MaybeShared --> Held: settle
 //	    MaybeShared --> Releasing: unlock
 //	    MaybeShared --> Gone: lose
+//	    MaybeShared --> Departed: depart
 //	    MaybeShared --> Overdue: expire
 //	    Lent --> Undoing: abandon
 //	    Lent --> Gone: finish
@@ -86,6 +91,8 @@
 //	    Undoing --> Undoing: abandon
 //	    Undoing --> Gone: finish
 //	    Overdue --> Gone: finish
+//	    Departed --> Releasing: unlock
+//	    Departed --> Gone: finish
 //	    Gone --> Undoing: abandon
 //	    Gone --> [*]
 //

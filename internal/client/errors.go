@@ -41,12 +41,21 @@ var (
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 )
 
+// errExhausted: the application's pool gave no connection for a whole TTL.
+var errExhausted = errors.New("the pool gave no connection")
+
 // lost is ErrLost with its reason.
 func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
 
+// isOutage reports whether an error says that the database cannot serve now. A server that accepts no
+// writes is one, to a client that has begun: a failover has left it there.
+func isOutage(err error, begun bool) bool {
+	return errors.Is(err, driver.ErrUnavailable) || begun && errors.Is(err, driver.ErrReadOnly)
+}
+
 // transient reports whether it may help to run a statement of the client's own again.
-func transient(err error) bool {
-	return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrUnavailable)
+func transient(err error, begun bool) bool {
+	return errors.Is(err, driver.ErrRetry) || errors.Is(err, driver.ErrBusy) || isOutage(err, begun)
 }
 
 // residue is what an attempt that failed may have left in the database.

@@ -134,7 +134,7 @@ func (y *history) flush(ctx context.Context) {
 		case y.calls.closing():
 			y.dropped.Add(int64(len(events)))
 			y.log.Warn("dblock: the last events were not written", "lost", y.lost(), "error", err)
-		case transient(err):
+		case transient(err, true):
 			y.putBack(events)
 			y.report.Failed(err, "waiting", len(events), "lost", y.lost())
 		default:

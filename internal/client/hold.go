@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -75,14 +76,27 @@ func (h *hold) held() driver.Held {
 	return driver.Held{Name: h.name, Session: s.ID, Token: m.token, Shared: m.shared()}
 }
 
-// loss is the event by which a hold ends that was not unlocked. What had a fixed lease stays known
-// while its session lives: a transaction that it guards may still be open, and only a takeover
-// looks for that. Of everything else the database's rest is nobody's, and is given back.
-func (h *hold) loss() event {
-	if h.fixed && h.grip.over() == nil {
-		return expire
+// ending is how a hold ends that was not unlocked.
+type ending struct {
+	event event
+	cause error // of its context's end
+}
+
+// gone is how a hold ends that the database does not have any more: lost, unless an UnlockTx may have
+// released it. That the transaction was rolled back, and the lock taken over then, cannot be told
+// from its commit. What had a fixed lease stays known while its session lives: a transaction that it
+// guards may still be open, and only a takeover looks for that. Of everything else the database's
+// rest is nobody's, and is given back.
+func (h *hold) gone(reason error) ending {
+	alive := h.grip.over() == nil
+	if h.departure.possible() && alive && !errors.Is(reason, errLeaseOver) {
+		return ending{depart, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
-	return lose
+	cause := fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
+	if h.fixed && alive {
+		return ending{expire, cause}
+	}
+	return ending{lose, cause}
 }
 
 // under makes a context the hold's own: the same owner enters again under it, and Unlock knows that

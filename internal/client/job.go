@@ -91,6 +91,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
 // may be the next slot's turn.
 func (t *tables) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (run driver.Run, ours bool, err error) {
+	away := t.absent()
 	for tries := 1; ; tries++ {
 		err = t.statement(ctx, func(ctx context.Context) error {
 			if tries > 1 {
@@ -103,7 +104,7 @@ func (t *tables) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, r
 			run, ours, err = t.engine.BeginRun(ctx, r, slot, retry)
 			return err
 		})
-		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
+		if err == nil || !t.transient(err) || away.tooLong(t, err) || ctx.Err() != nil || tries >= 5 {
 			return run, ours, err
 		}
 		pause(ctx, 20*time.Millisecond)
@@ -157,7 +158,7 @@ func (t *tables) endRun(ctx context.Context, run driver.Run) error {
 	defer cancel()
 	for {
 		err := t.statement(within, func(ctx context.Context) error { return t.engine.EndRun(ctx, run) })
-		if !transient(err) || within.Err() != nil {
+		if !t.transient(err) || within.Err() != nil {
 			return err
 		}
 		pause(within, 50*time.Millisecond)

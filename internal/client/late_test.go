@@ -45,7 +45,7 @@ func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 	c.registry.transition(k, abandon)
 	h := &hold{claim: k}
 	h.mode.Store(&mode{token: 7})
-	if _, added := c.registry.add(h, func() bool { return true }); added || c.registry.held("a") != nil {
+	if _, _, added := c.registry.add(h, func() bool { return true }); added || c.registry.held("a") != nil {
 		t.Error("it is held")
 	}
 }
@@ -91,13 +91,13 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 		h := &hold{claim: &claim{name: "n", attempt: "a"}, grip: released{}, entries: 1}
 		h.mode.Store(&mode{token: 7})
 		h.ctx, h.cancel = context.WithCancelCause(t.Context())
-		if _, added := c.registry.add(h, func() bool { return true }); !added || !c.registry.take(h, lose) {
+		if _, _, added := c.registry.add(h, func() bool { return true }); !added || !c.registry.take(h, lose) {
 			t.Fatal("it was not held")
 		}
 		unlocked := make(chan error, 1)
 		go func() { unlocked <- c.unlock(t.Context(), h) }()
 		synctest.Wait()
-		c.end(h, h.gone(errDisowned))
+		c.end(h, h.gone(errDisowned).cause)
 		if err := <-unlocked; !errors.Is(err, ErrLost) {
 			t.Errorf("unlocked: %v", err)
 		}

@@ -18,7 +18,7 @@ func leased(t *testing.T, lease time.Duration) (*Client, *hold) {
 	h := &hold{claim: c.registry.request("n", "a"), grip: standing{}, fixed: true}
 	h.mode.Store(&mode{token: 7})
 	h.ctx, h.cancel = context.WithCancelCause(t.Context())
-	if _, added := c.registry.add(h, func() bool { c.watchLease(h, lease); return true }); !added {
+	if _, _, added := c.registry.add(h, func() bool { c.watchLease(h, lease); return true }); !added {
 		t.Fatal("it is not held")
 	}
 	return c, h

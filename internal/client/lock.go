@@ -67,13 +67,15 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	l.mu.Lock()
+	ctx, cancel := toUnlock(ctx, l.hold)
+	defer cancel()
+	if err := lockWithin(ctx, l.mu.TryLock); err != nil {
+		return err
+	}
 	defer l.mu.Unlock()
 	if l.unlocked {
 		return l.outcome
 	}
-	ctx, cancel := toUnlock(ctx, l.hold)
-	defer cancel()
 	l.outcome = l.client.unlock(ctx, l.hold)
 	l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
 	return l.outcome

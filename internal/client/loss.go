@@ -9,16 +9,6 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// gone is the cause with which a hold ends that was not unlocked: lost, unless the database has it
-// no more after an UnlockTx. That the transaction was rolled back, and the lock taken over then,
-// cannot be told from its commit.
-func (h *hold) gone(reason error) error {
-	if h.departure.possible() && h.grip.over() == nil && !errors.Is(reason, errLeaseOver) {
-		return fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)
-	}
-	return fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
-}
-
 // lose ends a hold that was not unlocked.
 func (c *Client) lose(h *hold, reason error) {
 	if c.forfeit(h, reason) {
@@ -28,13 +18,41 @@ func (c *Client) lose(h *hold, reason error) {
 
 // forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
 func (c *Client) forfeit(h *hold, reason error) bool {
-	cause := h.gone(reason)
-	if !c.registry.take(h, h.loss()) {
-		return false
+	how := h.gone(reason)
+	return c.registry.take(h, how.event) && c.conclude(h, how)
+}
+
+// conclude does what follows when a hold was taken out of what is relied upon, and reports whether it
+// is lost. One that departed keeps its context for a TTL, or until Unlock: the Commit that released it
+// may be reading its answer with that.
+func (c *Client) conclude(h *hold, how ending) (isLost bool) {
+	if how.event == depart {
+		c.linger(h, how.cause)
+	} else {
+		c.end(h, how.cause)
 	}
-	c.end(h, cause)
-	c.tellEnded(h, cause)
-	return errors.Is(cause, ErrLost)
+	c.tellEnded(h, how.cause)
+	return how.event != depart
+}
+
+// linger ends a hold that has departed after a TTL, or with the client, unless it is unlocked before.
+func (c *Client) linger(h *hold, cause error) {
+	c.registry.mu.Lock()
+	defer c.registry.mu.Unlock()
+	if h.state != Departed {
+		return
+	}
+	if h.unwatch != nil {
+		h.unwatch()
+	}
+	leave := func() {
+		if c.registry.take(h, finish) {
+			c.end(h, cause)
+		}
+	}
+	over := c.config.Clock.Alarm(c.config.Clock.Now()+c.config.TTL, leave)
+	closed := context.AfterFunc(c.background, leave)
+	h.unwatch = func() { over(); closed() }
 }
 
 // maxLossLines is how many locks the log names of those that are lost with a session.
@@ -84,7 +102,7 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
 	now := c.config.Clock.Now()
 	end := leaseEnd(got.Lease, asked, now)
-	before, added := c.registry.add(h, func() bool {
+	before, how, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {
 			return false
 		}
@@ -96,13 +114,8 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r
 	if !added {
 		return nil, false
 	}
-	if before != nil { // the database took it from that one, and the client has not heard of it yet
-		cause := before.gone(errGrantedAgain)
-		c.end(before, cause)
-		c.tellEnded(before, cause)
-		if errors.Is(cause, ErrLost) {
-			c.logLoss(before)
-		}
+	if before != nil && c.conclude(before, how) { // the client had not heard of it yet
+		c.logLoss(before)
 	}
 	c.history.record(h, KindGranted, "")
 	return h, true

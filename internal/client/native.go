@@ -75,7 +75,7 @@ func (n native) acquire(ctx context.Context, r *driver.Request, o Owner, wait bo
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), n.owners))
 	over := make(chan struct{})
 	h.unwatch = func() { close(over) } // called once, by whatever takes the hold out of the registry
-	_, added := n.registry.add(h, func() bool {
+	_, _, added := n.registry.add(h, func() bool {
 		n.underWay.Go(func() {
 			select {
 			case <-possession.Lost():

@@ -115,14 +115,14 @@ func (r *registry) claimed(attempt string) bool {
 
 // add registers a hold, unless its grant came too late to be relied upon: the client is closed, a
 // later grant of the name is here already, or admit, which is called with mu locked, says so. It
-// returns another hold that had the whole name until then, as far as was known.
-func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
+// returns another hold that had the whole name until then, as far as was known, and how that ends.
+func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, added bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := h.mode.Load()
 	before = r.whole[h.name]
 	if r.closed || h.state != Requested || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
-		return nil, false
+		return nil, ending{}, false
 	}
 	if h.contended {
 		r.noteContended(h.name)
@@ -139,10 +139,11 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, added bool) {
 	r.move(h.claim, e)
 	r.holds[h.attempt] = h
 	r.sort(h)
-	if before != nil {
-		r.remove(before, before.loss())
+	if before != nil { // the database took it from that one
+		how = before.gone(errGrantedAgain)
+		r.remove(before, how.event)
 	}
-	return before, true
+	return before, how, true
 }
 
 // sort files a hold under its mode. MUST be called with mu locked.
@@ -179,13 +180,12 @@ func (r *registry) setMode(h *hold, m mode) {
 	}
 }
 
-// remove takes a hold out of what is relied upon; false if it was out already. MUST be called with
-// mu locked.
+// remove takes a hold out of what is relied upon; false if it was out already. One that departs can
+// still be unlocked, which is to take it out once more. MUST be called with mu locked.
 func (r *registry) remove(h *hold, e event) bool {
-	if r.holds[h.attempt] != h {
+	if r.holds[h.attempt] != h && h.state != Departed || !r.move(h.claim, e) {
 		return false
 	}
-	r.move(h.claim, e)
 	delete(r.holds, h.attempt)
 	r.unsort(h)
 	return true

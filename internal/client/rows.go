@@ -20,7 +20,7 @@ func (g rows) session() (*clientSession, bool) { return g.in, true }
 func (g rows) over() error { return overOf(g.in) }
 
 func (g rows) entered(ctx context.Context, h *hold, entries int) error {
-	for {
+	for away := g.absent(); ; {
 		err := g.statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
 		switch {
 		case errors.Is(err, driver.ErrNotHeld):
@@ -28,7 +28,7 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 			return lost(err)
 		case err != nil && h.ctx.Err() != nil: // by UnlockTx, where nothing else is known
 			return cmp.Or(h.ended(), lost(err))
-		case err == nil || !transient(err) || ctx.Err() != nil || !g.in.Alive():
+		case err == nil || !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond)
@@ -51,7 +51,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		}
 		g.in.joins.drain(ctx, h.name)
 	}
-	began := g.config.Clock.Now()
+	began, away := g.config.Clock.Now(), g.absent()
 	for {
 		asked := g.config.Clock.Now()
 		v := driver.Release(g.whole(h), h.contended || h.departure.possible())
@@ -84,12 +84,12 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		case !g.in.Alive():
 			g.registry.transition(h.claim, finish)
 			return lost(errors.Join(context.Cause(g.in.Context()), err))
-		case !transient(err) || ctx.Err() != nil,
+		case !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil,
 			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
 			g.abandon(g.in, h.claim, true)
 			return err
 		}
-		if errors.Is(err, driver.ErrUnavailable) {
+		if g.outage(err) {
 			g.registry.transition(h.claim, repeat)
 		}
 		pause(ctx, 10*time.Millisecond)
@@ -125,7 +125,7 @@ func (g rows) giveBack(ctx context.Context, v driver.Vacancy) (left bool, err er
 // a hint like any wake-up: a waiter that hears nothing does it itself.
 func (g rows) promote(ctx context.Context, h *hold) {
 	_, err := g.reclaim(ctx, g.in, h.name, driver.Holder{})
-	if err != nil && !transient(err) {
+	if err != nil && !g.transient(err) {
 		g.config.Log.Warn("dblock: handing on after UnlockTx failed", "name", h.name, "error", err)
 	}
 }

@@ -37,7 +37,7 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 		case errors.Is(err, driver.ErrNotHeld):
 			t.disband(s, r)
 			return
-		case !transient(err) && ctx.Err() == nil:
+		case !t.transient(err) && ctx.Err() == nil:
 			t.settling.Failed(err, "name", r.Name)
 		}
 		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 500*time.Millisecond))

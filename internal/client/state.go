@@ -19,10 +19,11 @@ const (
 	Unanswered               // likewise, and an answer was lost: not to be held is no loss any more
 	Undoing                  // the client gives back, in the background, whatever the attempt has got
 	Overdue                  // its fixed lease is over here, and the database may still have it
+	Departed                 // an UnlockTx has released it, and its context is open until Unlock
 	Gone                     // nothing is left of it
 )
 
-var stateNames = [...]string{"requested", "held", "in a run", "passed on", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "gone"}
+var stateNames = [...]string{"requested", "held", "in a run", "passed on", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "departed", "gone"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -43,28 +44,30 @@ const (
 	abandon                // nobody relies on it any more, and the database may have it
 	lose                   // the lock ended, and was not unlocked
 	expire                 // likewise, by the end of a fixed lease
+	depart                 // the database says that an UnlockTx has released it
 	finish                 // nothing of it is in the database any more
 )
 
-var eventNames = [...]string{"grant", "join", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "finish"}
+var eventNames = [...]string{"grant", "join", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "depart", "finish"}
 
 func (e event) String() string { return eventNames[e] }
 
 // transitions are all that are possible.
 var transitions = map[State]map[event]State{
 	Requested:   {grant: Held, join: InRun, abandon: Undoing, finish: Gone},
-	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue},
+	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	InRun:       {settle: Held, unlock: Releasing, lose: Gone},
 	Passed:      {settle: Gone, abandon: Undoing},
-	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, expire: Overdue},
-	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, expire: Overdue},
-	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
-	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, expire: Overdue},
+	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
+	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
+	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
+	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	Lent:        {abandon: Undoing, finish: Gone},
 	Releasing:   {pass: Passed, repeat: Unanswered, abandon: Undoing, finish: Gone},
 	Unanswered:  {repeat: Unanswered, abandon: Undoing, finish: Gone},
 	Undoing:     {pass: Passed, repeat: Undoing, abandon: Undoing, finish: Gone},
 	Overdue:     {finish: Gone},
+	Departed:    {unlock: Releasing, finish: Gone},
 	Gone:        {abandon: Undoing},
 }
 

@@ -10,7 +10,7 @@ import (
 var (
 	diagramStates = map[string]State{
 		"Requested": Requested, "Held": Held, "InRun": InRun, "Passed": Passed, "Converting": Converting, "Sharing": Sharing, "Uncertain": Uncertain, "MaybeShared": MaybeShared,
-		"Lent": Lent, "Releasing": Releasing, "Unanswered": Unanswered, "Undoing": Undoing, "Overdue": Overdue, "Gone": Gone,
+		"Lent": Lent, "Releasing": Releasing, "Unanswered": Unanswered, "Undoing": Undoing, "Overdue": Overdue, "Departed": Departed, "Gone": Gone,
 	}
 	diagramLine = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
 )

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -95,9 +96,10 @@ func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine
 
 // inquire is Inquire within a call.
 func (t *tables) inquire(ctx context.Context, f func(ctx context.Context) error) error {
+	away := t.absent()
 	for tries := 1; ; tries++ {
 		err := t.statement(ctx, f)
-		if err == nil || !transient(err) || ctx.Err() != nil || tries >= 5 {
+		if err == nil || !t.transient(err) || away.tooLong(t, err) || ctx.Err() != nil || tries >= 5 {
 			return err
 		}
 		pause(ctx, 20*time.Millisecond)
@@ -122,3 +124,30 @@ func overOf(s *clientSession) error {
 	}
 	return nil
 }
+
+// begun reports whether the client has ever had a session.
+func (t *tables) begun() bool { return t.sessions.last() != nil }
+
+func (t *tables) outage(err error) bool    { return isOutage(err, t.begun()) }
+func (t *tables) transient(err error) bool { return transient(err, t.begun()) }
+
+// absence is since when the database gives one call no answer. The zero value: since the first try
+// that failed so; otherwise since the moment given. Every answer begins it anew.
+type absence struct{ since time.Duration }
+
+// tooLong notes what came of a try, and reports whether the call shall not try again: after a TTL
+// without an answer, or where the pool gave no connection for as long.
+func (a *absence) tooLong(t *tables, err error) bool {
+	if !t.outage(err) {
+		a.since = 0
+		return false
+	}
+	now := t.config.Clock.Now()
+	if a.since == 0 {
+		a.since = now
+	}
+	return errors.Is(err, errExhausted) || now-a.since >= t.config.TTL
+}
+
+// absent is an absence that counts from now.
+func (t *tables) absent() absence { return absence{t.config.Clock.Now()} }

@@ -31,7 +31,7 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 			if err == nil {
 				break
 			}
-			if !transient(err) {
+			if !t.transient(err) {
 				t.config.Log.Warn("dblock: giving back failed", "name", k.name, "error", err)
 				break
 			}

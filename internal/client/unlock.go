@@ -8,11 +8,18 @@ import (
 
 // unlock takes back one entry; with the last one the lock goes to the next.
 func (c *Client) unlock(ctx context.Context, h *hold) error {
-	h.mu.Lock()
+	if err := h.ended(); err != nil { // whatever is under way
+		return err
+	}
+	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+		return err
+	}
 	defer h.mu.Unlock()
 	if over := h.grip.over(); over != nil { // it is about to be said
 		c.lose(h, over)
-		<-h.ctx.Done() // whatever took it out of the registry ends it
+		if c.registry.state(h.claim) != Departed {
+			<-h.ctx.Done() // whatever took it out of the registry ends it
+		}
 	}
 	if err := h.ended(); err != nil {
 		return err

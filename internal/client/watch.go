@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -31,7 +30,7 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil && (begun && errors.Is(err, driver.ErrReadOnly) || transient(err) && (!first || t.sessions.last() != nil)): // a failover
+		case ctx.Err() == nil && transient(err, begun || t.begun()) && (!first || t.begun()): // a failover
 			pause(ctx, 100*time.Millisecond)
 		default:
 			return err

@@ -122,9 +122,15 @@ func (c *Crew[C]) Warm() {
 	}
 }
 
-// Do runs do on a connection that nothing else uses. If do returns ErrUnavailable on a kept
-// connection, that connection is broken, and do runs once more on a new one. A connection is kept
-// only after the server has answered on it.
+// broken reports whether a connection is of no use any more. That of a server which has become
+// read-only is not: a failover has left it there.
+func broken(err error) bool {
+	return errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrReadOnly)
+}
+
+// Do runs do on a connection that nothing else uses. If do returns ErrUnavailable or ErrReadOnly on
+// a kept connection, that connection is broken, and do runs once more on a new one. A connection is
+// kept only after the server has answered on it.
 func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
 	slots := c.capacity()
 	select {
@@ -135,7 +141,7 @@ func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) e
 	}
 	if one, ok := c.take(); ok {
 		err := c.use(ctx, one, do)
-		if !errors.Is(err, driver.ErrUnavailable) || errors.As(err, new(Sent)) || ctx.Err() != nil {
+		if !broken(err) || errors.As(err, new(Sent)) || ctx.Err() != nil {
 			return err
 		}
 	}
@@ -179,7 +185,7 @@ func (c *Crew[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 		}
 	}()
 	err = do(ctx, one.conn)
-	sound = ctx.Err() == nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	sound = ctx.Err() == nil && !broken(err) && !errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
 	return err
 }
 

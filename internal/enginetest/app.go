@@ -43,7 +43,7 @@ type Tx interface {
 	// nested is a savepoint's transaction, where the driver has such: another value for the same
 	// transaction.
 	nested(ctx context.Context) (Tx, error)
-	commit() error
+	commit(ctx context.Context) error
 	rollback() error
 }
 
@@ -206,8 +206,8 @@ func (t pgxTx) nested(ctx context.Context) (Tx, error) {
 	return pgxTx{tx}, err
 }
 
-func (t pgxTx) commit() error   { return t.tx.Commit(context.Background()) }
-func (t pgxTx) rollback() error { return t.tx.Rollback(context.Background()) }
+func (t pgxTx) commit(ctx context.Context) error { return t.tx.Commit(ctx) }
+func (t pgxTx) rollback() error                  { return t.tx.Rollback(context.Background()) }
 
 type sqlTx struct{ tx *sql.Tx }
 
@@ -223,8 +223,8 @@ func (t sqlTx) number(ctx context.Context, query string) (n int64, err error) {
 
 func (t sqlTx) nested(context.Context) (Tx, error) { return t, nil }
 
-func (t sqlTx) commit() error   { return t.tx.Commit() }
-func (t sqlTx) rollback() error { return t.tx.Rollback() }
+func (t sqlTx) commit(context.Context) error { return t.tx.Commit() } // it ends with the context that it began with
+func (t sqlTx) rollback() error              { return t.tx.Rollback() }
 
 // typed is the transaction as the engine knows it.
 func typed[TX any](tx Tx) TX {

@@ -71,7 +71,7 @@ func writeInTurn(t *testing.T, a App, c Client, level sql.IsolationLevel, rounds
 		if err != nil {
 			t.Errorf("round %d: %v", round, err)
 		}
-		if err := tx.commit(); err != nil {
+		if err := tx.commit(context.Background()); err != nil {
 			t.Error(err)
 		}
 	}
@@ -208,7 +208,7 @@ func lockTxWholePool(t *testing.T, e *env) {
 			if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil {
 				t.Error(err)
 			}
-			if err := tx.commit(); err != nil {
+			if err := tx.commit(context.Background()); err != nil {
 				t.Error(err)
 			}
 		})

@@ -1,9 +1,15 @@
 package enginetest
 
 import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 // Broken by taking every end after UnlockTx for its commit.
@@ -75,6 +81,81 @@ func guardBeforeCommit(t *testing.T, e *env) {
 		rollback(t, other)
 	}
 	e.usable(t, tx)
-	ended(t, soon, l, dblock.ErrNotHeld)
 	unlock(t, l)
+	ended(t, soon, l, dblock.ErrNotHeld)
+}
+
+// Broken by ending the context of a lock when its client hears of the release, while Commit reads
+// the answer.
+func committedInDo(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	const goroutines = 4
+	a := e.app(t, goroutines+5)
+	c := e.clientOf(t, a)
+	var all sync.WaitGroup
+	var committed atomic.Int64
+	for range goroutines {
+		all.Go(func() {
+			for range 25 {
+				err := c.Do(t.Context(), "n", func(ctx context.Context, l Lock) error {
+					return e.inTx(ctx, t, a, l, &committed)
+				})
+				is(t, err, nil)
+			}
+		})
+	}
+	all.Wait()
+	if rows := e.number(t, "SELECT count(*) FROM app"); rows != committed.Load() {
+		t.Errorf("%d rows of %d transactions that say that they were committed", rows, committed.Load())
+	}
+}
+
+// inTx writes and releases in one transaction, and counts those that were committed.
+func (e *env) inTx(ctx context.Context, t *testing.T, a App, l Lock, committed *atomic.Int64) error {
+	tx, err := a.begin(ctx, e.readCommitted())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.rollback() }()
+	if err := l.Guard(ctx, tx); errors.Is(err, driver.ErrRetry) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if err := tx.exec(ctx, "INSERT INTO app (n) VALUES (1)"); err != nil {
+		return err
+	}
+	if err := l.UnlockTx(ctx, tx); err != nil {
+		return err
+	}
+	if err := tx.commit(ctx); err != nil {
+		t.Errorf("the commit of a lock that is held says %v", err)
+		return nil
+	}
+	committed.Add(1)
+	return nil
+}
+
+// Broken likewise, and by a context that nothing ends any more.
+func departedContext(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	ends := make(chan error, 2)
+	c := e.clientOf(t, a, dblock.WithObserver(dblock.Observer{HoldEnd: func(h dblock.HoldResult) { ends <- h.Err }}))
+	for _, unlocked := range []bool{true, false} {
+		l := lock(t, c, "n")
+		tx := beginTx(t, a, e.levels()[0])
+		is(t, l.UnlockTx(t.Context(), tx), nil)
+		commit(t, tx)
+		e.advanceUntil(t, longTTL, "the client knows that it is released", func() bool { return len(ends) > 0 })
+		is(t, <-ends, nil)
+		live(t, l)
+		if unlocked {
+			unlock(t, l)
+		} else {
+			e.advance(t, longTTL+time.Second)
+		}
+		ended(t, soon, l, dblock.ErrNotHeld)
+		unlock(t, l)
+	}
 }

@@ -22,7 +22,9 @@ var guards = inPlaces(own{
 	{"after UnlockTx and a rollback the lock is held as before", unlockTxRolledBack},
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
+	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
 }, moving{
+	{"what UnlockTx has released keeps its context until Unlock, or for a TTL", departedContext},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
 }, flowing{
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
@@ -44,7 +46,7 @@ func beginTx(t testing.TB, a App, level sql.IsolationLevel) Tx {
 
 func commit(t testing.TB, tx Tx) {
 	t.Helper()
-	if err := tx.commit(); err != nil {
+	if err := tx.commit(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 }

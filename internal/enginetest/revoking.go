@@ -183,7 +183,7 @@ func breakGuarded(t *testing.T, e *env) {
 			_, err := c.Break(t.Context(), "n", "patience")
 			done <- err
 		}()
-		if err := tx.commit(); err != nil {
+		if err := tx.commit(context.Background()); err != nil {
 			t.Fatal(err)
 		}
 		if err := within(t, soon, "the lock is broken", done); err != nil {
@@ -210,7 +210,7 @@ func breakGuardedAlone(t *testing.T, e *env) {
 		_, err := c.Break(t.Context(), "n", "patience")
 		done <- err
 	}()
-	if err := tx.commit(); err != nil {
+	if err := tx.commit(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	if err := within(t, soon, "the lock is broken", done); err != nil {

@@ -384,7 +384,7 @@ func readerInTransaction(t *testing.T, e *env) {
 			t.Fatal(err)
 		}
 		if end == "commit" {
-			if err := tx.commit(); err != nil {
+			if err := tx.commit(context.Background()); err != nil {
 				t.Fatal(err)
 			}
 			unlock(t, r)
@@ -421,7 +421,7 @@ func lockTxAndReaders(t *testing.T, e *env) {
 	if err := within(t, soon, "LockTx is granted", done); err != nil {
 		t.Fatal(err)
 	}
-	if err := tx.commit(); err != nil {
+	if err := tx.commit(context.Background()); err != nil {
 		t.Fatal(err)
 	}
 	e.idle(t, "n")

@@ -88,6 +88,8 @@ func (e engine) tables() *tables { return e.m.world.tables }
 
 func (engine) Connections() (inUse, most int) { return 0, 0 }
 
+func (engine) DropReadOnly(context.Context) {}
+
 func (engine) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: 1}, nil
 }

@@ -1,0 +1,227 @@
+package enginetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
+)
+
+var outages = inPlaces(own{
+	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
+	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
+	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background", exhaustedPool},
+}, moving{
+	{"a Lock gives up after a TTL without an answer, and so does Unlock, which goes on in the background", outageOfTTL},
+	{"any number of short breaks fails no Lock", shortBreaks},
+})
+
+// troubled is a server that answers some statements with an error.
+type troubled struct {
+	driver.Backend
+	trouble atomic.Pointer[error] // nil: none
+	met     atomic.Int64          // how many statements met it
+}
+
+// troubled makes clients of an App whose server will have trouble.
+func (a *App) troubled() *troubled {
+	b := &troubled{Backend: a.Backend}
+	a.client = a.clientOn(b)
+	return b
+}
+
+func (b *troubled) set(kind error) {
+	if kind == nil {
+		b.trouble.Store(nil)
+		return
+	}
+	err := driver.Fail(kind, errors.New("a test says so"))
+	b.met.Store(0)
+	b.trouble.Store(&err)
+}
+
+// hits waits until so many statements more have met the trouble.
+func (b *troubled) hits(t testing.TB, n int64) {
+	t.Helper()
+	n += b.met.Load()
+	eventually(t, patience, "statements meet the trouble", func() bool { return b.met.Load() >= n })
+}
+
+func (b *troubled) now() error {
+	err := b.trouble.Load()
+	if err == nil {
+		return nil
+	}
+	b.met.Add(1)
+	return *err
+}
+
+func (b *troubled) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := b.now(); err != nil {
+		return err
+	}
+	return b.Backend.OpenSession(ctx, s)
+}
+
+func (b *troubled) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
+	if err := b.now(); err != nil {
+		return driver.Grant{}, false, err
+	}
+	return b.Backend.Take(ctx, r)
+}
+
+func (b *troubled) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+	if err := b.now(); err != nil {
+		return driver.Grant{}, driver.Gone, err
+	}
+	return b.Backend.Enqueue(ctx, rs...)
+}
+
+func (b *troubled) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+	if err := b.now(); err != nil {
+		return nil, false, err
+	}
+	return b.Backend.Vacate(ctx, v)
+}
+
+func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
+	if err := b.now(); err != nil {
+		return nil, nil, err
+	}
+	return b.Backend.Batch(ctx, takes, releases)
+}
+
+// unlocking unlocks in the background.
+func unlocking(l Lock) <-chan error {
+	done := make(chan error, 1)
+	go func() { done <- l.Unlock(context.Background()) }()
+	return done
+}
+
+// Broken by taking ErrReadOnly for final, and by waiting for it in a client that never wrote.
+func throughStandby(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c, fresh := e.clientOf(t, a), e.clientOf(t, a)
+	held := lock(t, c, "held")
+	server.set(driver.ErrReadOnly)
+	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
+	server.hits(t, 6)
+	_, err := fresh.Lock(t.Context(), "n")
+	is(t, err, dblock.ErrReadOnly)
+	if len(waiting)+len(released) > 0 {
+		t.Fatalf("%d calls did not wait for the end of the failover", len(waiting)+len(released))
+	}
+	server.set(nil)
+	unlock(t, granted(t, soon, waiting))
+	is(t, within(t, soon, "Unlock returns", released), nil)
+	e.free(t, "held")
+}
+
+// Broken by a client that tries again on the connection that said so.
+func leftAtStandby(t *testing.T, e *env) {
+	readOnly := "SET SESSION TRANSACTION READ ONLY"
+	switch {
+	case e.wiring.Kind == Postgres:
+		readOnly = "SET SESSION CHARACTERISTICS AS TRANSACTION READ ONLY"
+	case e.wiring.Kind == SQLite || e.wiring.Through != nil:
+		t.Skip("a file has no other server")
+	}
+	a := e.app(t, 4)
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	all := []Tx{beginTx(t, a, e.levels()[0]), beginTx(t, a, e.levels()[0])} // a pool of database/sql keeps no more
+	for _, tx := range all {
+		is(t, tx.exec(t.Context(), readOnly), nil)
+	}
+	for _, tx := range all {
+		commit(t, tx)
+	}
+	unlock(t, lock(t, c, "n"))
+}
+
+// Broken by an Unlock that tries for as long as its session lives, and by one that leaves what it
+// could not give back.
+func outageOfTTL(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c := e.clientOf(t, a)
+	held := lock(t, c, "held")
+	server.set(driver.ErrUnavailable)
+	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
+	server.hits(t, 6)
+	e.advance(t, longTTL*9/10)
+	server.hits(t, 6)
+	if len(waiting)+len(released) > 0 {
+		t.Fatalf("%d calls gave up early", len(waiting)+len(released))
+	}
+	e.advance(t, longTTL/5)
+	is(t, within(t, soon, "Lock returns", waiting).err, dblock.ErrUnavailable)
+	is(t, within(t, soon, "Unlock returns", released), dblock.ErrUnavailable)
+	ended(t, soon, held, dblock.ErrNotHeld)
+	server.set(nil)
+	unlock(t, lock(t, e.client(t), "held"))
+}
+
+// Broken by counting from the first break, whatever was answered since.
+func shortBreaks(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	c := e.clientOf(t, a)
+	unlock(t, lock(t, c, "to have a session"))
+	for _, answer := range []error{driver.ErrBusy, driver.ErrRetry} {
+		server.set(driver.ErrUnavailable)
+		waiting := locking(t.Context(), c, "n")
+		server.hits(t, 1)
+		server.set(answer)
+		server.hits(t, 3)
+		e.advance(t, longTTL+time.Second)
+		server.set(driver.ErrUnavailable)
+		server.hits(t, 3)
+		server.set(nil)
+		unlock(t, granted(t, soon, waiting))
+	}
+}
+
+// Broken by an Unlock that waits for a connection for ever.
+func exhaustedPool(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	if a.borrow == nil || e.wiring.Kind == SQLite { // no pool, or one that work of its own does not go through
+		t.Skip("no pool that could be exhausted")
+	}
+	c := e.clientOf(t, a, dblock.WithTTL(2*time.Second))
+	held := lock(t, c, "n")
+	giveBack := e.exhaust(t, a)
+	err := within(t, patience, "Unlock returns", unlocking(held))
+	giveBack()
+	is(t, err, dblock.ErrUnavailable)
+	if !strings.Contains(err.Error(), "are in use") {
+		t.Errorf("%v: want the figures of the pool", err)
+	}
+	unlock(t, lock(t, e.client(t), "n"))
+}
+
+// exhaust borrows all connections that the pool gives.
+func (e *env) exhaust(t testing.TB, a App) (giveBack func()) {
+	t.Helper()
+	var borrowed []func()
+	for {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		one, err := a.borrow(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		borrowed = append(borrowed, one)
+	}
+	return func() {
+		for _, one := range borrowed {
+			one()
+		}
+	}
+}
