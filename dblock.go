@@ -72,11 +72,11 @@ func validate[TX any](engine driver.Engine[TX]) error {
 // answers, so that others may still see the place for that long. ErrUnavailable, with the context's
 // error, when ctx ends before a holder or a queue was seen: the pool had no free connection, say.
 // The context's error alone where ctx had ended already. ErrInvalidName, ErrInvalidOption before
-// any I/O. ErrSchema, ErrClosed. ErrUnavailable or ErrReadOnly when the database was away, or took no
-// writes, at the first attempt of this client, or for longer than one TTL; while it waits, Lock
-// survives restarts and failovers. So it is when the database or this machine is too slow for a Lease: when grants
-// come after most of it is over. ErrDeadlock when waiters wait for each other in a cycle, and this
-// is the one that began to wait last. ErrCapacity as Permits says.
+// any I/O. ErrSchema, ErrClosed. ErrUnavailable or ErrReadOnly when the database was away, or took
+// no writes, at the first attempt of this client, or for longer than one TTL; while it waits, Lock
+// survives restarts and failovers. So it is when the database or this machine is too slow for a
+// Lease: when grants come after most of it is over. ErrDeadlock when waiters wait for each other in
+// a cycle, and this is the one that began to wait last. ErrCapacity as Permits says.
 func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "lock", name, options, true)
 }

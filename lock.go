@@ -27,8 +27,9 @@ func (l *Lock[TX]) Token() int64 { return l.core.Token() }
 
 // Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as
 // long as this process is not stopped for longer than its margin; with cause ErrNotHeld at Unlock;
-// with ErrClosed at Close. After UnlockTx it ends as that says. It carries the values of the context that Lock was called with, but does
-// not end with it, and it carries the owner: the same name locks again under it at once.
+// with ErrClosed at Close. After UnlockTx it ends as that says. It carries the values of the
+// context that Lock was called with, but does not end with it, and it carries the owner: the same
+// name locks again under it at once.
 func (l *Lock[TX]) Context() context.Context { return l.core.Context() }
 
 // Unlock gives the lock back; if it was entered several times, the last Unlock does. The next
@@ -36,10 +37,10 @@ func (l *Lock[TX]) Context() context.Context { return l.core.Context() }
 // seconds, so that a deferred Unlock needs no context of its own; likewise with one under the
 // lock's own, which ends while Unlock is at work.
 //
-// ErrLost if the lock was lost before. ErrUnavailable after one TTL without an answer; the error has
-// the figures of the pool. After any error but ErrLost the lock counts as given up all the same,
-// and the client goes on trying to give it back; Unlock may be called again. Otherwise a second
-// call returns what the first did.
+// ErrLost if the lock was lost before. ErrUnavailable after one TTL without an answer; the error
+// has the figures of the pool. After any error but ErrLost the lock counts as given up all the
+// same, and the client goes on trying to give it back; Unlock may be called again. Otherwise a
+// second call returns what the first did.
 //
 // After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and
 // returns nil, or releases it, if the transaction was rolled back.

@@ -64,11 +64,12 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) er
 // After a rollback the lock is held as before.
 //
 // From the commit on others may have the lock: do nothing under it between UnlockTx and the commit
-// but what belongs to the transaction. Context, and that of a function given to Do, stays live until
-// Unlock is called or the function returns, and for a TTL at most once the client has learned of
-// the commit: so a transaction that was begun under it, or a Commit with it, can end. Unlock after the transaction is good manners, and on MySQL and MariaDB, where nothing
-// else tells of the commit, it is what wakes the next waiter at once; otherwise that one notices
-// within a third of its TTL.
+// but what belongs to the transaction. Context, and that of a function given to Do, stays live
+// until Unlock is called or the function returns, and for a TTL at most once the client has learned
+// of the commit: so a transaction that was begun under it, or a Commit with it, can end. Unlock
+// after the transaction is good manners, and on MySQL and MariaDB, where nothing else tells of the
+// commit, it is what wakes the next waiter at once; otherwise that one notices within a third of
+// its TTL.
 //
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
 // lock was entered several times: only the last entry can be released so.
