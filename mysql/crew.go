@@ -17,6 +17,7 @@ const most = 8
 // it takes a quarter.
 func newCrew(e *engine) *crew.Crew[upkeep] {
 	return crew.New(crew.Config[upkeep]{
+		Pool: e.db,
 		Most: func() int {
 			pool := e.db.Stats().MaxOpenConnections
 			if pool == 0 {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
@@ -29,8 +30,8 @@ func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error
 	if err != nil || !strings.Contains(version, "MariaDB") {
 		return nil, err
 	}
-	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 5 {
-		return nil, driver.Fail(driver.ErrUnsupported, errors.New("on MariaDB wake-ups need a pool that allows 5 connections"))
+	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 2); err != nil {
+		return nil, driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups with, of which MariaDB needs two: %v", err))
 	}
 	conn, err := e.reserve(ctx, 365*24*time.Hour) // idle for as long as the listener lives
 	if err != nil {

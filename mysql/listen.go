@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -53,8 +54,8 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 // Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the
 // session's named lock, until the grant of a lock to the session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	if n := e.db.Stats().MaxOpenConnections; n > 0 && n < 4 {
-		return driver.Fail(driver.ErrUnsupported, errors.New("wake-ups need a pool that allows 4 connections"))
+	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 1); err != nil {
+		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups: %v", err))
 	}
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {

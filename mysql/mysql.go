@@ -43,8 +43,9 @@ import (
 // The pool must allow 3 connections: for heartbeats, for transactions, and for everything else.
 // With 3 a client polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A
 // transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx
-// allow one more for each that is open at a time. A smaller pool is ErrConfig. Run migrate.Up or
-// the files of package migrations first.
+// allow one more for each that is open at a time. A smaller pool is ErrConfig. Clients that share a
+// pool reserve their connections each: one that would take the last is ErrConfig at its first lock.
+// Run migrate.Up or the files of package migrations first.
 //
 // The tables are those of the pool's default database. LockTx, Guard and UnlockTx need a
 // transaction whose default database is the same; its own tables may be in another one of the

@@ -26,6 +26,9 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 // OpenSession examines a connection first: what would make a grant worth nothing is refused before
 // there is one.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
+		return err
+	}
 	if err := examine(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}

@@ -199,3 +199,24 @@ func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) 
 		}
 	})
 }
+
+// Broken by a client that takes the last connections of a pool, so that every query of the
+// application hangs.
+func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		pool := s.open(t, nil)
+		pool.SetMaxOpenConns(4)
+		first, second := s.client(t, pool), s.client(t, pool)
+		held, err := first.Lock(t.Context(), "n")
+		must(t, err)
+		_, err = second.Lock(t.Context(), "m")
+		if !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "the pool allows 4 connections, and the 2 clients") {
+			t.Errorf("the second client: %v", err)
+		}
+		must(t, pool.PingContext(t.Context()))
+		must(t, held.Unlock(t.Context()))
+		must(t, first.Close(t.Context()))
+		_, err = second.Lock(t.Context(), "m")
+		must(t, err)
+	})
+}

@@ -11,6 +11,7 @@ import (
 
 func newCrew(e *engine) *crew.Crew[upkeep] {
 	return crew.New(crew.Config[upkeep]{
+		Pool: e.db.source(),
 		Most: func() int { most, _ := e.db.spare(); return most },
 		Open: func(ctx context.Context, _ time.Duration) (upkeep, error) {
 			conn, err := e.db.reserve(ctx, e.appName())

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/crew"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -23,6 +24,10 @@ type database interface {
 	transact(ctx context.Context, s ...statement) error
 	// reserve opens a connection apart from the application's, under the name of a client's app.
 	reserve(ctx context.Context, app string) (connection, error)
+	// source is the application's pool that reserve takes connections of; nil: none.
+	source() any
+	// room is nil if the pool has a connection left beside those that the clients on it keep.
+	room(ctx context.Context, crew *crew.Crew[upkeep]) error
 	// spare is how many connections more than that of the heartbeats may be reserved at a time.
 	// With early the first one is better reserved before it is needed: the application's pool may
 	// have none left then.

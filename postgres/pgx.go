@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 
+	"github.com/dblock-go/dblock/internal/crew"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -101,5 +102,9 @@ func (c pgxConn) transact(ctx context.Context, s ...statement) error {
 }
 
 func (c pgxConn) close() error { return pgserver.Close(c.conn) }
+
+func (pgxDB) source() any { return nil }
+
+func (pgxDB) room(context.Context, *crew.Crew[upkeep]) error { return nil }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }

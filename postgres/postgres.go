@@ -50,7 +50,9 @@ func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 // SetMaxOpenConns has been told that number, or a lower one.
 //
 // Clients that share a pool reserve their connections each: allow as many for each, and one more. A
-// client stops listening, and polls, while it has the connection that the pool lacks.
+// client that would take the last one is ErrConfig at its first lock; where the limit is not known,
+// ErrUnavailable. A client stops listening, and polls, while it has the connection that the pool
+// lacks.
 //
 // The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {

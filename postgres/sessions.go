@@ -23,6 +23,9 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := e.db.room(ctx, e.crew); err != nil {
+		return pgserver.Interpret(err)
+	}
 	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
 		ID: s.ID, Host: s.Host, Pid: int64(s.PID), App: s.App, Ttl: s.TTL.Microseconds(),
 	})))

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/crew"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -169,6 +170,41 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 func (c sqlConn) bear(ctx context.Context, app string) error {
 	_, err := c.conn.ExecContext(ctx, "SELECT set_config('application_name', $1, false)", pgserver.ConnectionName(app))
 	return err
+}
+
+func (d sqlDB) source() any { return d.db }
+
+// room also finds a pgxpool whose size database/sql does not know: it takes at once as many
+// connections as a client keeps, and one more.
+func (d sqlDB) room(ctx context.Context, crew *crew.Crew[upkeep]) error {
+	most := d.db.Stats().MaxOpenConnections
+	if most > 0 {
+		return crew.Leaves(most, 0)
+	}
+	within, cancel := context.WithTimeout(ctx, silence(ctx))
+	defer cancel()
+	for kept := range 3 {
+		conn, err := d.db.Conn(within)
+		if err != nil && within.Err() != nil && ctx.Err() == nil {
+			return driver.Fail(driver.ErrUnavailable, fmt.Errorf(
+				"the pool gave %d connections of the 3 that a client needs, and has %d: see postgres.NewSQL on stdlib.OpenDBFromPool: %w",
+				kept, d.db.Stats().OpenConnections, err))
+		}
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		if lent := d.lent(conn); !lent {
+			return nil
+		}
+	}
+	return nil
+}
+
+// lent reports whether a connection belongs to a pgxpool.
+func (d sqlDB) lent(conn *sql.Conn) (lent bool) {
+	_ = conn.Raw(func(raw any) error { _, lent = below(raw); return nil })
+	return lent
 }
 
 func (d sqlDB) spare() (most int, early bool) {

@@ -22,9 +22,9 @@ func (c *Client) forfeit(h *hold, reason error) bool {
 	return c.registry.take(h, how.event) && c.conclude(h, how)
 }
 
-// conclude does what follows when a hold was taken out of what is relied upon, and reports whether it
-// is lost. One that departed keeps its context for a TTL, or until Unlock: the Commit that released it
-// may be reading its answer with that.
+// conclude does what follows when a hold was taken out of what is relied upon, and reports whether
+// it is lost. One that departed keeps its context for a TTL, or until Unlock: the Commit that
+// released it may be reading its answer with that.
 func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 	if how.event == depart {
 		c.linger(h, how.cause)
@@ -35,7 +35,8 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 	return how.event != depart
 }
 
-// linger ends a hold that has departed after a TTL, or with the client, unless it is unlocked before.
+// linger ends a hold that has departed after a TTL, or with the client, unless it is unlocked
+// before.
 func (c *Client) linger(h *hold, cause error) {
 	c.registry.mu.Lock()
 	defer c.registry.mu.Unlock()

@@ -109,6 +109,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 		Reconcile: m.reconcile, Holding: m.holding,
 	})
 	if err != nil {
+		m.refused()
 		return nil, err
 	}
 	s := &clientSession{Session: in}
@@ -161,6 +162,17 @@ func (m *sessions) attend() {
 	defer m.mu.Unlock()
 	if m.leave == nil {
 		m.leave = m.engine.Attend(m.app, m.calls.ttl)
+	}
+}
+
+// refused ends what attend began for a client that has no session yet: it keeps no connections of
+// the application's pool.
+func (m *sessions) refused() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.latest == nil {
+		m.leave()
+		m.leave = nil
 	}
 }
 

@@ -20,6 +20,8 @@ import (
 
 // Config is how a crew opens, tests and closes its connections.
 type Config[C any] struct {
+	// Pool is the application's pool that the connections come out of; nil: they are beside it.
+	Pool any
 	// Most returns how many connections may be open at a time. It is called once, at the first
 	// piece of work.
 	Most func() int
@@ -69,6 +71,7 @@ func New[C any](config Config[C]) *Crew[C] {
 // idle connection of the crew stand. The last leave closes the idle connections and waits for that.
 // leave is idempotent.
 func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
+	defer c.register()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	me := &client{ttl}
@@ -83,6 +86,7 @@ func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
 }
 
 func (c *Crew[C]) leave(me *client) {
+	defer c.register()
 	c.mu.Lock()
 	if !c.clients[me] {
 		c.mu.Unlock()

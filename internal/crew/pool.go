@@ -1,0 +1,69 @@
+package crew
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/dblock-go/dblock/driver"
+)
+
+// pools are the crews whose clients keep connections of a pool, by that pool.
+var pools = struct {
+	mu sync.Mutex
+	of map[any]map[shared]bool
+}{of: map[any]map[shared]bool{}}
+
+// shared is a crew, without the type of its connections.
+type shared interface{ sessions() int }
+
+// sessions is how many clients with a TTL attend, each of which keeps a connection for heartbeats.
+func (c *Crew[C]) sessions() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for one := range c.clients {
+		if one.ttl > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// register notes whether the crew has clients that keep connections of its pool.
+func (c *Crew[C]) register() {
+	if c.config.Pool == nil {
+		return
+	}
+	keeps := c.sessions() > 0
+	pools.mu.Lock()
+	defer pools.mu.Unlock()
+	crews := pools.of[c.config.Pool]
+	switch {
+	case keeps && crews == nil:
+		pools.of[c.config.Pool] = map[shared]bool{c: true}
+	case keeps:
+		crews[c] = true
+	default:
+		delete(crews, c)
+		if len(crews) == 0 {
+			delete(pools.of, c.config.Pool)
+		}
+	}
+}
+
+// Leaves is nil if a pool that allows most connections (0: any number) has one left when each client
+// on it, of this crew or another, keeps one for heartbeats and so many more, and each crew one.
+// Otherwise it is ErrConfig, with the numbers.
+func (c *Crew[C]) Leaves(most, more int) error {
+	pools.mu.Lock()
+	defer pools.mu.Unlock()
+	clients, crews := 0, pools.of[c.config.Pool]
+	for one := range crews {
+		clients += one.sessions()
+	}
+	keep := len(crews) + clients*(1+more)
+	if most == 0 || keep < most {
+		return nil
+	}
+	return driver.Fail(driver.ErrConfig, fmt.Errorf(
+		"the pool allows %d connections, and the %d clients of dblock on it keep %d: SetMaxOpenConns must allow more, or one client serve for all", most, clients, keep))
+}

@@ -1,0 +1,64 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// Broken by a client that takes the last connections of a pool, so that every query of the
+// application hangs.
+func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		open func(*testing.T, dbtest.Database) *sql.DB
+		want error
+		says string
+	}{
+		"a pool of 4":       {func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 4) }, dblock.ErrConfig, "the pool allows 4 connections, and the 2 clients"},
+		"a pgxpool of four": {func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) }, dblock.ErrUnavailable, "of the 3 that a client needs"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := dbtest.Postgres(t)
+			pool := c.open(t, db)
+			open := func() *dblock.Client[*sql.Tx] {
+				c, err := dblock.New(NewSQL(pool), dblock.WithTTL(dbtest.Scale(4*time.Second)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = c.Close(context.Background()) })
+				return c
+			}
+			first, second := open(), open()
+			held, err := first.Lock(t.Context(), "n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for pool.Stats().InUse < 2 { // the first has what it keeps
+				time.Sleep(time.Millisecond)
+			}
+			_, err = second.Lock(t.Context(), "m")
+			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("the second client: %v", err)
+			}
+			var one int
+			if err := pool.QueryRowContext(t.Context(), "SELECT 1").Scan(&one); err != nil {
+				t.Errorf("the application: %v", err)
+			}
+			if err := held.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := first.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := second.Lock(t.Context(), "m"); err != nil {
+				t.Errorf("once the first is closed: %v", err)
+			}
+		})
+	}
+}
