@@ -47,8 +47,8 @@ var (
 	ErrSchema = driver.ErrSchema
 
 	// ErrReadOnly: the database accepts no writes: a standby, or a read-only session or transaction
-	// default. Connect to the primary. To a client that has had a session before it is an outage, as
-	// ErrUnavailable: a failover may be under way.
+	// default. Connect to the primary. To a client that has had a session before it is an outage,
+	// as ErrUnavailable: a failover may be under way.
 	ErrReadOnly = driver.ErrReadOnly
 
 	// ErrUnavailable: the database could not be reached or could not serve: connection refused or

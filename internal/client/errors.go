@@ -47,8 +47,8 @@ var errExhausted = errors.New("the pool gave no connection")
 // lost is ErrLost with its reason.
 func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
 
-// isOutage reports whether an error says that the database cannot serve now. A server that accepts no
-// writes is one, to a client that has begun: a failover has left it there.
+// isOutage reports whether an error says that the database cannot serve now. A server that accepts
+// no writes is one, to a client that has begun: a failover has left it there.
 func isOutage(err error, begun bool) bool {
 	return errors.Is(err, driver.ErrUnavailable) || begun && errors.Is(err, driver.ErrReadOnly)
 }

@@ -82,11 +82,11 @@ type ending struct {
 	cause error // of its context's end
 }
 
-// gone is how a hold ends that the database does not have any more: lost, unless an UnlockTx may have
-// released it. That the transaction was rolled back, and the lock taken over then, cannot be told
-// from its commit. What had a fixed lease stays known while its session lives: a transaction that it
-// guards may still be open, and only a takeover looks for that. Of everything else the database's
-// rest is nobody's, and is given back.
+// gone is how a hold ends that the database does not have any more: lost, unless an UnlockTx may
+// have released it. That the transaction was rolled back, and the lock taken over then, cannot be
+// told from its commit. What had a fixed lease stays known while its session lives: a transaction
+// that it guards may still be open, and only a takeover looks for that. Of everything else the
+// database's rest is nobody's, and is given back.
 func (h *hold) gone(reason error) ending {
 	alive := h.grip.over() == nil
 	if h.departure.possible() && alive && !errors.Is(reason, errLeaseOver) {

@@ -172,7 +172,7 @@ func (t *tables) standBehind(s *clientSession, k *claim) {
 		defer t.registry.transition(k, finish)
 		for wait := time.Millisecond; s.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {
 			pause(t.background, wait)
-			if err := t.leave(s, k); err == nil || !t.transient(err) || t.closing() {
+			if t.leave(s, k) == nil || t.closing() {
 				return
 			}
 		}

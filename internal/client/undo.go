@@ -26,24 +26,34 @@ func (t *tables) abandon(s *clientSession, k *claim, unsure bool) {
 		if k.answered != nil {
 			<-k.answered
 		}
-		for tries := 1; s.Context().Err() == nil && t.tidying.Err() == nil; tries++ {
-			err := t.leave(s, k)
-			if err == nil {
-				break
-			}
-			if !t.transient(err) {
-				t.config.Log.Warn("dblock: giving back failed", "name", k.name, "error", err)
-				break
-			}
-			if errors.Is(err, driver.ErrBusy) && t.closing() && tries > 20 {
-				break // a transaction of the application's is in the way of Close: it ends with the session
-			}
-			pause(t.tidying, min(time.Duration(tries)*20*time.Millisecond, 500*time.Millisecond))
-		}
+		t.giveBack(s, k)
 		if unsure {
 			s.Check()
 		}
 	})
+}
+
+// giveBack tries until the attempt has nothing any more, or its session ends: no error may leave a
+// name held by nobody that knows of it.
+func (t *tables) giveBack(s *clientSession, k *claim) {
+	said := false
+	for tries := 1; s.Context().Err() == nil && t.tidying.Err() == nil; tries++ {
+		err := t.leave(s, k)
+		if err == nil {
+			return
+		}
+		longest := 500 * time.Millisecond
+		if !t.transient(err) {
+			if longest = t.config.TTL / 5; !said {
+				t.config.Log.Warn("dblock: giving back fails, and is tried until the session ends", "name", k.name, "error", err)
+			}
+			said = true
+		}
+		if t.closing() && (said || errors.Is(err, driver.ErrBusy) && tries > 20) {
+			return // it ends with the session
+		}
+		pause(t.tidying, min(time.Duration(tries)*20*time.Millisecond, longest))
+	}
 }
 
 // leave gives back once whatever an attempt has got, together with others that are given back
@@ -105,20 +115,20 @@ func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
 		name string
 	}
 	queues := map[queue][]string{}
-	names := map[*clientSession][]string{}
 	for _, u := range all {
 		q := queue{u.of, u.claim.name}
-		if queues[q] == nil {
-			names[u.of] = append(names[u.of], q.name)
-		}
 		queues[q] = append(queues[q], u.claim.attempt)
 	}
+	names := map[*clientSession][]string{}
+	stuck := map[queue]error{} // what failed for a queue stops no other
 	for q, attempts := range queues {
 		if len(attempts) > 1 {
 			if err := t.leaveQueue(q.of, q.name, attempts); err != nil {
-				return nil, err
+				stuck[q] = err
+				continue
 			}
 		}
+		names[q.of] = append(names[q.of], q.name)
 	}
 	has := map[string]driver.Held{} // by attempt, what the database has of it; a place has no token
 	for s, names := range names {
@@ -142,6 +152,7 @@ func (t *tables) leaveTogether(all []undo) (failed []error, _ error) {
 	var held []driver.Held
 	var rest, of []int // indexes in all: of what is left, and of each in held
 	for i, u := range all {
+		failed[i] = stuck[queue{u.of, u.claim.name}]
 		switch h, there := has[u.claim.attempt]; {
 		case there && h.Token != 0:
 			held, of = append(held, h), append(of, i)

@@ -50,9 +50,9 @@ func (c *Crew[C]) register() {
 	}
 }
 
-// Leaves is nil if a pool that allows most connections (0: any number) has one left when each client
-// on it, of this crew or another, keeps one for heartbeats and so many more, and each crew one.
-// Otherwise it is ErrConfig, with the numbers.
+// Leaves is nil if a pool that allows most connections (0: any number) has one left when each
+// client on it, of this crew or another, keeps one for heartbeats and so many more, and each crew
+// one. Otherwise it is ErrConfig, with the numbers.
 func (c *Crew[C]) Leaves(most, more int) error {
 	pools.mu.Lock()
 	defer pools.mu.Unlock()

@@ -15,6 +15,8 @@ import (
 var outages = inPlaces(own{
 	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
 	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
+	{"places in one queue are given up although nothing can be done in another", otherQueueBusy},
+	{"what cannot be given back is tried again, whatever the error", givenBackAfterAll},
 	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background", exhaustedPool},
 }, moving{
 	{"a Lock gives up after a TTL without an answer, and so does Unlock, which goes on in the background", outageOfTTL},
@@ -26,6 +28,7 @@ type troubled struct {
 	driver.Backend
 	trouble atomic.Pointer[error] // nil: none
 	met     atomic.Int64          // how many statements met it
+	only    string                // the name that it is with; "": any
 }
 
 // troubled makes clients of an App whose server will have trouble.
@@ -52,9 +55,9 @@ func (b *troubled) hits(t testing.TB, n int64) {
 	eventually(t, patience, "statements meet the trouble", func() bool { return b.met.Load() >= n })
 }
 
-func (b *troubled) now() error {
+func (b *troubled) now(name string) error {
 	err := b.trouble.Load()
-	if err == nil {
+	if err == nil || b.only != "" && b.only != name {
 		return nil
 	}
 	b.met.Add(1)
@@ -62,38 +65,45 @@ func (b *troubled) now() error {
 }
 
 func (b *troubled) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := b.now(); err != nil {
+	if err := b.now(""); err != nil {
 		return err
 	}
 	return b.Backend.OpenSession(ctx, s)
 }
 
 func (b *troubled) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if err := b.now(); err != nil {
+	if err := b.now(r.Name); err != nil {
 		return driver.Grant{}, false, err
 	}
 	return b.Backend.Take(ctx, r)
 }
 
 func (b *troubled) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	if err := b.now(); err != nil {
+	if err := b.now(rs[0].Name); err != nil {
 		return driver.Grant{}, driver.Gone, err
 	}
 	return b.Backend.Enqueue(ctx, rs...)
 }
 
 func (b *troubled) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if err := b.now(); err != nil {
+	if err := b.now(v.Name); err != nil {
 		return nil, false, err
 	}
 	return b.Backend.Vacate(ctx, v)
 }
 
 func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
-	if err := b.now(); err != nil {
+	if err := b.now(""); err != nil {
 		return nil, nil, err
 	}
 	return b.Backend.Batch(ctx, takes, releases)
+}
+
+func (b *troubled) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
+	if err := b.now(name); err != nil {
+		return nil, err
+	}
+	return b.Backend.Leave(ctx, session, name, attempts)
 }
 
 // unlocking unlocks in the background.
@@ -204,6 +214,60 @@ func exhaustedPool(t *testing.T, e *env) {
 		t.Errorf("%v: want the figures of the pool", err)
 	}
 	unlock(t, lock(t, e.client(t), "n"))
+}
+
+// behind has so many requests of a client wait for a name that another client has.
+func (e *env) behind(t testing.TB, c Client, name string, n int) (holder Lock, leave func()) {
+	t.Helper()
+	holder = lock(t, e.client(t), name)
+	ctx, cancel := context.WithCancel(t.Context())
+	var all []<-chan outcome
+	for range n {
+		all = append(all, locking(ctx, c, name))
+	}
+	e.queued(t, name, n)
+	return holder, func() {
+		t.Helper()
+		cancel()
+		for _, one := range all {
+			is(t, within(t, soon, "Lock returns", one).err, context.Canceled)
+		}
+	}
+}
+
+// Broken by taking the error of one queue for that of all.
+func otherQueueBusy(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	server.only = "busy"
+	c := e.clientOf(t, a)
+	first, leaveBusy := e.behind(t, c, "busy", 4)
+	second, leaveOther := e.behind(t, c, "other", 4)
+	server.set(driver.ErrBusy)
+	leaveBusy()
+	leaveOther()
+	server.hits(t, 2)
+	e.queued(t, "other", 0)
+	server.set(nil)
+	e.queued(t, "busy", 0)
+	unlock(t, first)
+	unlock(t, second)
+}
+
+// Broken by giving up after one try: the place is in the way of all others until the session ends.
+func givenBackAfterAll(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	for _, n := range []int{1, 3} {
+		c := e.clientOf(t, a)
+		holder, leave := e.behind(t, c, "n", n)
+		server.set(errors.ErrUnsupported)
+		leave()
+		server.hits(t, 4)
+		server.set(nil)
+		e.queued(t, "n", 0)
+		unlock(t, holder)
+	}
 }
 
 // exhaust borrows all connections that the pool gives.

@@ -1,0 +1,51 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// partly is a database in which the queue of one name is locked.
+type partly struct {
+	driver.Backend
+	left []string // the attempts that have left another queue
+}
+
+func (p *partly) Leave(_ context.Context, _, name string, attempts []string) ([]driver.Handoff, error) {
+	if name == "busy" {
+		return nil, driver.ErrBusy
+	}
+	p.left = append(p.left, attempts...)
+	return nil, nil
+}
+
+func (p *partly) Look(context.Context, string, []string) ([]driver.State, error) { return nil, nil }
+
+// Broken by taking the error of one queue for that of all.
+func TestAQueueThatIsBusyKeepsNobodyInAnother(t *testing.T) {
+	still := clock.Func(func() time.Duration { return 0 })
+	p := &partly{}
+	c := &tables{Client: newClient(Config{TTL: time.Hour, Clock: still, Log: slog.New(slog.DiscardHandler)}), engine: p}
+	s := &clientSession{Session: &session.Session{ID: "s"}, hub: wait.New(t.Context(), p, "s", wait.Config{Clock: still})}
+	var all []undo
+	for _, attempt := range []string{"a", "b", "c", "d"} {
+		all = append(all, undo{s, &claim{name: "busy", attempt: "busy " + attempt}}, undo{s, &claim{name: "other", attempt: attempt}})
+	}
+	failed, err := c.leaveTogether(all)
+	if err != nil || len(p.left) != 4 {
+		t.Fatalf("%v, and %d places were given up", err, len(p.left))
+	}
+	for i, u := range all {
+		if busy := errors.Is(failed[i], driver.ErrBusy); busy != (u.claim.name == "busy") {
+			t.Errorf("%s: %v", u.claim.attempt, failed[i])
+		}
+	}
+}
