@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -20,6 +21,8 @@ func (g rows) session() (*clientSession, bool) { return g.in, true }
 func (g rows) over() error { return overOf(g.in) }
 
 func (g rows) entered(ctx context.Context, h *hold, entries int) error {
+	ctx, cancel := untilClosed(ctx, g.answering)
+	defer cancel()
 	for away := g.absent(); ; {
 		err := g.statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
 		switch {
@@ -81,9 +84,9 @@ func (g rows) release(ctx context.Context, h *hold) error {
 				return lost(driver.ErrNotHeld)
 			}
 			return nil
-		case !g.in.Alive():
+		case !g.in.Alive(): // it was held when Unlock began, and is no loss
 			g.registry.transition(h.claim, finish)
-			return lost(errors.Join(context.Cause(g.in.Context()), err))
+			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the lock ended with its session, and the database did not say that it is released: %w", err))
 		case !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil,
 			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
 			g.abandon(g.in, h.claim, true)

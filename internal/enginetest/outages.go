@@ -16,11 +16,15 @@ var outages = inPlaces(own{
 	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
 	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
 	{"places in one queue are given up although nothing can be done in another", otherQueueBusy},
+	{"a second Unlock while the first is being repeated says what came of that", unlockRepeated},
 	{"what cannot be given back is tried again, whatever the error", givenBackAfterAll},
 	{"Unlock with a pool that others have exhausted says so within a TTL, and goes on in the background", exhaustedPool},
 }, moving{
 	{"a Lock gives up after a TTL without an answer, and so does Unlock, which goes on in the background", outageOfTTL},
 	{"any number of short breaks fails no Lock", shortBreaks},
+	{"an Unlock whose session ends before it is answered is no loss", sessionEndsInUnlock},
+}, flowing{
+	{"Unlock of a lock that is lost says so at once, whatever is under way", lostBesideStatement},
 })
 
 // troubled is a server that answers some statements with an error.
@@ -267,6 +271,76 @@ func givenBackAfterAll(t *testing.T, e *env) {
 		server.set(nil)
 		e.queued(t, "n", 0)
 		unlock(t, holder)
+	}
+}
+
+// Broken by taking an attempt that is being given back for one that somebody has taken away.
+func unlockRepeated(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	l := lock(t, e.clientOf(t, a), "n")
+	server.set(driver.ErrUnavailable)
+	ctx, cancel := context.WithCancel(t.Context())
+	first := make(chan error, 1)
+	go func() { first <- l.Unlock(ctx) }()
+	server.hits(t, 2)
+	cancel()
+	is(t, within(t, soon, "the first returns", first), driver.ErrUnavailable)
+	second := unlocking(l)
+	server.hits(t, 4)
+	if len(second) > 0 {
+		t.Fatalf("the second Unlock: %v", <-second)
+	}
+	server.set(nil)
+	is(t, within(t, soon, "the second returns", second), nil)
+	e.free(t, "n")
+}
+
+// Broken by a loss that is none: the lock was held until Unlock was called.
+func sessionEndsInUnlock(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := a.troubled()
+	l := lock(t, e.clientOf(t, a), "n")
+	server.set(driver.ErrUnavailable)
+	released := unlocking(l)
+	server.hits(t, 2)
+	e.end(t, e.session(t, "n"))
+	e.advanceUntil(t, longTTL, "Unlock returns", func() bool { return len(released) > 0 })
+	for _, err := range []error{<-released, l.Unlock(t.Context())} {
+		if !errors.Is(err, dblock.ErrUnavailable) || errors.Is(err, dblock.ErrLost) {
+			t.Errorf("Unlock: %v", err)
+		}
+	}
+}
+
+// stuck is a server that does not answer when a lock is entered again.
+type stuck struct {
+	driver.Backend
+	asked chan struct{}
+}
+
+func (b stuck) SetHolds(ctx context.Context, _ driver.Held, _ int) error {
+	b.asked <- struct{}{}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// Broken by an Unlock that waits for what else is under way with the lock, for up to a TTL.
+func lostBesideStatement(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	server := stuck{a.Backend, make(chan struct{}, 1)}
+	a.client = a.clientOn(server)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	ctx, cancel := context.WithCancel(l.Context())
+	defer cancel()
+	again := locking(context.WithoutCancel(ctx), c, "n")
+	within(t, soon, "it is entered again", server.asked)
+	e.end(t, e.session(t, "n"))
+	ended(t, soon, l, dblock.ErrLost)
+	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)
+	if len(again) > 0 {
+		t.Error("nothing was under way")
 	}
 }
 
