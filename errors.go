@@ -111,6 +111,8 @@ type NotAcquiredError struct {
 	Until   time.Time // when it is free if the holder gives no sign of life any more, by this machine's clock
 	Waiters int       // how many were waiting in the queue
 	Cause   error     // context.Canceled or context.DeadlineExceeded for Lock; nil for TryLock
+
+	over bool // the holder's time is over, and nobody has taken the lock from it yet
 }
 
 // Error says which process holds the lock, since when, until when, and how long the queue is.
@@ -119,11 +121,14 @@ func (e *NotAcquiredError) Error() string {
 	if e.Cause != nil {
 		text += fmt.Sprintf(": %v", e.Cause)
 	}
-	if e.Host != "" {
-		text += fmt.Sprintf(" (held by %s thread %s since %s until %s unless renewed, %d waiting)",
-			e.Host, e.Thread, e.Since.Format(toMillisecond), e.Until.Format(toMillisecond), e.Waiters)
+	if e.Host == "" {
+		return text
 	}
-	return text
+	end := "until " + e.Until.Format(toMillisecond) + " unless renewed"
+	if e.over {
+		end = "whose time is over"
+	}
+	return text + fmt.Sprintf(" (held by %s thread %s since %s %s, %d waiting)", e.Host, e.Thread, e.Since.Format(toMillisecond), end, e.Waiters)
 }
 
 // toMillisecond is the precision of times in texts.
@@ -141,10 +146,14 @@ func notAcquired(state driver.State, cause error) error {
 	e := &NotAcquiredError{Waiters: state.Waiters, Cause: cause}
 	if h := state.Holder; h.Session != "" {
 		e.Host, e.Thread, e.Token, e.Since = h.Host, h.Thread, h.Grant.Token, h.Since
-		e.Until = time.Now().Add(h.Left)
+		e.Until, e.over = endAfter(time.Now(), h.Left), h.Left <= 0
 	}
 	return e
 }
+
+// endAfter is when what is left of a lock is over. Of the dead the database does not know since
+// when it is: then it is now.
+func endAfter(now time.Time, left time.Duration) time.Time { return now.Add(max(left, 0)) }
 
 // DeadlockError is a cycle of owners that wait for each other. It matches ErrDeadlock.
 type DeadlockError struct {

@@ -153,7 +153,7 @@ func (c *Client[TX]) describe(ctx context.Context, op string, names []string, wa
 func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	party := Party{
 		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0, Holds: p.Holds,
-		Since: p.Since, Until: now.Add(p.Left), Alive: p.Left > 0, Metadata: metadataOf(p.Metadata), Asked: p.Asked,
+		Since: p.Since, Until: endAfter(now, p.Left), Alive: p.Left > 0, Metadata: metadataOf(p.Metadata), Asked: p.Asked,
 	}
 	if capacity > 0 {
 		party.Permits = p.Units

@@ -2,10 +2,10 @@ package dblock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 )
 
@@ -125,5 +125,5 @@ func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	for i, err := range l.core.Unlock(ctx) {
 		failures = append(failures, l.locks[i].fail("unlock", err))
 	}
-	return errors.Join(failures...)
+	return driver.Join(failures...)
 }

@@ -2,7 +2,6 @@ package dblock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -133,7 +132,7 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 	ran, outcome, failure := c.core.Job(ctx, name, want, slot, config.retry, func(ctx context.Context, l *client.Lock, begins time.Time) error {
 		return fn(ctx, &Lock[TX]{c, l}, begins)
 	})
-	return ran, errors.Join(outcome, fail(op, name, failure))
+	return ran, driver.Join(outcome, fail(op, name, failure))
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval a run gives its

@@ -57,7 +57,7 @@ func sessionOf(s driver.SessionDetail, now time.Time) Session {
 		ID: s.ID, Host: s.Host, App: s.App, PID: s.PID, Started: s.Started, Held: s.Held, Waiting: s.Waiting,
 	}
 	if !s.Dead {
-		session.Until, session.Alive = now.Add(s.Left), s.Left > 0
+		session.Until, session.Alive = endAfter(now, s.Left), s.Left > 0
 	}
 	return session
 }

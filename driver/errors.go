@@ -3,13 +3,15 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in
 // one function, by code and never by message, and keeps the vendor's error beside the kind (Fail).
 var (
 	ErrSchema      = errors.New("dblock's tables are missing or of another version")
-	ErrReadOnly    = errors.New("the database is read-only")
+	ErrReadOnly    = errors.New("the database is read-only: a standby, or a failover is under way")
 	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
 	ErrBusy        = errors.New("another transaction has locked the row")
@@ -29,5 +31,57 @@ var (
 	ErrReplaced = errors.New("the database is another than the one that was opened")
 )
 
-// Fail joins a kind and its cause: errors.Is finds both.
-func Fail(kind, cause error) error { return fmt.Errorf("%w: %w", kind, cause) }
+// Fail joins a kind and its cause: errors.Is finds both. A cause that is of the kind stays as it
+// is.
+func Fail(kind, cause error) error {
+	if errors.Is(cause, kind) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", kind, cause)
+}
+
+// errPoolClosed is what becomes of every statement when the application has closed its pool.
+var errPoolClosed = Fail(ErrConfig, errors.New("the application has closed the pool: close the client first"))
+
+// PoolClosed is ErrConfig where an error says that the pool was closed, and nil otherwise. Neither
+// database/sql nor pgxpool has a value for that error.
+func PoolClosed(err error) error {
+	for at := err; at != nil; at = errors.Unwrap(at) {
+		if text := at.Error(); text == "sql: database is closed" || text == "closed pool" {
+			return errPoolClosed
+		}
+	}
+	return nil
+}
+
+// Join is errors.Join with a text of one line, in which nothing stands twice.
+func Join(errs ...error) error {
+	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	text := ""
+	for _, err := range errs {
+		for part := range strings.SplitSeq(err.Error(), "\n") {
+			switch {
+			case text == "":
+				text = part
+			case !strings.Contains(text, part):
+				text += "; " + part
+			}
+		}
+	}
+	return joined{text, errs}
+}
+
+// joined are several errors.
+type joined struct {
+	text string
+	errs []error
+}
+
+func (j joined) Error() string   { return j.text }
+func (j joined) Unwrap() []error { return j.errs }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 )
 
@@ -96,7 +97,7 @@ func (e *Elections[TX]) stand(ctx context.Context, name string, c config) (*dblo
 		return lock, err
 	}
 	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)
-	return nil, &dblock.LockError{Op: "campaign", Name: name, Err: errors.Join(failure, lock.Unlock(ctx))}
+	return nil, &dblock.LockError{Op: "campaign", Name: name, Err: driver.Join(failure, lock.Unlock(ctx))}
 }
 
 // prepare applies the options and returns the errors that can be found before the first Lock.
@@ -136,7 +137,7 @@ func (e *Elections[TX]) lead(ctx context.Context, lock *dblock.Lock[TX], fn func
 		e.leave(t)
 		close(t.over)
 		if t.failure != nil && (err != nil || ctx.Err() != nil) { // no later term can report it
-			err = errors.Join(err, t.failure)
+			err = driver.Join(err, t.failure)
 		}
 	}()
 	if ctx.Err() != nil { // granted at the moment when it ended

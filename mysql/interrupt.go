@@ -55,10 +55,10 @@ func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, s
 		return err // the connection is gone, and the tag with it
 	}
 	if second := t.Untie(quiet, tx); second != nil {
-		return errors.Join(err, second)
+		return driver.Join(err, second)
 	}
 	if cut && mysqlserver.WasKilled(err) {
-		return errors.Join(ctx.Err(), err)
+		return driver.Join(ctx.Err(), err)
 	}
 	return err
 }

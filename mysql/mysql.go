@@ -197,13 +197,13 @@ func transactOn(ctx context.Context, conn *sql.Conn, p *prepared, work func(db m
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), mysqlserver.CloseTimeout)
 		defer cancel()
 		if undone := finish(within, tx.Rollback); !errors.Is(undone, sql.ErrTxDone) {
-			err = errors.Join(err, undone)
+			err = driver.Join(err, undone)
 		}
 		return err
 	}
 	err = finish(ctx, tx.Commit)
 	if errors.Is(err, sql.ErrTxDone) { // its context ended, and database/sql has rolled it back
-		return driver.Fail(driver.ErrUnavailable, errors.Join(ctx.Err(), err))
+		return driver.Fail(driver.ErrUnavailable, driver.Join(ctx.Err(), err))
 	}
 	return err
 }

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -135,7 +134,7 @@ func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wa
 	err = mysqlserver.Interpret(err)
 	_, undone := u.conn.ExecContext(within, "ROLLBACK")
 	if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
-		err = errors.Join(err, driver.Fail(driver.ErrUnavailable, undone))
+		err = driver.Join(err, driver.Fail(driver.ErrUnavailable, undone))
 	}
 	return crew.Sent{Err: err}
 }

@@ -108,7 +108,7 @@ func (d sqlDB) ear(ctx context.Context) (reserved *sql.Conn, conn *pgx.Conn, err
 	default:
 		return reserved, conn, nil
 	}
-	return nil, nil, errors.Join(err, ignoreClosed(reserved.Close()))
+	return nil, nil, driver.Join(err, ignoreClosed(reserved.Close()))
 }
 
 // below is the connection of pgx below one of database/sql; nil: there is none, or it is hidden.

@@ -60,7 +60,7 @@ func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
 		_ = sqlConn{conn}.close() // the pool must not lend out an open transaction
 		return err
 	}
-	return errors.Join(err, ignoreClosed(conn.Close()))
+	return driver.Join(err, ignoreClosed(conn.Close()))
 }
 
 // finish runs statements in a transaction that has begun, and ends it. Where ended is false it may
@@ -129,7 +129,7 @@ func execute(ctx context.Context, q queryer, s statement) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, rows.Close()) }()
+	defer func() { err = driver.Join(err, rows.Close()) }()
 	for rows.Next() {
 		if s.row == nil {
 			continue

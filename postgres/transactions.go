@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -144,7 +143,7 @@ func (t transactions[TX]) waiting(ctx context.Context, x callersTx, wait bool, s
 		err = t.cancellable(ctx, x, append([]statement{x.longLockTimeout(ctx)}, statements...)...)
 	}
 	if err != nil && ctx.Err() != nil {
-		err = errors.Join(ctx.Err(), err)
+		err = driver.Join(ctx.Err(), err)
 	}
 	return err
 }

@@ -2,13 +2,13 @@ package quorum
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 const (
@@ -90,7 +90,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, l.Unlock(ctx)) }()
+	defer func() { err = driver.Join(err, l.Unlock(ctx)) }()
 	inner, cancel := context.WithCancelCause(context.WithValue(ctx, l, true))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()
@@ -158,7 +158,7 @@ func (c *Client) late(e, last *Error, trying context.Context) *Error {
 		e.Err = fmt.Errorf("%w: %w", dblock.ErrNotAcquired, cause)
 		return e
 	}
-	last.Err = fmt.Errorf("%w: %w", dblock.ErrNotAcquired, errors.Join(cause, last.Err))
+	last.Err = fmt.Errorf("%w: %w", dblock.ErrNotAcquired, driver.Join(cause, last.Err))
 	return last
 }
 

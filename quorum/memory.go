@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/driver"
 )
 
 // healLimit bounds the search for the highest token of the other nodes, which look at all their
@@ -171,7 +172,7 @@ func (c *Client) heal(ctx context.Context, i int) (floor int64, err error) {
 	}
 	others.Wait()
 	if known < c.majority {
-		return 0, fmt.Errorf("%d nodes remember, and %d are needed: %w", known, c.majority, errors.Join(failures...))
+		return 0, fmt.Errorf("%d nodes remember, and %d are needed: %w", known, c.majority, driver.Join(failures...))
 	}
 	if err := c.nodes[i].node.Renew(ctx, floor); err != nil {
 		return 0, err

@@ -31,9 +31,9 @@ func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, err
 	if err != nil {
 		return s.report, err
 	}
-	err = errors.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
+	err = driver.Join(s.sessions(ctx, batch), s.overdue(ctx, batch), s.write(ctx))
 	if purge {
-		err = errors.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over", s.engine.DropGuards),
+		err = driver.Join(err, s.purge(ctx, batch), s.all(ctx, batch, "guards of locks that are over", s.engine.DropGuards),
 			s.all(ctx, batch, "old events and runs", func(ctx context.Context, limit int) (int, error) {
 				return s.engine.PurgeRecords(ctx, s.history, limit)
 			}))

@@ -37,6 +37,9 @@ func interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if closed := driver.PoolClosed(err); closed != nil {
+		return closed
+	}
 	if errors.Is(err, sql.ErrTxDone) && !errors.Is(err, driver.ErrTxDone) { // of the caller's transaction
 		return driver.Fail(driver.ErrTxDone, err)
 	}

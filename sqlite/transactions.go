@@ -69,10 +69,10 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	}
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
-		err = errors.Join(err, undone)
+		err = driver.Join(err, undone)
 	}
 	_, released := tx.ExecContext(quiet, "RELEASE dblock")
-	if err = errors.Join(err, released); err == nil {
+	if err = driver.Join(err, released); err == nil {
 		t.announce(release.told)
 	}
 	return interpret(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
@@ -72,7 +73,7 @@ func (t txLock) try(ctx context.Context) (bool, error) {
 	err := t.tx.SendBatch(ctx, b).Close()
 	switch {
 	case err != nil && saved:
-		return false, errors.Join(pgserver.Interpret(err), t.undo(ctx, 0, "pg_advisory_unlock_shared"))
+		return false, driver.Join(pgserver.Interpret(err), t.undo(ctx, 0, "pg_advisory_unlock_shared"))
 	case err != nil:
 		return false, pgserver.Interpret(err)
 	case answer == 2:
@@ -106,13 +107,13 @@ func (t txLock) wait(ctx context.Context) (bool, error) {
 		if pgserver.State(err) == pgserver.QueryCanceled {
 			cancels--
 		}
-		return false, errors.Join(ctx.Err(), t.undo(end, cancels, "pg_advisory_unlock"))
+		return false, driver.Join(ctx.Err(), t.undo(end, cancels, "pg_advisory_unlock"))
 	}
 	if err == nil {
 		_, err = t.tx.Exec(end, releaseTx)
 	}
 	if err != nil {
-		return false, errors.Join(pgserver.Interpret(err), t.undo(end, 0, "pg_advisory_unlock"))
+		return false, driver.Join(pgserver.Interpret(err), t.undo(end, 0, "pg_advisory_unlock"))
 	}
 	return true, nil
 }

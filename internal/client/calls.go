@@ -83,7 +83,7 @@ func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error
 		why, full := c.inUse()
 		failed := driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.ttl, why, errors.New(err.Error())))
 		if full {
-			return worded{failed.Error(), errors.Join(failed, errExhausted)}
+			return worded{failed.Error(), driver.Join(failed, errExhausted)}
 		}
 		return failed
 	}

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync/atomic"
 	"time"
@@ -99,12 +98,12 @@ func (c *Client) shutDown() {
 	c.stop(ErrClosed)
 	defer time.AfterFunc(answerTimeout, c.hangUp).Stop()
 	holds := c.registry.close()
-	c.failure = errors.Join(parallel(len(holds), func(i int) error { return c.giveUp(holds[i]) })...)
+	c.failure = driver.Join(parallel(len(holds), func(i int) error { return c.giveUp(holds[i]) })...)
 	c.underWay.Wait()
 	if c.history.write != nil {
 		c.history.flush(c.tidying)
 	}
-	c.failure = errors.Join(c.failure, c.backing.close())
+	c.failure = driver.Join(c.failure, c.backing.close())
 }
 
 // close ends the session, and waits until nothing of it runs any more.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/dblock-go/dblock/driver"
 )
@@ -78,21 +77,8 @@ func residueOf(err error) residue {
 	return unsure
 }
 
-// ended is an error that came of a context's end: it is both, and its text says each once, on one
-// line.
-func ended(ctx context.Context, err error) error {
-	cause := context.Cause(ctx)
-	if err == nil || err == cause {
-		return cause
-	}
-	text := cause.Error()
-	for part := range strings.SplitSeq(err.Error(), "\n") {
-		if !strings.Contains(text, part) {
-			text += ": " + part
-		}
-	}
-	return worded{text, errors.Join(cause, err)}
-}
+// ended is an error that came of a context's end: it is both.
+func ended(ctx context.Context, err error) error { return driver.Join(context.Cause(ctx), err) }
 
 // worded is an error that says what another one means here.
 type worded struct {

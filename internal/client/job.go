@@ -25,7 +25,7 @@ func (c *Client) Job(ctx context.Context, name string, lock *Want, slot driver.S
 	if l == nil || err != nil {
 		return false, nil, err
 	}
-	defer func() { failure = errors.Join(failure, l.Unlock(ctx)) }()
+	defer func() { failure = driver.Join(failure, l.Unlock(ctx)) }()
 	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
 	began, ours, err := t.beginRun(ctx, run, slot, retry)
 	if err != nil {

@@ -59,7 +59,7 @@ func (n native) acquire(ctx context.Context, r *driver.Request, o Owner, wait bo
 	case err != nil && n.closing():
 		return nil, ErrClosed
 	case err != nil && ctx.Err() != nil && errors.Is(err, driver.ErrUnavailable): // it saw no holder
-		return nil, worded{err.Error(), errors.Join(err, context.Cause(ctx))}
+		return nil, worded{err.Error(), driver.Join(err, context.Cause(ctx))}
 	case err != nil && ctx.Err() != nil && !wait: // it would have said so, had it seen a holder
 		return nil, n.unseen(ctx, err)
 	case err != nil && ctx.Err() != nil:
@@ -126,7 +126,7 @@ func (g grasp) entered(context.Context, *hold, int) error { return nil }
 func (g grasp) release(ctx context.Context, h *hold) error {
 	err := g.Release(ctx)
 	if errors.Is(err, driver.ErrNotHeld) {
-		err = lost(errors.Join(g.Cause(), err))
+		err = lost(driver.Join(g.Cause(), err))
 	}
 	if err == nil || errors.Is(err, ErrLost) {
 		g.registry.transition(h.claim, finish)

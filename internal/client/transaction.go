@@ -91,7 +91,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 			h.guardable.Store(true)
 			return proven, nil
 		case ctx.Err() != nil:
-			return nil, errors.Join(context.Cause(ctx), err)
+			return nil, driver.Join(context.Cause(ctx), err)
 		case !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry): // of a transaction of dblock's own
 			return nil, err
 		case g.config.Clock.Now()-began >= guardTimeout:
@@ -131,7 +131,7 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 		}
 		return lost(err)
 	case !g.in.Alive(): // it ended while the step was at work
-		return lost(errors.Join(context.Cause(g.in.Context()), err))
+		return lost(driver.Join(context.Cause(g.in.Context()), err))
 	}
 	return err
 }

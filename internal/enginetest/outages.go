@@ -15,6 +15,7 @@ import (
 var outages = inPlaces(own{
 	{"a failover through a server that is read-only fails no Lock and no Unlock, but the first of a client", throughStandby},
 	{"connections that a failover has left at a server that is read-only are dropped", leftAtStandby},
+	{"a pool that the application has closed is said so at once", closedPool},
 	{"places in one queue are given up although nothing can be done in another", otherQueueBusy},
 	{"a second Unlock while the first is being repeated says what came of that", unlockRepeated},
 	{"what cannot be given back is tried again, whatever the error", givenBackAfterAll},
@@ -24,6 +25,7 @@ var outages = inPlaces(own{
 	{"any number of short breaks fails no Lock", shortBreaks},
 	{"an Unlock whose session ends before it is answered is no loss", sessionEndsInUnlock},
 }, flowing{
+	{"Do says once, on one line, that its lock was lost", lostInDo},
 	{"Unlock of a lock that is lost says so at once, whatever is under way", lostBesideStatement},
 })
 
@@ -341,6 +343,35 @@ func lostBesideStatement(t *testing.T, e *env) {
 	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)
 	if len(again) > 0 {
 		t.Error("nothing was under way")
+	}
+}
+
+// Broken by taking a pool that was closed for a database that is away.
+func closedPool(t *testing.T, e *env) {
+	e.needsSQL(t)
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	a.close()
+	_, err := c.Lock(t.Context(), "other")
+	for _, err := range []error{err, l.Unlock(t.Context())} {
+		is(t, err, dblock.ErrConfig)
+		if text := err.Error(); strings.Count(text, "closed the pool") != 1 || strings.Contains(text, "\n") {
+			t.Errorf("it says %q", text)
+		}
+	}
+}
+
+// Broken by errors that are joined as they come.
+func lostInDo(t *testing.T, e *env) {
+	err := e.client(t).Do(t.Context(), "n", func(ctx context.Context, _ Lock) error {
+		e.end(t, e.session(t, "n"))
+		<-ctx.Done()
+		return context.Cause(ctx)
+	})
+	is(t, err, dblock.ErrLost)
+	if text := err.Error(); strings.Count(text, "lost") != 1 || strings.Contains(text, "\n") {
+		t.Errorf("it says %q", text)
 	}
 }
 

@@ -18,6 +18,9 @@ func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if closed := driver.PoolClosed(err); closed != nil {
+		return closed
+	}
 	for _, kind := range []error{driver.ErrBusy, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			return err

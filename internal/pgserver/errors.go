@@ -19,6 +19,9 @@ func Interpret(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
+	if closed := driver.PoolClosed(err); closed != nil {
+		return closed
+	}
 	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
 		if errors.Is(err, kind) {
 			return err

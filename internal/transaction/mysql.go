@@ -3,8 +3,9 @@ package transaction
 import (
 	"context"
 	"encoding/hex"
-	"errors"
 	"time"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 // A turn is one second, the shortest possible. MySQL accepts an integer of one signedness only.
@@ -44,7 +45,7 @@ func runMySQL(ctx, quiet context.Context, q Queries, work func(context.Context, 
 		if second := q.Exec(quiet, restoreTimeout); err == nil {
 			err = second
 		} else if second != nil && mysqlNumber(err) != 0 {
-			err = errors.Join(err, second)
+			err = driver.Join(err, second)
 		}
 	}()
 	ended := func(err error) bool { return mysqlNumber(err) == lockWaitTimeout }

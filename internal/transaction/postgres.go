@@ -2,9 +2,10 @@ package transaction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 // Each text is one round trip: without parameters the drivers send several statements at once.
@@ -47,7 +48,7 @@ func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Contex
 			return q.Exec(quiet, leave)
 		}
 		if second := q.Exec(quiet, undo); second != nil && sqlState(err) == "" {
-			return errors.Join(err, second) // one error is enough for a broken connection
+			return driver.Join(err, second) // one error is enough for a broken connection
 		}
 		return err
 	}

@@ -2,10 +2,11 @@ package transaction
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/dblock-go/dblock/driver"
 )
 
 const (
@@ -46,7 +47,7 @@ func runSQLite(ctx, quiet context.Context, q Queries, work func(context.Context,
 		if err := setBusyTimeout(quiet, q, 0); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, setBusyTimeout(quiet, q, ms)) }()
+		defer func() { err = driver.Join(err, setBusyTimeout(quiet, q, ms)) }()
 	}
 	end := time.Now().Add(time.Duration(ms) * time.Millisecond)
 	for pause := firstPause; ; pause = min(2*pause, longestPause) {

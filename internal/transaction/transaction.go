@@ -177,7 +177,7 @@ func turns(ctx context.Context, try func() error, ended func(error) bool, patien
 			return fmt.Errorf("another transaction is in the way: %w: %w", ctx.Err(), err)
 		}
 		if limit, second := patience(); second != nil || limit > 0 && time.Since(start) >= limit {
-			return errors.Join(err, second)
+			return driver.Join(err, second)
 		}
 	}
 }

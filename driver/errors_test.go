@@ -1,0 +1,38 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+)
+
+func TestAnErrorOfAKindSaysSoOnce(t *testing.T) {
+	cause := errors.New("the server says so")
+	err := Fail(ErrReadOnly, Fail(ErrReadOnly, fmt.Errorf("a wrapper: %w", Fail(ErrReadOnly, cause))))
+	if !errors.Is(err, ErrReadOnly) || !errors.Is(err, cause) || err.Error() != "a wrapper: "+ErrReadOnly.Error()+": "+cause.Error() {
+		t.Error(err)
+	}
+}
+
+func TestJoinedErrorsStandOnOneLine(t *testing.T) {
+	lost, late := errors.New("lost: no heartbeat"), fmt.Errorf("late: %w", context.DeadlineExceeded)
+	for want, errs := range map[string][]error{
+		"lost: no heartbeat":                                  {nil, lost},
+		"lost: no heartbeat; late: context deadline exceeded": {lost, late, context.DeadlineExceeded},
+		"late: context deadline exceeded; lost: no heartbeat": {errors.Join(late, lost), lost},
+	} {
+		err := Join(errs...)
+		if err.Error() != want {
+			t.Errorf("it says %q: want %q", err, want)
+		}
+		for _, one := range errs {
+			if one != nil && !errors.Is(err, one) {
+				t.Errorf("%q is not %v", err, one)
+			}
+		}
+	}
+	if Join() != nil || Join(nil, nil) != nil {
+		t.Error("an error of none")
+	}
+}
