@@ -46,7 +46,7 @@ func (l *line) Beat(ctx context.Context, session string, ttl time.Duration) (boo
 		if s == nil || s.dead {
 			return false, nil
 		}
-		s.expires = l.now() + micros(ttl)
+		s.expires = max(s.expires, l.now()+micros(ttl))
 		return true, nil
 	})
 }

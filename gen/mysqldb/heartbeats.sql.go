@@ -31,7 +31,7 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 }
 
 const heartbeat = `-- name: Heartbeat :execlastid
-UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED))
+UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID(GREATEST(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED)))
  WHERE session_id = ?
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= ? AND s.usable_from <= ?)
 `
@@ -44,7 +44,8 @@ type HeartbeatParams struct {
 
 // The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
 // where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
-// dblock_schema locks nothing: a migration that stands still must not hold up heartbeats.
+// dblock_schema locks nothing: a migration that stands still must not hold up heartbeats. The end of the lease never
+// moves back: heartbeats that a lock of the table has held up run in any order, each with the clock of its start.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, heartbeat,
 		arg.Ttl,

@@ -21,7 +21,7 @@ func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
 }
 
 const Heartbeat = `-- name: Heartbeat :one
-UPDATE dblock_heartbeats SET expires_at = dblock_now() + $1::bigint
+UPDATE dblock_heartbeats SET expires_at = GREATEST(expires_at, dblock_now() + $1::bigint)
  WHERE session_id = $2
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= $3::integer AND s.usable_from <= $3::integer)
 RETURNING session_id, dblock_durable() AS durable
@@ -39,7 +39,8 @@ type HeartbeatRow struct {
 }
 
 // The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
-// are not for this build.
+// are not for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock
+// before.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (HeartbeatRow, error) {
 	row := q.db.QueryRow(ctx, Heartbeat, arg.Ttl, arg.Session, arg.Build)
 	var i HeartbeatRow

@@ -54,7 +54,7 @@ func (q *Queries) Grants(ctx context.Context, session string) (GrantsRow, error)
 }
 
 const heartbeat = `-- name: Heartbeat :execrows
-UPDATE dblock_heartbeats SET expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(?1 AS INTEGER)
+UPDATE dblock_heartbeats SET expires_at = max(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(?1 AS INTEGER))
  WHERE session_id = ?2
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= ?3 AND s.usable_from <= ?3)
 `
@@ -66,7 +66,7 @@ type HeartbeatParams struct {
 }
 
 // The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
-// are not for this build.
+// are not for this build. The end of the lease never moves back, as on the servers.
 func (q *Queries) Heartbeat(ctx context.Context, arg HeartbeatParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, heartbeat, arg.Ttl, arg.Session, arg.Build)
 	if err != nil {

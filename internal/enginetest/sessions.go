@@ -37,6 +37,7 @@ var sessions = inPlaces(own{
 		})
 	}},
 	{"a free name is not told as held where the pool has no connection", unseen},
+	{"a heartbeat never moves the end of a lease back", beatOutOfOrder},
 }, moving{
 	{"a holder that dies while others wait is succeeded within a second after its time is over", succession},
 }, flowing{
@@ -375,4 +376,29 @@ func tenThousand(t *testing.T, e *env) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_ = c.Close(ctx)
+}
+
+// beatOutOfOrder has the later of two heartbeats come first, as when a lock has held up both: the
+// earlier one counts from a time before.
+func beatOutOfOrder(t *testing.T, e *env) {
+	l := newLine(t, e)
+	up, err := l.Backend.Upkeep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
+	for way, beat := range map[string]func(ctx context.Context, session string, ttl time.Duration) (bool, error){
+		"on a reserved connection": up.Heartbeat, "over the pool": l.Backend.Beat,
+	} {
+		s := l.session()
+		now := e.now(t)
+		for _, ttl := range []time.Duration{4 * time.Hour, 2 * time.Hour} {
+			if alive, err := beat(t.Context(), s, ttl); err != nil || !alive {
+				t.Fatalf("%s: %v, %v", way, alive, err)
+			}
+			if left := e.number(t, "SELECT expires_at FROM dblock_heartbeats WHERE session_id = ?", s) - now; left < (4 * time.Hour).Microseconds() {
+				t.Errorf("%s, a heartbeat with a TTL of %v: the session has %v, want 4h", way, ttl, time.Duration(left)*time.Microsecond)
+			}
+		}
+	}
 }

@@ -1,8 +1,9 @@
 -- The only write of a client that holds its locks and does nothing. The insert id says that there was a row, even
 -- where it did not change. 0: the session is dead, or the tables are not for this build. At READ COMMITTED the look at
--- dblock_schema locks nothing: a migration that stands still must not hold up heartbeats.
+-- dblock_schema locks nothing: a migration that stands still must not hold up heartbeats. The end of the lease never
+-- moves back: heartbeats that a lock of the table has held up run in any order, each with the clock of its start.
 -- name: Heartbeat :execlastid
-UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS SIGNED))
+UPDATE dblock_heartbeats SET expires_at = LAST_INSERT_ID(GREATEST(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS SIGNED)))
  WHERE session_id = sqlc.arg(session)
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= sqlc.arg(build) AND s.usable_from <= sqlc.arg(build));
 

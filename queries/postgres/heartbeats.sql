@@ -1,7 +1,8 @@
 -- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
--- are not for this build.
+-- are not for this build. The end of the lease never moves back: a heartbeat that waits for the row has read the clock
+-- before.
 -- name: Heartbeat :one
-UPDATE dblock_heartbeats SET expires_at = dblock_now() + sqlc.arg(ttl)::bigint
+UPDATE dblock_heartbeats SET expires_at = GREATEST(expires_at, dblock_now() + sqlc.arg(ttl)::bigint)
  WHERE session_id = @session
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= @build::integer AND s.usable_from <= @build::integer)
 RETURNING session_id, dblock_durable() AS durable;

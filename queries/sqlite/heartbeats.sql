@@ -1,7 +1,7 @@
 -- The only write of a client that holds its locks and does nothing. No row: the session is dead, or the tables
--- are not for this build.
+-- are not for this build. The end of the lease never moves back, as on the servers.
 -- name: Heartbeat :execrows
-UPDATE dblock_heartbeats SET expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS INTEGER)
+UPDATE dblock_heartbeats SET expires_at = max(expires_at, (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.arg(ttl) AS INTEGER))
  WHERE session_id = @session
    AND EXISTS (SELECT 1 FROM dblock_schema s WHERE s.version >= @build AND s.usable_from <= @build);
 

@@ -1,0 +1,56 @@
+package mysql_test
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack has a session's heartbeats wait for a lock
+// of their table. The server lets them go on in any order, and each counts from when it was sent.
+func TestHeartbeatsThatALockOfTheTableHeldUpMoveNoLeaseBack(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		back := 0
+		for range soak(5, 200) {
+			a, b := s.actor(t), s.actor(t)
+			for _, of := range []actor{a, b} { // to prepare the statement takes the lock, too
+				must(t, second(of.Beat(t.Context(), a.session, ttl)))
+			}
+			conn, err := s.pool.Conn(t.Context())
+			must(t, err)
+			_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_heartbeats WRITE")
+			must(t, err)
+			beat := func(of actor, ttl time.Duration) <-chan outcome[bool] {
+				beating := start(t, func(ctx context.Context) (bool, error) { return of.Beat(ctx, a.session, ttl) })
+				s.heldUp(t, of)
+				return beating
+			}
+			earlier := beat(a, 2*time.Hour)
+			later := beat(b, 4*time.Hour)
+			_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
+			must(t, err)
+			must(t, conn.Close())
+			for _, beating := range []<-chan outcome[bool]{earlier, later} {
+				if got := <-beating; got.err != nil || !got.value {
+					t.Fatalf("%+v", got)
+				}
+			}
+			if s.number(t, "SELECT expires_at - (SELECT now_us FROM dblock_clock) FROM dblock_heartbeats WHERE session_id = ?", a.session) < (3 * time.Hour).Microseconds() {
+				back++
+			}
+			must(t, a.pool.Close())
+			must(t, b.pool.Close())
+		}
+		if back > 0 {
+			t.Errorf("the end of the lease moved back %d times", back)
+		}
+	})
+}
+
+// heldUp waits until a statement of the actor's waits for a lock of a table.
+func (s server) heldUp(t *testing.T, a actor) {
+	t.Helper()
+	eventually(t, "the statement to wait for its table", func() bool {
+		return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = ? AND state LIKE '%metadata lock%'", a.conn) == 1
+	})
+}
