@@ -159,11 +159,8 @@ func (e *engine) Leave(ctx context.Context, session, name string, attempts []str
 			return false, nil, nil
 		}
 		row.Waiters = max(row.Waiters-int32(len(tickets)), 0)
-		err = q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters})
-		for some := range chunks(tickets) {
-			if err == nil {
-				err = q.DropPlaces(ctx, mysqldb.DropPlacesParams{Name: name, Tickets: some})
-			}
+		if err = q.CountWaiters(ctx, mysqldb.CountWaitersParams{Name: name, Waiters: row.Waiters}); err == nil {
+			err = dropPlaces(ctx, db, name, tickets)
 		}
 		return err == nil, nil, err
 	})

@@ -86,18 +86,22 @@ func handToRun(ctx context.Context, db mysqldb.DBTX, v driver.Vacancy, f front) 
 	return token, spares, err
 }
 
-// dropMembersAt deletes places, each found by its whole key, as in DropWaiter.
-const dropMembersAt = `-- name: DropMembers :exec
+// dropPlacesAt deletes places, each found by its whole key, as in DropWaiter.
+const dropPlacesAt = `-- name: DropPlaces :exec
 DELETE w FROM JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (ticket BIGINT PATH '$')) j
   STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = ? AND w.ticket = j.ticket`
 
 // dropMembers deletes the places of members of a run. The row has yet to be written.
 func dropMembers(ctx context.Context, db mysqldb.DBTX, name string, row *mysqldb.LockRowRow, members []mysqldb.MembersRow) error {
 	row.Waiters = max(row.Waiters-int32(len(members)), 0)
-	if len(members) == 0 {
+	return dropPlaces(ctx, db, name, ticketsOf(members))
+}
+
+func dropPlaces(ctx context.Context, db mysqldb.DBTX, name string, tickets []int64) error {
+	if len(tickets) == 0 {
 		return nil
 	}
-	_, err := db.ExecContext(ctx, dropMembersAt, ascii(ticketsOf(members)), name)
+	_, err := db.ExecContext(ctx, dropPlacesAt, ascii(tickets), name)
 	return err
 }
 

@@ -60,34 +60,9 @@ type CountWaitersParams struct {
 	Name    string
 }
 
-// After LockRow, before DropWaiter or DropPlaces.
+// After LockRow, before places are dropped.
 func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) error {
 	_, err := q.db.ExecContext(ctx, countWaiters, arg.Waiters, arg.Name)
-	return err
-}
-
-const dropPlaces = `-- name: DropPlaces :exec
-DELETE FROM dblock_waiters WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
-`
-
-type DropPlacesParams struct {
-	Name    string
-	Tickets []int64
-}
-
-func (q *Queries) DropPlaces(ctx context.Context, arg DropPlacesParams) error {
-	query := dropPlaces
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tickets) > 0 {
-		for _, v := range arg.Tickets {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -109,7 +84,8 @@ func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 }
 
 const findPlaces = `-- name: FindPlaces :many
-SELECT ticket FROM dblock_waiters WHERE name = ? AND session_id = ? AND attempt IN (/*SLICE:attempts*/?)
+SELECT ticket FROM dblock_waiters FORCE INDEX (dblock_waiters_attempt)
+ WHERE name = ? AND session_id = ? AND attempt IN (/*SLICE:attempts*/?)
 `
 
 type FindPlacesParams struct {

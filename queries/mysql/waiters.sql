@@ -67,12 +67,10 @@ SELECT ticket, session_id FROM dblock_waiters WHERE attempt = sqlc.arg(attempt) 
 
 -- After LockRow.
 -- name: FindPlaces :many
-SELECT ticket FROM dblock_waiters WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND attempt IN (sqlc.slice(attempts));
+SELECT ticket FROM dblock_waiters FORCE INDEX (dblock_waiters_attempt)
+ WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND attempt IN (sqlc.slice(attempts));
 
--- name: DropPlaces :exec
-DELETE FROM dblock_waiters WHERE name = sqlc.arg(name) AND ticket IN (sqlc.slice(tickets));
-
--- After LockRow, before DropWaiter or DropPlaces.
+-- After LockRow, before places are dropped.
 -- name: CountWaiters :exec
 UPDATE dblock_locks SET waiters = sqlc.arg(waiters) WHERE name = sqlc.arg(name);
 
