@@ -41,33 +41,21 @@ SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
 ON DUPLICATE KEY UPDATE name = dblock_locks.name`
 )
 
-// Batch passes over what is locked just now. Where names are new it makes their rows, and tries
-// them once more.
+// Batch passes over what is locked just now. Where names are new it makes their rows first, and then
+// takes and releases in a single transaction: its error is that of all results.
 func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
-	grants, released, passed, err := e.exchange(ctx, takes, releases)
-	if err != nil || len(passed) == 0 {
+	grants, released, fresh, err := e.exchange(ctx, takes, releases, true)
+	if err != nil || len(fresh) == 0 {
 		return grants, released, err
 	}
-	made, err := e.makeRows(ctx, passed)
-	if err != nil || len(made) == 0 { // those that are left out go alone
-		return grants, released, nil
-	}
-	again := slices.DeleteFunc(slices.Clone(takes), func(r driver.Request) bool { return !made[r.Name] })
-	more, _, _, err := e.exchange(ctx, again, nil)
-	if err != nil {
-		return nil, nil, err
-	}
-	for i, r := range takes {
-		if made[r.Name] {
-			grants[i], more = more[0], more[1:]
-		}
-	}
-	return grants, released, nil
+	_ = e.makeRows(ctx, fresh) // names that are still new go alone
+	grants, released, _, err = e.exchange(ctx, takes, releases, false)
+	return grants, released, err
 }
 
-// exchange is Batch of the names that have rows. passed are the names to be taken whose rows are
-// missing, or locked.
-func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, passed []string, err error) {
+// exchange is Batch of the names that have rows. With ask it does nothing where there are names to
+// be taken that have none, and returns them: fresh.
+func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases []driver.Held, ask bool) (grants []driver.Grant, released []bool, fresh []string, err error) {
 	names := make([]string, 0, len(takes)+len(releases))
 	for _, r := range takes {
 		names = append(names, r.Name)
@@ -79,25 +67,18 @@ func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases 
 	names = slices.Compact(names)
 	err = e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 		q := mysqldb.New(db)
-		grants, released, passed = make([]driver.Grant, len(takes)), make([]bool, len(releases)), nil
+		released = make([]bool, len(releases))
 		rows, now, err := lockRows(ctx, q, names)
 		if err != nil {
 			return nil, err
 		}
-		var list []taken
-		for i, r := range takes {
-			switch row, there := rows[r.Name]; {
-			case !there:
-				passed = append(passed, r.Name)
-			case standing(row).Free(r) && row.RestsUntil <= now:
-				t := rowOf(r, row, now)
-				grants[i], list = driver.Grant{Token: t.Token, Lease: r.Lease}, append(list, t)
-			}
-		}
-		if len(list) > 0 {
-			if _, err := db.ExecContext(ctx, takeRows, ascii(list), now); err != nil {
+		if ask {
+			if fresh, err = missing(ctx, q, takes, rows); err != nil || len(fresh) > 0 {
 				return nil, err
 			}
+		}
+		if grants, err = takeListed(ctx, db, takes, rows, now); err != nil {
+			return nil, err
 		}
 		var whole []string
 		for i, h := range releases {
@@ -123,7 +104,46 @@ func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases 
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	return grants, released, passed, nil
+	return grants, released, fresh, nil
+}
+
+// missing are the names to be taken that have no row. The row of a name that is not among the locked
+// ones may be locked by another.
+func missing(ctx context.Context, q *mysqldb.Queries, takes []driver.Request, rows map[string]mysqldb.LockRowRow) ([]string, error) {
+	var names []string
+	for _, r := range takes {
+		if _, locked := rows[r.Name]; !locked {
+			names = append(names, r.Name)
+		}
+	}
+	there := make(map[string]bool)
+	for some := range chunks(names) {
+		found, err := q.RowsExist(ctx, some)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range found {
+			there[name] = true
+		}
+	}
+	return slices.DeleteFunc(names, func(name string) bool { return there[name] }), nil
+}
+
+// takeListed takes the names that are free of those whose rows are locked.
+func takeListed(ctx context.Context, db mysqldb.DBTX, takes []driver.Request, rows map[string]mysqldb.LockRowRow, now int64) ([]driver.Grant, error) {
+	grants := make([]driver.Grant, len(takes))
+	var list []taken
+	for i, r := range takes {
+		if row, locked := rows[r.Name]; locked && standing(row).Free(r) && row.RestsUntil <= now {
+			t := rowOf(r, row, now)
+			grants[i], list = driver.Grant{Token: t.Token, Lease: r.Lease}, append(list, t)
+		}
+	}
+	if len(list) == 0 {
+		return grants, nil
+	}
+	_, err := db.ExecContext(ctx, takeRows, ascii(list), now)
+	return grants, err
 }
 
 // rowOf is a free row that was locked, once a request has taken it.
@@ -142,34 +162,16 @@ func rowOf(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
 	return t
 }
 
-// makeRows makes the rows that are missing of some names, in the order of the names. It returns
-// those that had none.
-func (e *engine) makeRows(ctx context.Context, names []string) (made map[string]bool, err error) {
-	made = make(map[string]bool, len(names))
-	err = e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
-		for _, name := range names {
-			made[name] = true
-		}
-		for some := range chunks(names) {
-			there, err := mysqldb.New(db).RowsExist(ctx, some)
-			if err != nil {
-				return nil, err
-			}
-			for _, name := range there {
-				delete(made, name)
-			}
-		}
-		var list []string
-		for name := range made {
-			list = append(list, hex.EncodeToString([]byte(name)))
-		}
-		if len(list) == 0 {
-			return nil, nil
-		}
+// makeRows makes rows of names.
+func (e *engine) makeRows(ctx context.Context, names []string) error {
+	list := make([]string, len(names))
+	for i, name := range names {
+		list[i] = hex.EncodeToString([]byte(name))
+	}
+	return e.transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 		_, err := db.ExecContext(ctx, makeRows, ascii(list))
 		return nil, err
 	})
-	return made, err
 }
 
 // ascii is a list in JSON.

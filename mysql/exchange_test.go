@@ -1,10 +1,12 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -98,6 +100,39 @@ func TestABatchReleasesWhatIsHeldAndNobodyWaitsFor(t *testing.T) {
 		must(t, row.Commit())
 		if got := s.batch(t, a, nil, []driver.Held{again, locked}); !got.released[0] || !got.released[1] {
 			t.Fatalf("%+v", got)
+		}
+	})
+}
+
+// A batch with new names is several transactions. One of them alone takes and releases: an error
+// says nothing about results that have been committed before.
+func TestABatchThatFailsHasDoneNothing(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		a := server{s.Through(t, proxy), s.pool}.actor(t)
+		held := a.take(t, "held")
+		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "old"), false)))
+		var made, cut atomic.Bool
+		proxy.Watch(func(request []byte) {
+			switch {
+			case bytes.Contains(request, []byte("-- name: MakeRows")):
+				made.Store(true)
+			case made.Load() && bytes.Contains(request, []byte("START TRANSACTION")) && !cut.Swap(true):
+				proxy.Cut()
+			}
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, _, err := a.Batch(ctx, a.requests("old", "new"), []driver.Held{held})
+		is(t, err, driver.ErrUnavailable)
+		if !cut.Load() {
+			t.Error("it was not cut off")
+		}
+		if s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name = 'held' AND session_id = ?", a.session) != 1 {
+			t.Error("it has released a lock")
+		}
+		if s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE name <> 'held' AND session_id = ?", a.session) != 0 {
+			t.Error("it has taken a lock")
 		}
 	})
 }
