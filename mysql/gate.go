@@ -60,7 +60,7 @@ func (g *gate) shut(ctx context.Context) error {
 // check finds a gate that is open: its connection is gone, and the listener has nothing more to
 // wait at.
 func (g *gate) check(outcome int64, err error) (int64, error) {
-	if err == nil && outcome == gateOpen {
+	if g != nil && err == nil && outcome == gateOpen {
 		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection beside the listener's was lost"))
 	}
 	return outcome, err

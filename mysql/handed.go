@@ -18,14 +18,19 @@ type grant struct {
 // news are the grants by others that wake was not called with. It reports cut where it was hit by
 // what was to end a sleep: not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
-	rows, err := l.handed(ctx)
+	rows, err := l.handed(ctx, l.q)
 	for mysqlserver.WasKilled(err) {
 		cut = true
-		rows, err = l.handed(ctx)
+		rows, err = l.handed(ctx, l.q)
 	}
 	if err != nil {
 		return nil, cut, unanswered(ctx, err)
 	}
+	return l.learn(rows), cut, nil
+}
+
+// learn are those of the grants by others that wake was not called with.
+func (l *listener) learn(rows []mysqldb.HandedRow) (hints []driver.Hint) {
 	known := make(map[string]grant, len(rows))
 	for _, row := range rows {
 		known[row.Attempt] = grant{row.Name, row.Shared != 0}
@@ -38,13 +43,13 @@ func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err
 		}
 	}
 	l.known = known
-	return hints, cut, nil
+	return hints
 }
 
-func (l *listener) handed(ctx context.Context) ([]mysqldb.HandedRow, error) {
+func (l *listener) handed(ctx context.Context, q *mysqldb.Queries) ([]mysqldb.HandedRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	return l.q.Handed(ctx, mysqldb.HandedParams{Session: l.session})
+	return q.Handed(ctx, mysqldb.HandedParams{Session: l.session})
 }
 
 // acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks
@@ -57,7 +62,7 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	defer cancel()
 	var done []string
 	err = transactOn(within, l.conn, l.prepared, func(db mysqldb.DBTX) (err error) {
-		done, err = l.tell(within, mysqldb.New(db))
+		done, err = l.mark(within, mysqldb.New(db))
 		return err
 	})
 	if mysqlserver.WasKilled(err) || errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
@@ -72,8 +77,8 @@ func (l *listener) acknowledge(ctx context.Context) (cut bool, err error) {
 	return false, nil
 }
 
-// tell writes what is known, and returns the attempts that it could write.
-func (l *listener) tell(ctx context.Context, q *mysqldb.Queries) (done []string, err error) {
+// mark writes what is known, and returns the attempts that it could write.
+func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string, err error) {
 	var names, attempts []string
 	for attempt, g := range l.known {
 		if g.shared {

@@ -20,6 +20,9 @@ const (
 	// readTimeout. Longer would be fewer statements, but it is also how late a wake-up comes where
 	// none got through.
 	longestNap = 4 * time.Second
+	// dozing is how long one sleeps that names tables. Whoever locks these waits for it, and with
+	// FLUSH TABLES WITH READ LOCK all that write wait behind that.
+	dozing = 100 * time.Millisecond
 	// proofTimeout is how long a listener waits for its own first KILL.
 	proofTimeout = 2 * time.Second
 	// replyTimeout is what a listener's statement may take beside its sleep before the connection
@@ -81,32 +84,48 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	ready()
-	for {
-		cut, err := l.acknowledge(ctx)
+	for busy := true; ; {
+		for _, tidy := range []func(context.Context) (cut bool, err error){l.untie, l.acknowledge} {
+			cut, err := tidy(ctx)
+			if err != nil {
+				return mysqlserver.Interpret(err)
+			}
+			if cut {
+				wake(driver.Hint{})
+			}
+		}
+		outcome, looked := int64(slept), true
+		if busy {
+			outcome, err = l.doze(ctx)
+		} else {
+			outcome, looked, err = l.rest(ctx, wake)
+		}
 		if err != nil {
 			return mysqlserver.Interpret(err)
 		}
-		if cut {
-			wake(driver.Hint{})
-		}
-		outcome, err := l.await(ctx)
-		if err != nil {
-			return mysqlserver.Interpret(err)
-		}
-		if outcome == slept && len(l.known) <= maxKnown {
+		busy = outcome != slept
+		if !busy && looked && len(l.known) <= maxKnown {
 			continue
 		}
-		hints, late, err := l.news(ctx)
-		if err != nil {
+		if err := l.tell(ctx, outcome == interrupted, wake); err != nil {
 			return mysqlserver.Interpret(err)
 		}
-		for _, h := range hints {
-			wake(h)
-		}
-		if late || outcome == interrupted && len(hints) == 0 { // what ended the sleep told of a grant, if there is one
-			wake(driver.Hint{})
-		}
 	}
+}
+
+// tell calls wake with the news. What ended a sleep told of a grant, if there is one.
+func (l *listener) tell(ctx context.Context, interrupted bool, wake func(driver.Hint)) error {
+	hints, late, err := l.news(ctx)
+	if err != nil {
+		return err
+	}
+	for _, h := range hints {
+		wake(h)
+	}
+	if late || interrupted && len(hints) == 0 {
+		wake(driver.Hint{})
+	}
+	return nil
 }
 
 // napWithin is how long a statement may sleep on a connection whose reads time out: two thirds of
@@ -129,6 +148,7 @@ type listener struct {
 	prepared *prepared
 	q        *mysqldb.Queries
 	known    map[string]grant // by attempt: what wake was called with
+	tag      mysqlserver.Tag  // of the latest sleep without tables; "": untied
 }
 
 // open takes the named lock and proves that a KILL from the pool gets through: it does not where
@@ -189,17 +209,18 @@ const (
 	interrupted = 2
 )
 
-// await sleeps until there is a grant that wake was not called with.
-func (l *listener) await(ctx context.Context) (outcome int64, err error) {
+// doze sleeps for a moment, unless there is a grant that wake was not called with.
+func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
-	return l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) {
+	length := min(l.nap, dozing)
+	return l.sleep(ctx, length, func(ctx context.Context) (int64, error) {
 		if l.gate != nil {
 			outcome, err := l.q.SleepAtGate(ctx, mysqldb.SleepAtGateParams{
-				Session: l.session, Known: known, Gate: l.gate.name, Micros: l.nap.Microseconds(),
+				Session: l.session, Known: known, Gate: l.gate.name, Micros: length.Microseconds(),
 			})
 			return l.gate.check(outcome, err)
 		}
-		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Micros: l.nap.Microseconds()})
+		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Micros: length.Microseconds()})
 	})
 }
 

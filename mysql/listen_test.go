@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -230,16 +231,17 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		eventually(t, "most grants to be marked as known", func() bool {
 			return s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE handed = 1") <= 64
 		})
-		waiter.runs(t, s, "FIND_IN_SET")
+		waiter.sleeps(t, s)
 		var requests atomic.Int32
 		proxy.Watch(func([]byte) { requests.Add(1) })
 		const turns = 50 // of somebody else; a listener that does not sleep has its own between them
-		for range turns {
-			s.number(t, "SELECT 1")
-		}
-		if n := requests.Load(); n > 0 {
-			t.Errorf("%d requests of a listener that sleeps", n)
-		}
+		eventually(t, "a listener that sleeps to send nothing", func() bool {
+			requests.Store(0)
+			for range turns {
+				s.number(t, "SELECT 1")
+			}
+			return requests.Load() == 0
+		})
 		proxy.Watch(nil)
 
 		held := granter.take(t, "another")
@@ -269,6 +271,23 @@ func (e *ear) runs(t *testing.T, s server, text string) {
 	})
 }
 
+// listening is how many connections a listener has.
+func (s server) listening() int {
+	if s.Kind == dbtest.KindMariaDB {
+		return 2 // with the gate's
+	}
+	return 1
+}
+
+// sleeps waits until the listener sleeps for long, and the connection beside it has looked.
+func (e *ear) sleeps(t *testing.T, s server) {
+	t.Helper()
+	eventually(t, "the listener to sleep", func() bool {
+		asleep := s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND info LIKE '%IF(GET_LOCK(%'", "dblock:"+e.session)
+		return asleep == 1 && e.pool.Stats().InUse == s.listening()
+	})
+}
+
 // hearBoth waits for the wake-up of a grant, and for one without.
 func (e *ear) hearBoth(t *testing.T, attempt string) {
 	t.Helper()
@@ -293,21 +312,13 @@ func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 		granter := s.actor(t)
 		held := granter.take(t, "n")
 		attempt := waiter.enqueue(t, "n")
-		waiter.runs(t, s, "FIND_IN_SET") // it sleeps
+		waiter.sleeps(t, s)
 		conn, err := s.pool.Conn(t.Context())
 		must(t, err)
 		defer conn.Close()
-		locking := start(t, func(ctx context.Context) (int, error) {
-			_, err := conn.ExecContext(ctx, "LOCK TABLES dblock_shares WRITE") // gets it when the sleep is over, before Handed
-			return 0, err
-		})
-		eventually(t, "the lock of the table to wait", func() bool {
-			return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE info LIKE 'LOCK TABLES%' AND state LIKE '%metadata lock%'") == 1
-		})
+		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Handed
+		must(t, err)
 		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
-		if got := <-locking; got.err != nil {
-			t.Fatal(got.err)
-		}
 		waiter.runs(t, s, "name: Handed")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
@@ -334,7 +345,7 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 			grant(i)
 			waiter.hear(t, map[string]bool{attempt: true})
 		}
-		waiter.runs(t, s, "FIND_IN_SET")
+		waiter.sleeps(t, s)
 		for len(waiter.wakes) > 0 {
 			<-waiter.wakes
 		}
@@ -360,9 +371,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		for range 5 {
 			waiter := s.listen(t, s.open(t, nil))
-			eventually(t, "it to sleep", func() bool {
-				return s.number(t, "SELECT COUNT(*) FROM "+s.Processes()+" WHERE id = IS_USED_LOCK(?) AND info LIKE '%FIND_IN_SET%'", "dblock:"+waiter.session) == 1
-			})
+			waiter.sleeps(t, s)
 			is(t, waiter.end(t), context.Canceled)
 			eventually(t, "the named lock to be free", func() bool {
 				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
@@ -501,6 +510,61 @@ func TestAListenerSleepsWithinTheReadTimeout(t *testing.T) {
 		case <-time.After(2 * 3 * time.Second):
 		}
 		is(t, b.end(t), context.Canceled)
+	})
+}
+
+// A backup's FLUSH TABLES WITH READ LOCK waits for each statement that names a table, and what
+// writes waits behind it. This is the same for the tables of one database.
+func TestAListenerThatSleepsHoldsUpNoLockOfTheTables(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		waiter := s.listen(t, s.open(t, nil))
+		granter := s.actor(t)
+		held := granter.take(t, "n")
+		attempt := waiter.enqueue(t, "n")
+		waiter.sleeps(t, s)
+		conn, err := s.pool.Conn(t.Context())
+		must(t, err)
+		defer conn.Close()
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		_, err = conn.ExecContext(ctx, "FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ LOCK")
+		must(t, err)
+		_, err = conn.ExecContext(ctx, "UNLOCK TABLES")
+		must(t, err)
+		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		waiter.hear(t, map[string]bool{attempt: true})
+		is(t, waiter.end(t), context.Canceled)
+	})
+}
+
+// A KILL that comes while the statement that sleeps is on its way hits nothing.
+func TestAGrantJustBeforeTheSleepIsHeardOf(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		proxy := dbtest.NewProxy(t, s.Addr(t))
+		ready, goOn := make(chan struct{}), make(chan struct{})
+		var asked atomic.Int32
+		proxy.Watch(func(request []byte) {
+			switch {
+			case bytes.Contains(request, []byte("SELECT IF(GET_LOCK(")):
+				close(ready)
+				<-goOn
+			case bytes.Contains(request, []byte("IS_USED_LOCK('dblock:")) && !bytes.Contains(request, []byte("KILL")):
+				asked.Add(1)
+			}
+		})
+		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
+		waiter := s.listen(t, pool)
+		granter, asker := s.actor(t), actor{Backend: s.engine(t), session: waiter.session}
+		held := granter.take(t, "n")
+		attempt := asker.enqueue(t, "n")
+		soon(t, "the statement that sleeps", ready)
+		eventually(t, "the other connection to wait for it", func() bool {
+			return asked.Load() > 1 || asked.Load() > 0 && pool.Stats().InUse == s.listening() // or to have looked
+		})
+		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		close(goOn)
+		waiter.hear(t, map[string]bool{attempt: true})
+		is(t, waiter.end(t), context.Canceled)
 	})
 }
 

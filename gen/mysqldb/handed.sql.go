@@ -245,7 +245,7 @@ type SleepUntilHandedParams struct {
 }
 
 // Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
-// KILL QUERY falls between them. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
+// KILL QUERY falls between them. It is for a moment: whoever locks these tables waits for it. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
 func (q *Queries) SleepUntilHanded(ctx context.Context, arg SleepUntilHandedParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, sleepUntilHanded,
 		arg.Session,

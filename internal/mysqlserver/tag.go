@@ -32,10 +32,19 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
+// Name is that of the named lock.
+func (t Tag) Name() string { return "dblock:" + string(t) }
+
+// IsTied reports whether a connection has the tag.
+func (t Tag) IsTied(ctx context.Context, on Querier) (tied bool, err error) {
+	err = on.QueryRowContext(ctx, "SELECT IS_USED_LOCK('"+t.Name()+"') IS NOT NULL").Scan(&tied)
+	return tied, Interpret(err)
+}
+
 // Tie gives the tag to a connection.
 func (t Tag) Tie(ctx context.Context, on Querier) error {
 	var got sql.NullInt64
-	if err := on.QueryRowContext(ctx, "SELECT GET_LOCK('dblock:"+string(t)+"', 0)").Scan(&got); err != nil {
+	if err := on.QueryRowContext(ctx, "SELECT GET_LOCK('"+t.Name()+"', 0)").Scan(&got); err != nil {
 		return Interpret(err)
 	}
 	if got.Int64 != 1 {
@@ -49,7 +58,7 @@ func (t Tag) Tie(ctx context.Context, on Querier) error {
 func (t Tag) Untie(ctx context.Context, on Querier) error {
 	for {
 		var gave sql.NullInt64
-		if err := on.QueryRowContext(ctx, "SELECT RELEASE_LOCK('dblock:"+string(t)+"')").Scan(&gave); !WasKilled(err) {
+		if err := on.QueryRowContext(ctx, "SELECT RELEASE_LOCK('"+t.Name()+"')").Scan(&gave); !WasKilled(err) {
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ SELECT h.name, h.attempt, h.token, 0, l.waiters, h.expires_at, 1 FROM dblock_sha
  WHERE h.session_id = sqlc.arg(session) AND h.handed = 1;
 
 -- Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no
--- KILL QUERY falls between them. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
+-- KILL QUERY falls between them. It is for a moment: whoever locks these tables waits for it. 0: the time is over, and there was none; 2: interrupted; 3: there is one.
 -- name: SleepUntilHanded :one
 SELECT CAST(IF(EXISTS(
            SELECT l.name FROM dblock_locks l

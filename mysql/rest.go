@@ -1,0 +1,85 @@
+package mysql
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/mysqlserver"
+)
+
+// rest sleeps until it is interrupted, for a nap at most, by a statement that names no table: an
+// idle listener holds up nobody who locks the tables. A KILL that comes before the statement is
+// lost. So another connection looks for grants once the listener sleeps. It reports looked where
+// that connection could.
+func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome int64, looked bool, err error) {
+	l.tag = mysqlserver.NewTag()
+	asleep, end := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		defer end()
+		var err error
+		outcome, err = l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) { return l.sleepTied(ctx) })
+		ended <- err
+	}()
+	rows, beside := l.lookBeside(asleep)
+	if beside == nil {
+		for _, h := range l.learn(rows) {
+			wake(h)
+		}
+	}
+	if err = <-ended; err == nil && outcome == slept {
+		l.tag = ""
+	}
+	return outcome, beside == nil, err
+}
+
+// sleepTied sleeps, and has the tag for as long. A sleep that is interrupted may leave it.
+func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
+	sleep := fmt.Sprintf("2 * SLEEP(%f)", l.nap.Seconds())
+	if l.gate != nil {
+		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.gate.name, l.nap.Seconds())
+	}
+	var untied any
+	err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT IF(GET_LOCK('%s', 0) = 1, %s, NULL), RELEASE_LOCK('%[1]s')", l.tag.Name(), sleep)).Scan(&outcome, &untied)
+	return l.gate.check(outcome, err)
+}
+
+// untie takes away the tag that an interrupted sleep has left. It reports cut as news does.
+func (l *listener) untie(ctx context.Context) (cut bool, err error) {
+	if l.tag == "" {
+		return false, nil
+	}
+	within, cancel := context.WithTimeout(ctx, replyTimeout)
+	defer cancel()
+	for {
+		if _, err = l.conn.ExecContext(within, "DO RELEASE_LOCK('"+l.tag.Name()+"')"); !mysqlserver.WasKilled(err) {
+			l.tag = ""
+			return cut, unanswered(ctx, err)
+		}
+		cut = true
+	}
+}
+
+// lookBeside reads what others gave to the session, once the statement with the tag has begun. It
+// gives up where that ends sooner, with asleep.
+func (l *listener) lookBeside(asleep context.Context) (rows []mysqldb.HandedRow, err error) {
+	err = l.engine.crew.Do(asleep, func(ctx context.Context, u upkeep) error {
+		for pause := firstPause; ; pause = min(2*pause, longestPause) {
+			tied, err := l.tag.IsTied(ctx, u.conn)
+			if err != nil {
+				return err
+			}
+			if tied {
+				break
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return err
+			}
+		}
+		rows, err = l.handed(ctx, u.q)
+		return err
+	})
+	return rows, err
+}
