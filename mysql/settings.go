@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
@@ -12,8 +13,21 @@ import (
 )
 
 // settings are those of a session that decide whether what dblock sends is what arrives, and stays.
-const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode," +
+const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode, @@sql_select_limit," +
 	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary')"
+
+// unset takes back, on a connection of the engine's own, what cuts lists short, and what has MySQL
+// refuse an EXISTS that it cannot turn into a join (error 3973).
+func unset(ctx context.Context, conn *sql.Conn) error {
+	set := "SET SESSION sql_select_limit = 18446744073709551615"
+	if switches, err := variable(ctx, conn, "optimizer_switch", ""); err != nil {
+		return err
+	} else if strings.Contains(switches, "subquery_to_derived=on") {
+		set += ", optimizer_switch = 'subquery_to_derived=off'"
+	}
+	_, err := conn.ExecContext(ctx, set)
+	return err
+}
 
 // examine refuses a pool with settings under which no lock can be kept. They are the pool's: from
 // its DSN, from init_connect, or the server's. What the application sets on a single connection
@@ -23,7 +37,8 @@ func examine(ctx context.Context, on interface {
 }) error {
 	var autocommit bool
 	var completion, mode, client, connection, results string
-	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &client, &connection, &results); err != nil {
+	var limit uint64
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client, &connection, &results); err != nil {
 		return err
 	}
 	refuse := func(format string, args ...any) error {
@@ -34,6 +49,8 @@ func examine(ctx context.Context, on interface {
 		return refuse("autocommit off, so that no statement of dblock would commit: leave it on in the DSN")
 	case completion != "NO_CHAIN":
 		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what comes next is not committed: leave it at NO_CHAIN", completion)
+	case limit < math.MaxInt32:
+		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a word: leave it at its default", limit)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
 		return refuse("EMPTY_STRING_IS_NULL in sql_mode, and dblock writes empty strings: take it out, in the DSN say")
 	case client != connection && client != "binary":

@@ -7,7 +7,9 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
@@ -57,6 +59,48 @@ func TestSettingsThatAreRefused(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A list that the server cuts short would be taken for the whole of it, also by what the application
+// has set on a single connection that it has borrowed.
+func TestALimitOfRowsCutsNoListShort(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		e := mysql.New(s.open(t, variable("sql_select_limit", "1"))).Backend
+		err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
+		if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "sql_select_limit") {
+			t.Error(err)
+		}
+		defer e.Attend("", ttl)()
+		a := s.actor(t)
+		held := []driver.Held{a.take(t, "n"), a.take(t, "m")}
+		if _, released, err := e.Batch(t.Context(), nil, held); err != nil || !released[0] || !released[1] {
+			t.Errorf("%v, %v: want both released", released, err)
+		}
+	})
+}
+
+// MySQL refuses statements with an EXISTS that it cannot turn into a join (error 3973), where it is
+// told to make joins of all. That of a guard has one where the clock is a view.
+func TestSubqueriesNeedNotBeJoins(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		if s.Kind != dbtest.KindMySQL {
+			return
+		}
+		pool := s.open(t, variable("optimizer_switch", "'subquery_to_derived=on'"))
+		e := mysql.New(pool)
+		mysql.ByView(e.Backend)
+		c, err := dblock.New(e)
+		must(t, err)
+		defer c.Close(t.Context())
+		l, err := c.Lock(t.Context(), "n")
+		must(t, err)
+		tx, err := pool.BeginTx(t.Context(), nil)
+		must(t, err)
+		must(t, l.Guard(t.Context(), tx))
+		must(t, tx.Commit())
+		_, err = mysql.New(pool).PurgeRecords(t.Context(), time.Hour, 10)
+		must(t, err)
+	})
 }
 
 // Metadata arrives as it was given, whatever the connection's character set. A name may have any

@@ -36,6 +36,9 @@ func (e *engine) reserve(ctx context.Context, idle time.Duration) (*sql.Conn, er
 }
 
 func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
+	if err := unset(ctx, conn); err != nil {
+		return err
+	}
 	if err := examine(ctx, conn); err != nil {
 		return err
 	}

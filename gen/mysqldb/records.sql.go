@@ -675,7 +675,7 @@ func (q *Queries) OldEvents(ctx context.Context, arg OldEventsParams) ([]int64, 
 const oldRuns = `-- name: OldRuns :many
 SELECT r.name, r.slot FROM dblock_runs r
  WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
-   AND (r.slot_ends <> r.slot OR EXISTS (SELECT n.slot FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
+   AND (r.slot_ends <> r.slot OR r.slot < (SELECT MAX(n.slot) FROM dblock_runs n WHERE n.name = r.name))
    AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED)
    AND (r.ended_at IS NOT NULL OR NOT EXISTS (
        SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))
@@ -692,7 +692,8 @@ type OldRunsRow struct {
 	Slot int64
 }
 
-// The latest moment of a name stays: no earlier one is run after it.
+// The latest moment of a name stays: no earlier one is run after it. MAX, since this runs on any connection of the pool:
+// MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
 func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, oldRuns, arg.Keep, arg.Keep, arg.Limit)
 	if err != nil {

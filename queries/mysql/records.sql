@@ -121,11 +121,12 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.en
   JOIN dblock_runs r ON r.name = j.name AND r.slot = j.slot
  ORDER BY r.name;
 
--- The latest moment of a name stays: no earlier one is run after it.
+-- The latest moment of a name stays: no earlier one is run after it. MAX, since this runs on any connection of the pool:
+-- MySQL refuses EXISTS beside OR with optimizer_switch='subquery_to_derived=on'.
 -- name: OldRuns :many
 SELECT r.name, r.slot FROM dblock_runs r
  WHERE r.slot_ends < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
-   AND (r.slot_ends <> r.slot OR EXISTS (SELECT n.slot FROM dblock_runs n WHERE n.name = r.name AND n.slot > r.slot))
+   AND (r.slot_ends <> r.slot OR r.slot < (SELECT MAX(n.slot) FROM dblock_runs n WHERE n.name = r.name))
    AND COALESCE(r.ended_at, r.began_at) < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(keep) AS SIGNED)
    AND (r.ended_at IS NOT NULL OR NOT EXISTS (
        SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)))
