@@ -192,6 +192,8 @@ type tableTx[TX any] struct {
 	tx     TX
 }
 
+func (t tableTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
+
 func (t tableTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.MakeGuard(ctx, h, aside)
 }
@@ -215,6 +217,7 @@ type nativeTx[TX any] struct {
 	tx     TX
 }
 
+func (nativeTx[TX]) Exclusive() bool { return false }
 func (nativeTx[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
 	return ErrUnsupported
 }

@@ -15,6 +15,8 @@ var errNoTransactions = driver.Fail(driver.ErrUnsupported, errors.New("package d
 // here, and a Guard that does not guard would let a test pass that must fail.
 type transactions[TX any] struct{}
 
+func (transactions[TX]) Exclusive() bool { return false }
+
 func (transactions[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
 	return errNoTransactions
 }

@@ -7,6 +7,11 @@ import "context"
 // aborted. It never retries what the caller must repeat: ErrRetry means that the whole transaction
 // has to be run again.
 type Transactions[TX any] interface {
+	// Exclusive reports whether a transaction that has written keeps all other writers out of the
+	// database. Then the caller's transaction may be in the way of Settle, whose answer is not
+	// waited for: Guard and ReleaseTx take the present member of a run for the holder that it is.
+	Exclusive() bool
+
 	// MakeGuard prepares Guard for a lock that is held. It is called once for each hold, however
 	// its token and units change afterwards, and before tx has a snapshot. It writes the row that
 	// Guard locks, in a transaction of its own that locks the name's row and finds the lock held.

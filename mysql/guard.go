@@ -25,6 +25,8 @@ func (s stale) Error() string { return string(s) }
 
 func (stale) SQLState() string { return "40001" }
 
+func (transactions) Exclusive() bool { return false }
+
 // MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover
 // that looks later sees it.
 func (t transactions) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {

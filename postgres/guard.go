@@ -20,6 +20,8 @@ const (
 	announced = 2 * time.Second
 )
 
+func (transactions[TX]) Exclusive() bool { return false }
+
 // MakeGuard is one transaction on a connection of the crew, and one round trip over pgx.
 func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	var attempt string

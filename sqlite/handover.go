@@ -120,6 +120,21 @@ func (t *transition) release(ctx context.Context, h driver.Held) (bool, error) {
 	return true, err
 }
 
+// releaseSettled is release where the row may show a run still, of which the holder is the present
+// member: what settles it waits for the caller's transaction.
+func (t *transition) releaseSettled(ctx context.Context, h driver.Held) error {
+	if !h.Shared {
+		if err := t.settle(ctx, h, false); err != nil {
+			return err
+		}
+	}
+	held, err := t.release(ctx, h)
+	if err == nil && !held {
+		err = driver.ErrNotHeld
+	}
+	return err
+}
+
 func (t *transition) reclaim(ctx context.Context, v driver.Vacancy, from claim) (bool, error) {
 	dead, err := expire(ctx, t.q.Queries, v.Session)
 	switch {

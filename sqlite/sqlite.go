@@ -27,6 +27,10 @@
 // committing instead. So call these first in a transaction, or begin it with BEGIN IMMEDIATE
 // (_txlock=immediate).
 //
+// Guard and UnlockTx wait for no other write of dblock's: their transaction may be in its way. A
+// lock that goroutines of one client pass on in memory has a row that shows its run. Guard takes
+// the present member for the holder, and UnlockTx settles the run in the transaction.
+//
 // While it waits for its turn in LockTx, a transaction that has neither read nor written holds
 // nothing, and leases come and go. One that has written keeps every lease from being given back: if
 // one is in the way, LockTx waits until its context ends, and with Also that is so from the second

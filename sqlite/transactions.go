@@ -26,6 +26,8 @@ var (
 // database's write lock.
 type transactions struct{ db *database }
 
+func (transactions) Exclusive() bool { return true }
+
 // MakeGuard has nothing to make.
 func (transactions) MakeGuard(context.Context, driver.Held, driver.Aside) error { return nil }
 
@@ -63,10 +65,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		return interpret(err)
 	}
 	release := transition{q: &writer{Queries: sqlitedb.New(tx)}}
-	held, err := release.release(quiet, h)
-	if err == nil && !held {
-		err = driver.ErrNotHeld
-	}
+	err := release.releaseSettled(quiet, h)
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)

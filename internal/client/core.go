@@ -45,6 +45,8 @@ func (w *Want) shared() bool { return w.Units > 0 }
 
 // Tx is a transaction of the application's, with what the engine does in it.
 type Tx interface {
+	// Exclusive is as of driver.Transactions.
+	Exclusive() bool
 	MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Release(ctx context.Context, h driver.Held, aside driver.Aside) error

@@ -50,6 +50,9 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			return err
 		}
 		if g.registry.state(h.claim) == Undoing {
+			if h.departure.possible() {
+				return nil
+			}
 			return lost(errDisowned)
 		}
 		g.in.joins.drain(ctx, h.name)

@@ -23,7 +23,7 @@ func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 		if entries > 1 {
 			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, entries)
 		}
-		done, err := g.fix(ctx, h)
+		done, err := g.fix(ctx, h, tx)
 		if err != nil {
 			return err
 		}
@@ -58,7 +58,7 @@ func Guard(ctx context.Context, tx Tx, locks ...*Lock) (failed *Lock, err error)
 }
 
 func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
-	done, err := g.fix(ctx, l.hold)
+	done, err := g.fix(ctx, l.hold, tx)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 	if h.guardable.Load() && !h.departure.possible() {
 		return proven, nil
 	}
-	done, err := g.fix(ctx, h)
+	done, err := g.fix(ctx, h, tx)
 	if err != nil {
 		return nil, err
 	}
@@ -111,11 +111,8 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	switch cause := context.Cause(h.ctx); {
-	case errors.Is(cause, ErrLost):
-		return errors.Unwrap(cause)
-	case cause != nil:
-		return cause
+	if err := h.over(); err != nil {
+		return err
 	}
 	if err := g.begin(); err != nil {
 		return err
@@ -136,17 +133,37 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	return err
 }
 
+// over is why the hold has ended, or nil.
+func (h *hold) over() error {
+	cause := context.Cause(h.ctx)
+	if errors.Is(cause, ErrLost) {
+		return errors.Unwrap(cause)
+	}
+	return cause
+}
+
 // fix keeps the mode of a hold as it is, until done is called: that it is held as something else by
-// now would look like a loss.
-func (g rows) fix(ctx context.Context, h *hold) (done func(), err error) {
-	for {
-		if err := g.settle(ctx, h); err != nil {
+// now would look like a loss. A run is settled. Where the transaction may be in the way of that,
+// nobody waits for the answer: the run goes no further, and the engine knows its present member.
+func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
+	unsettled := State.unsettled
+	if tx.Exclusive() && h.run != nil {
+		unsettled = State.vague
+		h.run.Settle()
+		if err := h.over(); err != nil { // it was unlocked before, and may have been passed on
 			return nil, err
+		}
+	}
+	for {
+		if unsettled(g.registry.state(h.claim)) {
+			if err := g.settle(ctx, h); err != nil {
+				return nil, err
+			}
 		}
 		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
 			return nil, err
 		}
-		if !g.registry.state(h.claim).unsettled() {
+		if !unsettled(g.registry.state(h.claim)) {
 			return h.conversion.RUnlock, nil
 		}
 		h.conversion.RUnlock() // it became so meanwhile

@@ -22,6 +22,8 @@ var passing = inPlaces(own{
 	{"Break with any token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
 	{"Break with the token of a lock that is settled meanwhile takes it from its holder", brokenByTokenWhileSettled},
 	{"the transaction of UnlockTx releases a lock that was passed on", unlockTxAfterPassing},
+	{"a transaction that has written guards a lock that was passed on", guardedByAWriter},
+	{"a transaction that has written releases a lock that was passed on, if it commits", releasedByAWriter},
 	{"a cycle of waiters through a lock that was passed on is found", cycleThroughPassing},
 	{"Close of a client that passes a lock on leaves it to another client", closedWhilePassing},
 	{"a waiter that gives up while a lock is passed on is passed over", leftWhilePassing},
@@ -304,6 +306,85 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	_ = l.Unlock(context.Background())
 	unlock(t, granted(t, soon, r.waiters[2]))
 	e.free(t, "n")
+}
+
+// writer opens a transaction that has written, for a lock that is being settled: on SQLite no
+// statement that settles it can run before the transaction ends.
+func (r *relay) writer(t *testing.T, e *env) (tx Tx, settled func()) {
+	t.Helper()
+	settled = func() {}
+	if e.wiring.Kind == SQLite {
+		settled = sync.OnceFunc(func() { close(r.may) })
+		t.Cleanup(settled)
+	} else {
+		close(r.may)
+	}
+	tx = beginTx(t, r.app, e.readCommitted())
+	if err := tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	return tx, settled
+}
+
+// Broken by waiting until the lock is settled.
+func guardedByAWriter(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	r := e.relay(t, "n", 4)
+	r.may = make(chan struct{})
+	l := r.second(t)
+	tx, settled := r.writer(t, e)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := l.Guard(ctx, tx); err != nil {
+		t.Fatal(err)
+	}
+	commit(t, tx)
+	live(t, l)
+	settled()
+	unlock(t, l)
+	for _, waiter := range r.waiters[2:] {
+		next := granted(t, soon, waiter)
+		if next.Token() <= l.Token() {
+			t.Errorf("token %d after %d", next.Token(), l.Token())
+		}
+		unlock(t, next)
+	}
+	e.free(t, "n")
+}
+
+// Broken likewise, and by an Unlock that takes what the transaction has released for a loss.
+func releasedByAWriter(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	for end, finish := range map[string]func(testing.TB, Tx){"commit": commit, "rollback": rollback} {
+		r := e.relay(t, end, 4)
+		r.may = make(chan struct{})
+		l := r.second(t)
+		tx, settled := r.writer(t, e)
+		ctx, cancel := context.WithTimeout(t.Context(), soon)
+		defer cancel()
+		if err := l.UnlockTx(ctx, tx); err != nil {
+			t.Fatal(err)
+		}
+		finish(t, tx)
+		live(t, l)
+		if end == "rollback" && len(r.waiters[2]) > 0 {
+			t.Error("the next has the lock after a rollback")
+		}
+		unlocked := make(chan error, 1)
+		go func() { unlocked <- l.Unlock(context.Background()) }()
+		settled()
+		if err := within(t, soon, "unlocked", unlocked); err != nil {
+			t.Errorf("%s: %v", end, err)
+		}
+		for _, waiter := range r.waiters[2:] {
+			next := granted(t, soon, waiter)
+			if next.Token() <= l.Token() {
+				t.Errorf("%s: token %d after %d", end, next.Token(), l.Token())
+			}
+			unlock(t, next)
+		}
+		e.free(t, end)
+	}
 }
 
 func cycleThroughPassing(t *testing.T, e *env) {

@@ -219,9 +219,9 @@ func (a *actor) abandon() {
 // transaction is one of the application's, with what the client did in it.
 type transaction struct {
 	a       *actor
-	release *row // what it releases
-	guards  *row // whose holder it guards
-	token   int64
+	release *row        // what it releases
+	guards  *row        // whose holder it guards
+	held    driver.Held // by the holder
 	over    bool
 }
 
@@ -231,7 +231,7 @@ func (x *transaction) do(ctx context.Context, kind string, h driver.Held, run fu
 		if x.over {
 			return none{}, driver.ErrTxDone
 		}
-		r, err := x.a.m.world.tables.hold(h)
+		r, err := x.a.m.world.tables.inside(h)
 		if err == nil {
 			run(r)
 		}
@@ -240,16 +240,23 @@ func (x *transaction) do(ctx context.Context, kind string, h driver.Held, run fu
 	return err
 }
 
+func (x *transaction) Exclusive() bool { return x.a.m.world.tables.exclusive }
+
 func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.Aside) error {
 	return x.do(ctx, "make guard", h, func(*row) {})
 }
 
 func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.Aside) error {
-	return x.do(ctx, "guard", h, func(r *row) { x.guards, x.token, r.guarded = r, r.last, x })
+	return x.do(ctx, "guard", h, func(r *row) {
+		x.guards, x.held, r.guarded = r, h, x
+		if x.Exclusive() {
+			r.locked = x
+		}
+	})
 }
 
 func (x *transaction) Release(ctx context.Context, h driver.Held, _ driver.Aside) error {
-	return x.do(ctx, "release in transaction", h, func(r *row) { x.release, r.locked = r, x })
+	return x.do(ctx, "release in transaction", h, func(r *row) { x.release, x.held, r.locked = r, h, x })
 }
 
 func (x *transaction) Lock(context.Context, string, bool, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
@@ -261,15 +268,18 @@ func (x *transaction) end(commit bool) {
 	w := x.a.m.world
 	x.a.tx, x.over = nil, true
 	if r := x.guards; r != nil {
-		r.guarded = nil
+		r.guarded, r.locked = nil, nil
 		if commit {
-			w.journal.guarded(r, x.token)
+			w.journal.guarded(r, x.held.Token)
 		}
 	}
 	if r := x.release; r != nil {
 		r.locked = nil
 		if commit {
 			x.a.given = true
+			if x.Exclusive() && !x.held.Shared {
+				_ = w.tables.settle(x.held, false)
+			}
 			r.endRun(false)
 			w.tables.free(r)
 			if !w.tables.freeByTx {

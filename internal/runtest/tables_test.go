@@ -15,6 +15,7 @@ type tables struct {
 	journal   *journal
 	notify    func(session string, h driver.Hint)
 	freeByTx  bool // UnlockTx leaves the name free with its queue, for TakeOver
+	exclusive bool // an application's transaction that has written locks everything, as on SQLite
 	maybeTake func() bool
 	bug       bug
 }
@@ -333,6 +334,15 @@ func (d *tables) hold(h driver.Held) (*row, error) {
 		return nil, driver.ErrNotHeld
 	}
 	return r, nil
+}
+
+// inside is hold in an application's transaction.
+func (d *tables) inside(h driver.Held) (*row, error) {
+	r := d.rows[h.Name]
+	if d.exclusive && r != nil && r.holder.Session == h.Session && r.shared == h.Shared && r.first <= h.Token && h.Token <= r.last {
+		return r, nil
+	}
+	return d.hold(h)
 }
 
 func (d *tables) setHolds(h driver.Held, holds int) error {

@@ -102,6 +102,7 @@ func newWorld(seed uint64, b bug) *world {
 		rows: map[string]*row{}, sessions: map[string]*sessionRow{}, journal: w.journal, notify: w.notify, freeByTx: w.rng.IntN(2) == 0,
 		maybeTake: func() bool { return w.rng.IntN(2) == 0 }, bug: b,
 	}
+	w.tables.exclusive = !w.tables.freeByTx && w.rng.IntN(2) == 0
 	for range 2 + w.rng.IntN(2) {
 		m := &machine{world: w, index: len(w.machines), began: time.Now().Add(-time.Hour)}
 		m.client = client.New(engine{m: m}, client.Config{

@@ -32,9 +32,10 @@ type application struct {
 	pool *sql.DB
 }
 
-func newApplication(t *testing.T, path, journal string, ttl time.Duration) application {
+func newApplication(t *testing.T, path, journal string, ttl time.Duration, settings ...string) application {
 	t.Helper()
-	pool, err := sql.Open("sqlite", "file:"+path+"?_pragma=synchronous(OFF)&_pragma=busy_timeout(10000)&_pragma=journal_mode("+journal+")")
+	settings = append(settings, "_pragma=synchronous(OFF)", "_pragma=busy_timeout(10000)", "_pragma=journal_mode("+journal+")")
+	pool, err := sql.Open("sqlite", "file:"+path+"?"+strings.Join(settings, "&"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,4 +162,68 @@ func TestTheFirstTryLockOfAClientDoesNotWaitForATransaction(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The goroutines pass the lock on to each other in memory. Broken by a Guard, or an UnlockTx, that
+// waits until the database knows who has it: the caller's transaction is in the way.
+func TestATransactionThatHasLockedTheDatabaseIsNotInTheWayOfItsOwnGuard(t *testing.T) {
+	for _, journal := range []string{"WAL", "DELETE"} {
+		for range soaked(2, 10) {
+			a := newApplication(t, filepath.Join(t.TempDir(), "locks.db"), journal, 5*time.Minute, "_txlock=immediate")
+			if _, err := a.pool.ExecContext(t.Context(), "CREATE TABLE app (token integer)"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			const goroutines, times = 4, 20
+			done := make(chan error, goroutines)
+			for i := range goroutines {
+				go func() {
+					var err error
+					for n := 0; n < times && err == nil; n++ {
+						err = a.writeGuarded(ctx, (i+n)%3 == 0)
+					}
+					done <- err
+				}()
+			}
+			for range goroutines {
+				if err := <-done; err != nil {
+					t.Fatal(err)
+				}
+			}
+			var n, order int
+			err := a.pool.QueryRowContext(t.Context(), "SELECT count(*), count(*) FILTER (WHERE before >= token) FROM (SELECT token, lag(token) OVER (ORDER BY rowid) AS before FROM app)").Scan(&n, &order)
+			if err != nil || n != goroutines*times || order > 0 {
+				t.Fatalf("%d were written, %d of them with a token that is not above the one before: %v", n, order, err)
+			}
+		}
+	}
+}
+
+// writeGuarded writes under a lock, and releases it with the transaction or after it.
+func (a application) writeGuarded(ctx context.Context, within bool) error {
+	l, err := a.Lock(ctx, "n")
+	if err != nil {
+		return err
+	}
+	tx, err := a.pool.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	if err := l.Guard(ctx, tx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO app (token) VALUES (?)", l.Token()); err != nil {
+		return err
+	}
+	if within {
+		if err := l.UnlockTx(ctx, tx); err != nil {
+			return err
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return err
+	}
+	return l.Unlock(ctx)
 }
