@@ -68,8 +68,9 @@ func databases(ctx context.Context, conn interface {
 // In WAL mode SQLite does not notice that its file was deleted or replaced: a process that has it
 // open goes on in a file without a name, and every other process locks in the new file.
 type file struct {
-	path string
-	info os.FileInfo
+	path  string
+	info  os.FileInfo
+	moved string // the file that the pool's path leads to by now, where that is another
 }
 
 func fileAt(path string) *file {
@@ -77,7 +78,13 @@ func fileAt(path string) *file {
 	if err != nil {
 		return &file{}
 	}
-	return &file{path, info}
+	return &file{path: path, info: info}
+}
+
+// is reports whether a path leads to the file, or cannot be followed.
+func (f *file) is(path string) bool {
+	info, err := os.Stat(path)
+	return err != nil || os.SameFile(f.info, info)
 }
 
 // check fails where the path leads to another file by now, or to none. It costs about a
@@ -86,10 +93,48 @@ func (f *file) check() error {
 	if f == nil || f.info == nil {
 		return nil
 	}
+	if f.moved != "" {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: the path of this pool led to %s, and leads to %s by now, where "+
+			"other processes take their locks: close the pool and open it again", driver.ErrReplaced, f.path, f.moved))
+	}
 	info, err := os.Stat(f.path)
 	if err == nil && os.SameFile(f.info, info) || err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %s was deleted, moved or replaced while this pool had it open, so that "+
 		"other processes take their locks elsewhere: close the pool and open it again", driver.ErrReplaced, f.path))
+}
+
+// follow fails where the pool's path leads to another file by now. SQLite resolves links when it
+// opens a file and then forgets them, so only a new connection tells. The pool opens one when all
+// that are idle are taken. follow waits for none: where the pool has no room it asks the idle ones.
+func (d *database) follow(ctx context.Context) error {
+	f := d.file.Load()
+	if f == nil || f.info == nil {
+		return nil
+	}
+	s := d.db.Stats()
+	n := s.Idle + 1
+	if s.MaxOpenConnections > 0 {
+		n = min(n, s.MaxOpenConnections-s.InUse)
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	var ask func(n int) error
+	ask = func(n int) error {
+		return d.lend(ctx, asSet, func(quiet context.Context, conn *sql.Conn) error {
+			at, err := homeOf(quiet, conn)
+			switch {
+			case err == nil && at.path != "" && !f.is(at.path):
+				d.file.Store(&file{path: f.path, info: f.info, moved: at.path})
+			case err == nil && n > 1:
+				return ask(n - 1)
+			}
+			return err
+		})
+	}
+	if n > 0 {
+		_ = ask(n) // that it cannot be asked now says nothing
+	}
+	return d.file.Load().check()
 }

@@ -96,6 +96,9 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 		})
 		return err
 	})
+	if err == nil && alive > 0 {
+		err = u.e.db.follow(ctx) // after the beat, which may not wait for a connection to be made
+	}
 	if err != nil || alive > 0 {
 		return alive > 0 && err == nil, err
 	}

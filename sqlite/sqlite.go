@@ -80,6 +80,11 @@
 // session that lives ends with its next heartbeat: its locks are lost at once. Until then, for
 // TTL/5, two holders are possible. The pool has to be opened again, or the file put back.
 //
+// SQLite forgets the links of its path once it has opened the file. So each heartbeat looks where a
+// new connection of the pool leads to. Where that is another file, each call fails in the same way
+// until the pool is opened again. A pool whose connections are all open, as one with
+// SetMaxOpenConns(1), makes no new one, and notices nothing: do not point its path elsewhere.
+//
 // # Attached databases
 //
 // The tables may be in a database that each connection of the pool attaches, migrated as a file of

@@ -3,6 +3,7 @@ package sqlite_test
 import (
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -85,5 +86,50 @@ func TestADatabaseInMemoryHasNoFileToLose(t *testing.T) {
 	held := f.take("held", f.session())
 	if _, err := drivertest.Release(t.Context(), f, held, false); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// SQLite itself forgets the links over which it has opened a file. Broken by asking connections
+// alone that the pool has already.
+func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
+	for what, link := range map[string]string{"a file": "current.db", "a folder": "current/locks.db"} {
+		for _, journal := range journals {
+			t.Run(what+" "+journal, func(t *testing.T) {
+				old, other := newFixtureIn(t, journal).path, newFixtureIn(t, journal).path
+				if what == "a folder" {
+					old, other = filepath.Dir(old), filepath.Dir(other)
+				}
+				folder := t.TempDir()
+				path := filepath.Join(folder, link)
+				to := filepath.Join(folder, strings.Split(link, "/")[0])
+				must(t, os.Symlink(old, to))
+				f := open(t, path, "")
+				s := f.session()
+				held := f.take("held", s)
+				up, err := f.Upkeep(t.Context())
+				must(t, err)
+				if alive, err := up.Heartbeat(t.Context(), s, patience); err != nil || !alive {
+					t.Fatal(alive, err)
+				}
+				must(t, os.Remove(to))
+				must(t, os.Symlink(other, to))
+				b := open(t, path, "")
+				b.take("held", b.session()) // the second holder
+				for name, call := range map[string]func() error{
+					"Heartbeat": func() error { _, err := up.Heartbeat(t.Context(), s, patience); return err },
+					"Release": func() error {
+						if _, err := up.Heartbeat(t.Context(), s, patience); err == nil {
+							t.Error("the heartbeat does not notice")
+						}
+						_, err := drivertest.Release(t.Context(), f, held, false)
+						return err
+					},
+				} {
+					if err := call(); !errors.Is(err, driver.ErrReplaced) || !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), other) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+			})
+		}
 	}
 }
