@@ -123,8 +123,9 @@ func (o *observer[TX]) settle(ctx context.Context, info *dblock.Info) error {
 	if err := o.retry(ctx, func() error { return o.read(ctx) }); err != nil {
 		return err
 	}
-	if o.present.Token != 0 && holder(*info) != o.present.Token && info.Token < o.present.Token {
-		// info is older than the term, or the name was idle for so long that its row was deleted.
+	if o.present.Token != 0 && holder(*info) != o.present.Token {
+		// info may be older than the term. No comparison of tokens tells: those that are reserved
+		// for goroutines behind the leader are above its own. What is looked at now is not older.
 		err := o.retry(ctx, func() (err error) {
 			*info, err = o.client.Inspect(ctx, o.name)
 			return err
