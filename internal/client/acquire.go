@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -175,7 +174,7 @@ func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 	if err != nil {
 		return nil, err
 	}
-	r.Session, r.Attempt = s.ID, rand.Text()
+	r.Session, r.Attempt = s.ID, t.owners.attempt(ctx, o)
 	k := t.registry.request(r.Name, r.Attempt)
 	got, err := t.takeOrQueue(ctx, s, r, o, wait)
 	t.registry.joined(k, got.run)

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"maps"
 	"slices"
@@ -80,7 +79,8 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 // name it was.
 func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner, wait bool) (_ *Locks, failed string, err error) {
 	all := &Locks{client: t.Client}
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(t.owners.with(context.WithoutCancel(ctx), o), all, true))
+	ctx = t.owners.joint(ctx, o)
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(t.owners.with(context.WithoutCancel(ctx), o, t.owners.path(ctx, o)), all, true))
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
@@ -163,7 +163,7 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	rs := slices.Clone(requests[:fresh])
 	claims := make([]*claim, fresh)
 	for i := range rs {
-		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, rand.Text(), o.Host, o.Thread
+		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, t.owners.attempt(ctx, o), o.Host, o.Thread
 		claims[i] = t.registry.request(rs[i].Name, rs[i].Attempt)
 	}
 	asked := t.config.Clock.Now()

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -102,7 +103,7 @@ func (h *hold) gone(reason error) ending {
 // under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
 // it ends with the hold.
 func (h *hold) under(ctx context.Context, o *owners) context.Context {
-	return context.WithValue(o.with(ctx, h.owner), h, true)
+	return context.WithValue(o.with(ctx, h.owner, deadlock.PathOf(h.attempt)), h, true)
 }
 
 // ask passes on why others want the lock, once. MUST be called with the registry's mutex locked.

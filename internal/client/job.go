@@ -140,8 +140,8 @@ func (t *tables) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx co
 		}
 	}()
 	outcome = l.Run(ctx, func(inner context.Context) error {
-		if caller, ok := t.owners.in(ctx); ok { // what the caller holds, the job enters again
-			inner = t.owners.with(inner, caller)
+		if _, ok := t.owners.in(ctx); ok { // what the caller holds, the job enters again
+			inner = t.owners.as(inner, ctx)
 		}
 		return f(inner, l)
 	})

@@ -6,6 +6,8 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+
+	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
 // Owner is what enters a lock again. Go has no thread that would tell goroutines apart, so an owner
@@ -20,6 +22,13 @@ type Owner struct {
 type owners struct{ host string }
 
 type ownerKey struct{ of *owners }
+
+// caller is who calls in a context.
+type caller struct {
+	Owner
+	path  string // of the attempt whose lock the context is of: see deadlock.PathOf
+	joint bool   // attempts have this path themselves: they are for locks that are held as one
+}
 
 // threads numbers the owners of this process.
 var threads atomic.Int64
@@ -37,8 +46,27 @@ func (w *owners) of(ctx context.Context, chosen *Owner) Owner {
 
 // in is the owner in ctx; false: there is none.
 func (w *owners) in(ctx context.Context) (o Owner, ok bool) {
-	o, ok = ctx.Value(ownerKey{w}).(Owner)
-	return o, ok
+	c, ok := ctx.Value(ownerKey{w}).(caller)
+	return c.Owner, ok
+}
+
+// attempt names an attempt of an owner's, which is asked for in ctx. What is named so is in the way
+// of those locks alone that it is asked for under.
+func (w *owners) attempt(ctx context.Context, o Owner) string {
+	return deadlock.NewAttempt(w.path(ctx, o))
+}
+
+// path is that of an attempt. An owner that the application has named is one thread, whatever the
+// contexts are. So is a transaction, which holds what it has locked until its end.
+func (w *owners) path(ctx context.Context, o Owner) string {
+	c, under := ctx.Value(ownerKey{w}).(caller)
+	switch {
+	case o.Explicit:
+		return ""
+	case !under, c.joint, o.errand != 0:
+		return c.path
+	}
+	return deadlock.Below(c.path)
 }
 
 // errand is the owner in ctx on an errand. To the database it is the same owner, so that a cycle of
@@ -49,9 +77,23 @@ func (w *owners) errand(ctx context.Context) Owner {
 	return o
 }
 
-// with is ctx with the owner in it.
-func (w *owners) with(ctx context.Context, o Owner) context.Context {
-	return context.WithValue(ctx, ownerKey{w}, o)
+// with is ctx for what is called under a lock of an owner's, which an attempt with a path has got.
+// An owner that enters a lock again stays under those that it has come to since.
+func (w *owners) with(ctx context.Context, o Owner, path string) context.Context {
+	if c, _ := ctx.Value(ownerKey{w}).(caller); c.Owner == o && deadlock.Under(c.path, path) {
+		path = c.path
+	}
+	return context.WithValue(ctx, ownerKey{w}, caller{Owner: o, path: path})
+}
+
+// joint is ctx for attempts of an owner's at locks that are held as one.
+func (w *owners) joint(ctx context.Context, o Owner) context.Context {
+	return context.WithValue(ctx, ownerKey{w}, caller{o, w.path(ctx, o), true})
+}
+
+// as is ctx with the caller of another context.
+func (w *owners) as(ctx, other context.Context) context.Context {
+	return context.WithValue(ctx, ownerKey{w}, other.Value(ownerKey{w}))
 }
 
 // without is ctx for a call that is another owner's.

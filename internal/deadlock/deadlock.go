@@ -2,29 +2,33 @@
 //
 // # When to check
 //
-// An owner waits for one name at a time, and got what it holds before it began to wait. So a cycle
-// is complete when its youngest waiter joins its queue. One check per waiter is enough, some time
-// after it joined: the youngest waiter of a cycle gives up, and no other waiter does. Later checks,
-// at intervals that double, cover failed checks and owners with several waiting goroutines.
+// A goroutine waits for one name at a time, and got what it holds before it began to wait. So a
+// cycle is complete when its youngest waiter joins its queue. One check per waiter is enough, some
+// time after it joined: the youngest waiter of a cycle gives up, and no other waiter does. Later
+// checks, at intervals that double, cover failed checks and owners with several waiting goroutines.
 //
 // # Which waiters are stuck
+//
+// A hold is released once all that was asked for under its context is granted. Another goroutine of
+// its owner may wait beside it, which is not in its way. An attempt's name tells what it was asked
+// for under: see Below.
 //
 // A cycle that passes through a semaphore may be no deadlock, because another holder may release
 // enough units. So the graph is reduced first (Holt, Some deadlock properties of computer systems,
 // 1972):
 //
-//   - An owner that waits for nothing is assumed to release everything that it holds.
-//   - An owner with a request that can then be granted is assumed to do the same.
-//   - The owners that are left when nothing changes any more are stuck.
+//   - A hold under which nothing waits is assumed to be released.
+//   - A place whose request can then be granted is assumed to be granted.
+//   - The places that are left when nothing changes any more are stuck.
 //
 // Queues are first-come, first-served. So a waiter's request can be granted when there is room for
 // the largest request up to and including its own: earlier waiters get theirs and release it. The
-// error of the waiter that gives up shows a cycle among the stuck owners.
+// error of the waiter that gives up shows a cycle among the stuck places.
 package deadlock
 
 import (
+	"cmp"
 	"slices"
-	"strings"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/queue"
@@ -46,54 +50,83 @@ type owner struct{ session, host, thread string }
 
 func ownerOf(w driver.Wait) owner { return owner{w.Session, w.Host, w.Thread} }
 
-// graph is the wait-for graph at one moment.
+// graph is the wait-for graph at one moment. Its nodes are the places in queues, and after them the
+// holds.
 type graph struct {
-	queued  map[owner][]driver.Wait  // each owner's places in queues
-	holders map[string][]driver.Wait // by name
-	stuck   map[owner]bool
-	edges   map[owner]map[owner]driver.Wait // from each stuck owner to its blockers, with the place in the queue
+	nodes   []driver.Wait    // in an order that depends on nothing else
+	places  int              // of the nodes
+	holders map[string][]int // by name, the holds
+	under   [][]int          // of each hold, the places that were asked for under it; of a place, the holds that it is under
+	stuck   []bool           // of each place
+	waited  []int            // of each hold, how many places under it are stuck
+}
+
+func newGraph(waits []driver.Wait) *graph {
+	g := &graph{nodes: slices.Clone(waits), holders: map[string][]int{}}
+	slices.SortFunc(g.nodes, func(a, b driver.Wait) int {
+		switch {
+		case a.Holds != b.Holds && b.Holds:
+			return -1
+		case a.Holds != b.Holds:
+			return 1
+		}
+		return cmp.Or(cmp.Compare(a.Session, b.Session), cmp.Compare(a.Host, b.Host), cmp.Compare(a.Thread, b.Thread),
+			cmp.Compare(a.Name, b.Name), cmp.Compare(a.Attempt, b.Attempt))
+	})
+	g.under, g.waited = make([][]int, len(g.nodes)), make([]int, len(g.nodes))
+	places := map[owner][]int{}
+	for i, w := range g.nodes {
+		if !w.Holds {
+			g.places++
+			places[ownerOf(w)] = append(places[ownerOf(w)], i)
+			continue
+		}
+		g.holders[w.Name] = append(g.holders[w.Name], i)
+		for _, p := range places[ownerOf(w)] {
+			if under(g.nodes[p].Attempt, w.Attempt) {
+				g.under[i], g.under[p] = append(g.under[i], p), append(g.under[p], i)
+				g.waited[i]++
+			}
+		}
+	}
+	g.stuck = slices.Repeat([]bool{true}, g.places)
+	return g
 }
 
 // Find returns, for each attempt that must give up, the cycle that it waits in: it is the youngest
-// waiter there. Where several cycles share owners, one attempt at a time gives up. stuck are the
+// waiter there. Where several cycles share waiters, one attempt at a time gives up. stuck are the
 // attempts that wait for a cycle, or wait in one without being its youngest waiter.
 func Find(waits []driver.Wait, attempts []string) (found map[string]Cycle, stuck map[string]bool) {
-	g := graph{queued: map[owner][]driver.Wait{}, holders: map[string][]driver.Wait{}, stuck: map[owner]bool{}, edges: map[owner]map[owner]driver.Wait{}}
-	waiting := map[string]driver.Wait{} // by attempt
-	for _, w := range waits {
-		if w.Holds {
-			g.holders[w.Name] = append(g.holders[w.Name], w)
-			continue
-		}
-		g.queued[ownerOf(w)] = append(g.queued[ownerOf(w)], w)
-		g.stuck[ownerOf(w)] = true
-		waiting[w.Attempt] = w
-	}
+	g := newGraph(waits)
 	g.reduce()
-	for o := range g.stuck {
-		g.edges[o] = g.blockers(o)
+	youngest := make([]int, g.places) // of the component that the place is in
+	for i := range youngest {
+		youngest[i] = -1
 	}
-	youngest := map[owner]driver.Wait{} // of the component that the owner is in
 	for _, component := range g.components() {
-		var last driver.Wait
-		for _, o := range component {
-			for _, w := range g.blocked(o) {
-				if last.Attempt == "" || younger(w, last) {
-					last = w
-				}
+		last := -1
+		for _, i := range component {
+			if i < g.places && (last < 0 || younger(g.nodes[i], g.nodes[last])) {
+				last = i
 			}
 		}
-		for _, o := range component {
-			youngest[o] = last
+		for _, i := range component {
+			if i < g.places {
+				youngest[i] = last
+			}
 		}
+	}
+	waiting := map[string]int{} // by attempt
+	for i, w := range g.nodes[:g.places] {
+		waiting[w.Attempt] = i
 	}
 	found, stuck = map[string]Cycle{}, map[string]bool{}
 	for _, attempt := range attempts {
-		w, there := waiting[attempt]
-		switch o := ownerOf(w); {
-		case !there || !g.stuck[o]:
-		case youngest[o].Attempt == attempt:
-			found[attempt] = g.cycle(o)
+		i, there := waiting[attempt]
+		switch {
+		case !there || !g.stuck[i]:
+		case youngest[i] == i:
+			found[attempt] = g.cycle(i)
 		default:
 			stuck[attempt] = true
 		}
@@ -108,75 +141,81 @@ func younger(a, b driver.Wait) bool {
 	return a.Attempt > b.Attempt
 }
 
-// reduce leaves in stuck only the owners that are stuck.
+// reduce leaves in stuck only the places that are stuck.
 func (g *graph) reduce() {
 	for changed := true; changed; {
 		changed = false
-		for o := range g.stuck {
-			if len(g.blocked(o)) == 0 {
-				delete(g.stuck, o)
-				changed = true
+		for i := range g.stuck {
+			if g.stuck[i] && !g.blocked(i) {
+				g.stuck[i], changed = false, true
+				for _, h := range g.under[i] {
+					g.waited[h]--
+				}
 			}
 		}
 	}
 }
 
-// blocked returns the owner's requests that cannot be granted even when every owner that is not
-// stuck releases everything. An owner does not block itself: another of its goroutines may release
-// what it holds. The client detects the cases where none can.
-func (g *graph) blocked(o owner) (blocked []driver.Wait) {
-	for _, w := range g.queued[o] {
-		var is queue.State
-		for _, h := range g.holders[w.Name] {
-			if holder := ownerOf(h); holder != o && g.stuck[holder] {
-				is = is.With(h.Units, h.Capacity)
-				is.Held = is.Held || h.Units == 0
-			}
-		}
-		if !is.Fits(w.Need, w.Capacity) {
-			blocked = append(blocked, w)
-		}
+// blocked reports whether a request cannot be granted even when every hold is released under which
+// nothing is stuck. An owner does not block itself: another of its goroutines may release what it
+// holds. The client detects the cases where none can.
+func (g *graph) blocked(place int) bool {
+	var is queue.State
+	for _, h := range g.blockers(place) {
+		is = is.With(g.nodes[h].Units, g.nodes[h].Capacity)
+		is.Held = is.Held || g.nodes[h].Units == 0
 	}
-	return blocked
+	return !is.Fits(g.nodes[place].Need, g.nodes[place].Capacity)
 }
 
-// blockers returns the stuck owners that o waits for, with o's place in the queue of each.
-func (g *graph) blockers(o owner) map[owner]driver.Wait {
-	blockers := map[owner]driver.Wait{}
-	for _, w := range g.blocked(o) {
-		for _, h := range g.holders[w.Name] {
-			if holder := ownerOf(h); holder != o && g.stuck[holder] {
-				blockers[holder] = w
-			}
+// blockers returns the holds that a place waits for and that wait themselves.
+func (g *graph) blockers(place int) (blockers []int) {
+	w := g.nodes[place]
+	for _, h := range g.holders[w.Name] {
+		if g.waited[h] > 0 && ownerOf(g.nodes[h]) != ownerOf(w) {
+			blockers = append(blockers, h)
 		}
 	}
 	return blockers
 }
 
-// components returns the strongly connected components of more than one owner (Tarjan, Depth-first
+// next returns what a node waits for.
+func (g *graph) next(i int) (next []int) {
+	if i < g.places {
+		return g.blockers(i)
+	}
+	for _, p := range g.under[i] {
+		if g.stuck[p] {
+			next = append(next, p)
+		}
+	}
+	return next
+}
+
+// components returns the strongly connected components of more than one node (Tarjan, Depth-first
 // search and linear graph algorithms, 1972).
-func (g *graph) components() (components [][]owner) {
-	index, low := map[owner]int{}, map[owner]int{}
-	on := map[owner]bool{}
-	var stack []owner
-	var visit func(o owner)
-	visit = func(o owner) {
-		index[o] = len(index) + 1
-		low[o] = index[o]
-		stack = append(stack, o)
-		on[o] = true
-		for n := range g.edges[o] {
+func (g *graph) components() (components [][]int) {
+	index, low, on := make([]int, len(g.nodes)), make([]int, len(g.nodes)), make([]bool, len(g.nodes))
+	count := 0
+	var stack []int
+	var visit func(i int)
+	visit = func(i int) {
+		count++
+		index[i], low[i] = count, count
+		stack = append(stack, i)
+		on[i] = true
+		for _, n := range g.next(i) {
 			if index[n] == 0 {
 				visit(n)
-				low[o] = min(low[o], low[n])
+				low[i] = min(low[i], low[n])
 			} else if on[n] {
-				low[o] = min(low[o], index[n])
+				low[i] = min(low[i], index[n])
 			}
 		}
-		if low[o] != index[o] {
+		if low[i] != index[i] {
 			return
 		}
-		at := slices.Index(stack, o)
+		at := slices.Index(stack, i)
 		component := slices.Clone(stack[at:])
 		stack = stack[:at]
 		for _, n := range component {
@@ -186,25 +225,26 @@ func (g *graph) components() (components [][]owner) {
 			components = append(components, component)
 		}
 	}
-	for o := range g.stuck {
-		if index[o] == 0 {
-			visit(o)
+	for i := range g.places {
+		if g.stuck[i] && index[i] == 0 {
+			visit(i)
 		}
 	}
 	return components
 }
 
-// cycle returns the shortest path from an owner back to itself. Among paths of the same length it
-// returns the first in the order of the owners.
-func (g *graph) cycle(start owner) Cycle {
-	paths := map[owner]Cycle{}
-	for front := []owner{start}; len(front) > 0; {
-		var further []owner
-		for _, o := range front {
-			edges := g.edges[o]
-			for _, to := range sorted(edges) {
-				w := edges[to]
-				path := append(slices.Clone(paths[o]), Link{o.host, o.thread, w.Name, w.Units, to.host, to.thread})
+// cycle returns the shortest path from a place back to itself. Among paths of the same length it
+// returns the first in the order of the nodes.
+func (g *graph) cycle(start int) Cycle {
+	paths := map[int]Cycle{start: nil}
+	for front := []int{start}; len(front) > 0; {
+		var further []int
+		for _, i := range front {
+			for _, to := range g.next(i) {
+				path := paths[i]
+				if w, h := g.nodes[i], g.nodes[to]; i < g.places {
+					path = append(slices.Clone(path), Link{w.Host, w.Thread, w.Name, w.Units, h.Host, h.Thread})
+				}
 				if to == start {
 					return path
 				}
@@ -217,15 +257,4 @@ func (g *graph) cycle(start owner) Cycle {
 		front = further
 	}
 	return nil
-}
-
-func sorted(of map[owner]driver.Wait) []owner {
-	owners := make([]owner, 0, len(of))
-	for o := range of {
-		owners = append(owners, o)
-	}
-	slices.SortFunc(owners, func(a, b owner) int {
-		return strings.Compare(a.session+"\x00"+a.host+"\x00"+a.thread, b.session+"\x00"+b.host+"\x00"+b.thread)
-	})
-	return owners
 }

@@ -23,6 +23,13 @@ func (w *world) add(owner, name string, holds bool, units, capacity, need int) *
 	return w
 }
 
+// path gives the latest attempt a path.
+func (w *world) path(path string) *world {
+	last := &w.waits[len(w.waits)-1]
+	last.Attempt += separator + path
+	return w
+}
+
 func (w *world) has(owner, name string) *world   { return w.add(owner, name, true, 0, 0, 0) }
 func (w *world) wants(owner, name string) *world { return w.add(owner, name, false, 0, 0, 0) }
 func (w *world) reads(owner, name string) *world {
@@ -62,6 +69,13 @@ func TestTheYoungestWaiterOfACycleGivesUp(t *testing.T) {
 		{"by one that waits", new(world).permits("a", "s", 2, 3).has("b", "y").wants("a", "y").wantsPermits("b", "s", 2, 4, 2), "b/s/false"},
 		{"by the waiter itself", new(world).permits("a", "s", 2, 4).has("b", "y").wants("a", "y").wantsPermits("b", "s", 1, 2, 1), "b/s/false"},
 		{"an owner does not block itself: another of its goroutines may hold the permits", new(world).permits("a", "s", 3, 5).wantsPermits("a", "s", 3, 5, 3), ""},
+		{"one goroutine of an owner waits, and another has what is waited for", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("a", "y").path("002").wants("b", "z"), ""},
+		{"they are both under what is waited for", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("a", "y").path("002").wants("b", "x"), "b/x/false"},
+		{"what is waited for was asked for first", new(world).has("a", "x").has("a", "z").path("001").has("b", "y").wants("b", "z").wants("a", "y").path("001002"), "a/y/false.001002"},
+		{"likewise, from its context's context", new(world).has("a", "z").path("001").has("b", "y").wants("b", "z").wants("a", "y").path("001002003"), "a/y/false.001002003"},
+		{"it was asked for under what waits", new(world).has("a", "z").path("001002").has("b", "y").wants("a", "y").path("001").wants("b", "z"), ""},
+		{"two goroutines of each owner, crosswise", new(world).has("a", "x").path("001").has("b", "y").path("003").wants("a", "y").path("002").wants("b", "x").path("004"), ""},
+		{"two goroutines of an owner in two cycles: one waiter of each", new(world).has("a", "x").has("b", "y").has("c", "z").wants("a", "y").path("001").wants("a", "z").path("002").wants("c", "w").has("d", "w").wants("b", "x"), "b/x/false"},
 		{"two cycles through one owner: one waiter gives up at first", new(world).has("a", "x").has("b", "y").reads("c", "z").reads("b", "z").wants("b", "x").wants("c", "x").wants("a", "z"), "a/z/false"},
 	} {
 		t.Run(c.about, func(t *testing.T) {
@@ -132,6 +146,27 @@ func BenchmarkManyBehindACycle(b *testing.B) {
 	for b.Loop() {
 		if found, stuck := Find(w.waits, attempts); len(found) > 0 || len(stuck) != 1000 {
 			b.Fatalf("%d give up, %d are stuck", len(found), len(stuck))
+		}
+	}
+}
+
+func TestPathsTellWhatWasAskedForUnderWhat(t *testing.T) {
+	var attempts []string
+	for path, depth := "", 0; depth < deepest+3; depth++ {
+		attempts = append(attempts, NewAttempt(path))
+		sibling := NewAttempt(Below(path))
+		path = Below(path)
+		attempt := NewAttempt(path)
+		if apart := depth < deepest; under(attempt, sibling) == apart || under(sibling, attempt) == apart {
+			t.Errorf("%q and %q are beside each other", attempt, sibling)
+		}
+		for _, above := range attempts {
+			if len(attempt) > 32 || !under(attempt, above) || PathOf(attempt) != path {
+				t.Errorf("%q is under %q", attempt, above)
+			}
+		}
+		if depth < deepest && under(attempts[depth], attempt) {
+			t.Errorf("%q is not under %q", attempts[depth], attempt)
 		}
 	}
 }

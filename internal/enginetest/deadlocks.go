@@ -19,7 +19,9 @@ var deadlocks = inPlaces(own{
 	{"a cycle of twenty of mixed kinds: the youngest gives up", func(t *testing.T, e *env) { ring(t, e, 20) }},
 	{"more permits than there are beside one's own are refused at once", ownPermits},
 	{"goroutines of one owner that share a semaphore are no deadlock", fanOut},
+	{"a goroutine that waits is in the way of what its call is under, and of nothing else that its owner holds", beside},
 	{"LockAll takes part in cycles", ringWithLockAll},
+	{"what LockAll has is in the way while it waits for the rest", ringWithinLockAll},
 	{"LockTx takes part in cycles of leases", ringWithLockTx},
 	{"a semaphore with another holder that does not wait is no deadlock", semaphoreThatDrains},
 	{"random locking in one order never looks like a deadlock", noFalseDeadlocks},
@@ -117,6 +119,95 @@ func fanOut(t *testing.T, e *env) {
 		unlock(t, l)
 	}
 	unlock(t, granted(t, soon, third))
+	unlock(t, outer)
+}
+
+// beside has one goroutine of an owner hold a name, and another wait for its waiter's. Broken by a
+// detector that knows owners alone.
+func beside(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))
+	for _, last := range []string{"the owner", "the other"} {
+		outer, y := lock(t, a, "outer"), lock(t, b, "y")
+		inner, err := a.Lock(outer.Context(), "inner")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ahead, back <-chan outcome
+		wait := func(who string) {
+			if who == "the owner" {
+				ahead = locking(outer.Context(), a, "y")
+				e.queued(t, "y", 1)
+			} else {
+				back = locking(y.Context(), b, "inner")
+				e.queued(t, "inner", 1)
+			}
+		}
+		for _, who := range []string{"the owner", "the other"} {
+			if who != last {
+				wait(who)
+			}
+		}
+		wait(last)
+		select {
+		case o := <-ahead:
+			t.Fatalf("the owner gave up: %v", o.err)
+		case o := <-back:
+			t.Fatalf("the other gave up: %v", o.err)
+		case <-time.After(3 * interval): // two checks run in this time
+		}
+		unlock(t, inner)
+		unlock(t, granted(t, soon, back))
+
+		// What its call is under waits for it.
+		is(t, within(t, soon, "the other gives up", locking(y.Context(), b, "outer")).err, dblock.ErrDeadlock)
+		unlock(t, y)
+		unlock(t, granted(t, soon, ahead))
+		unlock(t, outer)
+	}
+
+	// Likewise further down.
+	outer, y := lock(t, a, "outer"), lock(t, b, "y")
+	inner, err := a.Lock(outer.Context(), "inner")
+	if err != nil {
+		t.Fatal(err)
+	}
+	back := locking(y.Context(), b, "inner")
+	e.queued(t, "inner", 1)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- a.Do(inner.Context(), "outer", func(ctx context.Context, _ Lock) error {
+			l, err := a.Lock(ctx, "y")
+			if err == nil {
+				err = l.Unlock(ctx)
+			}
+			return err
+		})
+	}()
+	is(t, within(t, soon, "the owner gives up", ended), dblock.ErrDeadlock)
+	unlock(t, inner)
+	unlock(t, granted(t, soon, back))
+	unlock(t, y)
+	unlock(t, outer)
+}
+
+// Broken by a LockAll whose names are beside each other.
+func ringWithinLockAll(t *testing.T, e *env) {
+	a, b := e.client(t, dblock.WithDeadlockCheck(interval)), e.client(t, dblock.WithDeadlockCheck(interval))
+	outer, y := lock(t, a, "outer"), lock(t, b, "y")
+	all := make(chan error, 1)
+	go func() {
+		l, err := a.LockAll(outer.Context(), []string{"v", "w", "y"})
+		if err == nil {
+			err = l.Unlock(context.Background())
+		}
+		all <- err
+	}()
+	e.queued(t, "y", 1)
+	is(t, within(t, soon, "the other gives up", locking(y.Context(), b, "v")).err, dblock.ErrDeadlock)
+	unlock(t, y)
+	if err := within(t, soon, "LockAll has the rest", all); err != nil {
+		t.Fatal(err)
+	}
 	unlock(t, outer)
 }
 
