@@ -82,7 +82,10 @@ func (c *Client[TX]) Lock(ctx context.Context, name string, options ...LockOptio
 }
 
 // TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns
-// ErrNotAcquired, with its holder, without waiting. Otherwise as Lock.
+// ErrNotAcquired, with its holder, without waiting. It waits for nothing but transactions that have
+// locked the name's row: dblock's own are short. Where an application's open transaction has the
+// row (LockTx, UnlockTx), it returns ErrNotAcquired after about half a second, without a holder.
+// Otherwise as Lock.
 func (c *Client[TX]) TryLock(ctx context.Context, name string, options ...LockOption) (*Lock[TX], error) {
 	return c.acquire(ctx, "trylock", name, options, false)
 }

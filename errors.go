@@ -14,10 +14,10 @@ import (
 // keeps the cause beside it: a Lock that its context ended is both ErrNotAcquired and
 // context.Canceled.
 var (
-	// ErrNotAcquired: another was seen to hold the lock or to wait for it, and TryLock does not
-	// wait, or the context of Lock ended first. The error is a *NotAcquiredError, which names the
-	// holder. Where the context ended before anything was seen, the error is ErrUnavailable
-	// instead.
+	// ErrNotAcquired: another was seen to hold the lock or to wait for it, or an application's open
+	// transaction has locked its row, and TryLock does not wait, or the context of Lock ended
+	// first. The error is a *NotAcquiredError, which names the holder. Where the context ended
+	// before anything was seen, the error is ErrUnavailable instead.
 	ErrNotAcquired = client.ErrNotAcquired
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client

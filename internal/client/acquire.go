@@ -13,6 +13,11 @@ import (
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
+// busyTries is how often TryLock comes to a row that is locked, for some half a second: it may be
+// locked by a transaction of dblock's own, which is short. What keeps it for longer is the
+// application's, and is in the way as a holder is.
+const busyTries = 10
+
 // acquire tries until it holds the name, or until trying again is of no use.
 func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
 	if err := t.checkPermits(ctx, r, o); err != nil {
@@ -41,6 +46,8 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		switch {
 		case err == nil:
 			return h, nil
+		case errors.Is(err, driver.ErrBusy) && !wait && ctx.Err() == nil && tries < busyTries:
+			t.registry.setContended(r.Name, true) // from now on look first: whoever has the name is named
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
 		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
@@ -317,8 +324,11 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return &receipt{}, err
 			}
-			if !freed {
+			if err != nil {
 				return &receipt{}, t.notAcquired(state, err)
+			}
+			if !freed { // another did it, or the holder lives
+				fails++
 			}
 			continue // there may be more of them
 		}

@@ -14,7 +14,7 @@ import (
 
 var transactions = inPlaces(own{
 	{"LockTx is held until the transaction commits or is rolled back", lockTxHeld},
-	{"LockTx and leases exclude each other, and neither Try waits", lockTxAndLease},
+	{"LockTx and leases exclude each other, and neither Try waits for the end of the other", lockTxAndLease},
 	{"LockTx waits its turn for a lease, and the next waiter comes after the transaction", lockTxTurn},
 	{"a LockTx that its context ends leaves nothing, and the transaction goes on", lockTxCancelled},
 	{"a transaction that others wait for goes on to new names, and so does everybody else", lockTxNewNames},
