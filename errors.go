@@ -64,7 +64,8 @@ var (
 	ErrUnsupported = driver.ErrUnsupported
 
 	// ErrConfig: the client or its pool cannot work as set up. Found by New, without I/O, where
-	// that is possible.
+	// that is possible. Also a transaction, given to Guard, UnlockTx or LockTx, of another database
+	// that has dblock's tables: the lock stays as it was.
 	ErrConfig = driver.ErrConfig
 
 	// ErrTxDone: the transaction given to Guard, UnlockTx or LockTx had ended before. The error

@@ -206,6 +206,10 @@ func (t tableTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.As
 	return t.engine.ReleaseTx(ctx, t.tx, h, aside)
 }
 
+func (t tableTx[TX]) Database(ctx context.Context) (string, error) {
+	return t.engine.Database(ctx, t.tx)
+}
+
 func (t tableTx[TX]) Lock(ctx context.Context, name string, _, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
 	return t.engine.LockTx(ctx, t.tx, name, may, wait, aside)
 }
@@ -222,6 +226,7 @@ func (nativeTx[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error 
 	return ErrUnsupported
 }
 func (nativeTx[TX]) Guard(context.Context, driver.Held, driver.Aside) error   { return ErrUnsupported }
+func (nativeTx[TX]) Database(context.Context) (string, error)                 { return "", ErrUnsupported }
 func (nativeTx[TX]) Release(context.Context, driver.Held, driver.Aside) error { return ErrUnsupported }
 
 func (t nativeTx[TX]) Lock(ctx context.Context, name string, shared, wait bool, _ driver.Pass, _ driver.Aside) (driver.State, bool, error) {

@@ -29,6 +29,8 @@ func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Aside
 	return errNoTransactions
 }
 
+func (transactions[TX]) Database(context.Context, TX) (string, error) { return "", errNoTransactions }
+
 func (transactions[TX]) LockTx(context.Context, TX, string, driver.Pass, bool, driver.Aside) (driver.State, bool, error) {
 	return driver.State{}, false, errNoTransactions
 }

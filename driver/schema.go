@@ -4,7 +4,7 @@ import "fmt"
 
 // SchemaVersion is the version of dblock's tables that this build creates, and the lowest that it
 // works with.
-const SchemaVersion = 7
+const SchemaVersion = 8
 
 // firstSaid is the first version of the tables that tells which builds can use it.
 const firstSaid = 3
@@ -14,6 +14,8 @@ const firstSaid = 3
 type Schema struct {
 	Version    int
 	UsableFrom int // the oldest build that can work with these tables
+	// Database identifies the database, which may have copies; "" where no version has said so.
+	Database string
 }
 
 // Check returns nil where this build can work with the tables, and a *SchemaError otherwise.

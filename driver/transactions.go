@@ -32,10 +32,15 @@ type Transactions[TX any] interface {
 	// ErrNotHeld where it is not held, and ErrRetry as Guard.
 	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
 
+	// Database identifies the database that tx is of, as Schema.Database does. The client asks
+	// after a failure that another database would explain.
+	Database(ctx context.Context, tx TX) (string, error)
+
 	// LockTx locks the name's row until tx ends, unless the name has a holder or a waiter. In that
 	// case it returns the state and false, and tx has not locked the row. A holder that it may pass
 	// does not count. It waits for other transactions only if wait is true, and otherwise returns
-	// false with no holder.
+	// false with no holder. Where it has locked the row, State.Database tells which database tx is
+	// of.
 	LockTx(ctx context.Context, tx TX, name string, may Pass, wait bool, aside Aside) (State, bool, error)
 }
 

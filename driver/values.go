@@ -111,6 +111,7 @@ type State struct {
 	Granted  []Own         // the session's own grants of the name, and all members of its run, in the order of their tokens
 	Head     Holder        // the first waiter, where Sharing > 0: if it is dead, it blocks the waiters behind it
 	Rest     time.Duration // what is left of the cool-down (MinHold), during which the name is not granted; ≤ 0: over
+	Database string        // of LockTx, where it has locked the row: that of its transaction; "" where it is not told
 	Ready    bool          // the first waiter fits and has not been granted the name: TakeOver does that
 }
 

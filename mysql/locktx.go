@@ -62,7 +62,14 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 			return driver.State{}, false, errRests
 		}
 	}
-	return driver.State{}, true, nil
+	return driver.State{Database: row.DatabaseID}, true, nil
+}
+
+func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	id, err := mysqldb.New(tx).Database(quiet) // no statement of the engine's: tx may be of another pool
+	return id, mysqlserver.Interpret(err)
 }
 
 // open reports whether a name is free for LockTx, and if so has made sure that its row is there and
@@ -126,7 +133,7 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 // lock locks a name's row in the caller's transaction. It reports false where the row is missing,
 // and is ErrBusy where the row is locked and must not be waited for. It runs after aside has run:
 // the facts are known.
-func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, aside driver.Aside) (mysqldb.LockRowRow, bool, error) {
+func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, aside driver.Aside) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	q, facts := t.queries(tx), t.engine.facts.Load()
@@ -134,7 +141,7 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 		row, err := q.LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		if !wait || !errors.Is(err, driver.ErrBusy) {
-			return mysqldb.LockRowRow(row), there, err
+			return mysqldb.AwaitRowRow(row), there, err
 		}
 	}
 	within := ctx
@@ -156,5 +163,5 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 		err = driver.Fail(driver.ErrBusy, err)
 	}
 	there, err := found(err)
-	return mysqldb.LockRowRow(row), there, err
+	return row, there, err
 }

@@ -20,7 +20,11 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	if err = mysqlserver.Interpret(err); errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
-	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
+	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
+	if err == nil && is.Version >= driver.SchemaVersion {
+		is.Database, err = q.Database(ctx)
+	}
+	return is, mysqlserver.Interpret(err)
 }
 
 // OpenSession examines a connection first: what would make a grant worth nothing is refused before

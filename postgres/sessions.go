@@ -13,13 +13,17 @@ import (
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.db) }
 
 func schema(ctx context.Context, db executor) (driver.Schema, error) {
-	var row postgresdb.DblockSchema
+	var row postgresdb.SchemaRow
 	var there bool
 	err := pgserver.Interpret(db.exec(ctx, query(postgresdb.Schema, struct{}{}).found(&row, &there)))
 	if errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
-	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
+	is := driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
+	if err == nil && is.Version >= driver.SchemaVersion {
+		err = pgserver.Interpret(db.exec(ctx, query(postgresdb.Database, struct{}{}).found(&is.Database, &there)))
+	}
+	return is, err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {

@@ -76,12 +76,21 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may dr
 			undo(ctx, x) // purged in between: make it anew
 			continue
 		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):
-			return driver.State{}, true, pgserver.Interpret(settle(ctx, x))
+			return driver.State{Database: row.Database}, true, pgserver.Interpret(settle(ctx, x))
 		}
 		state, err := inTheWay(ctx, x, name)
 		undo(ctx, x)
+		state.Database = row.Database
 		return state, false, pgserver.Interpret(err)
 	}
+}
+
+func (t transactions[TX]) Database(ctx context.Context, tx TX) (id string, err error) {
+	x := t.of(tx)
+	var there bool
+	err = t.behind(ctx, x,
+		borrowLockTimeout(briefly), query(postgresdb.Database, struct{}{}).found(&id, &there), restoreLockTimeout, release)
+	return id, pgserver.Interpret(err)
 }
 
 // inTheWay reads the holder, or the cool-down, of a name whose row the transaction has locked.

@@ -10,15 +10,22 @@ import (
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
-	var row sqlitedb.DblockSchema
-	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
-		row, _, err = found(q.Schema(ctx))
+	var is driver.Schema
+	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		row, _, err := found(q.Schema(ctx))
+		is = driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}
 		return err
 	})
+	if err == nil && is.Version >= driver.SchemaVersion {
+		err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+			is.Database, err = q.Database(ctx)
+			return err
+		})
+	}
 	if errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
-	return driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}, err
+	return is, err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {

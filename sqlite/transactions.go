@@ -115,11 +115,17 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	case err != nil:
 		return driver.State{}, false, interpret(err)
 	case unleased(state, own):
-		return driver.State{}, true, nil
+		id, err := t.Database(ctx, tx)
+		return driver.State{Database: id}, true, err
 	case wait:
 		return state, false, driver.Fail(driver.ErrRetry, fmt.Errorf("others hold %q or wait for it: %w", name, errInTheWay))
 	}
 	return state, false, nil
+}
+
+func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
+	id, err := sqlitedb.New(tx).Database(context.WithoutCancel(ctx))
+	return id, interpret(err)
 }
 
 // unleased: nobody else's lease is in the way, nor the rest after one. The own lease is none if it

@@ -70,6 +70,7 @@ type DblockLock struct {
 	FirstToken  int64
 	LastToken   int64
 	Mixed       bool
+	DatabaseID  string
 }
 
 type DblockQueue struct {
@@ -107,6 +108,7 @@ type DblockRun struct {
 type DblockSchema struct {
 	Version    int32
 	UsableFrom int32
+	DatabaseID string
 }
 
 type DblockSession struct {

@@ -256,10 +256,15 @@ const schema = `-- name: Schema :one
 SELECT version, usable_from FROM dblock_schema
 `
 
+type SchemaRow struct {
+	Version    int32
+	UsableFrom int32
+}
+
 // Which builds can use these tables.
-func (q *Queries) Schema(ctx context.Context) (DblockSchema, error) {
+func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	row := q.db.QueryRowContext(ctx, schema)
-	var i DblockSchema
+	var i SchemaRow
 	err := row.Scan(&i.Version, &i.UsableFrom)
 	return i, err
 }

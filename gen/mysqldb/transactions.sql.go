@@ -12,7 +12,7 @@ import (
 )
 
 const awaitRow = `-- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE
 `
 
@@ -30,6 +30,7 @@ type AwaitRowRow struct {
 	Capacity    int32
 	Mixed       bool
 	RestsUntil  int64
+	DatabaseID  string
 }
 
 // LockRowNow, waiting for as long as the row is locked.
@@ -50,8 +51,21 @@ func (q *Queries) AwaitRow(ctx context.Context, name interface{}) (AwaitRowRow, 
 		&i.Capacity,
 		&i.Mixed,
 		&i.RestsUntil,
+		&i.DatabaseID,
 	)
 	return i, err
+}
+
+const database = `-- name: Database :one
+SELECT database_id FROM dblock_schema
+`
+
+// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+func (q *Queries) Database(ctx context.Context) (string, error) {
+	row := q.db.QueryRowContext(ctx, database)
+	var database_id string
+	err := row.Scan(&database_id)
+	return database_id, err
 }
 
 const ensureRow = `-- name: EnsureRow :exec
@@ -135,7 +149,7 @@ func (q *Queries) KeepRow(ctx context.Context, arg KeepRowParams) (int64, error)
 }
 
 const lockRowNow = `-- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(? USING latin1)) FOR UPDATE NOWAIT
 `
 
@@ -153,6 +167,7 @@ type LockRowNowRow struct {
 	Capacity    int32
 	Mixed       bool
 	RestsUntil  int64
+	DatabaseID  string
 }
 
 // LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
@@ -174,6 +189,7 @@ func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowR
 		&i.Capacity,
 		&i.Mixed,
 		&i.RestsUntil,
+		&i.DatabaseID,
 	)
 	return i, err
 }

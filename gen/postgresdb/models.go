@@ -198,6 +198,8 @@ type DblockSchema struct {
 	Version int32
 	// the oldest build that can work with these tables, by the version that it brings
 	UsableFrom int32
+	// random, one for each database; a copy has the same
+	DatabaseID string
 }
 
 // One row for each client: of the living, and of the dead until the reaper forgets them.

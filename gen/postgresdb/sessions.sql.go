@@ -270,10 +270,15 @@ const Schema = `-- name: Schema :one
 SELECT version, usable_from FROM dblock_schema
 `
 
+type SchemaRow struct {
+	Version    int32
+	UsableFrom int32
+}
+
 // Which builds can use these tables.
-func (q *Queries) Schema(ctx context.Context) (DblockSchema, error) {
+func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	row := q.db.QueryRow(ctx, Schema)
-	var i DblockSchema
+	var i SchemaRow
 	err := row.Scan(&i.Version, &i.UsableFrom)
 	return i, err
 }

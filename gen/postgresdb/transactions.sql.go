@@ -47,6 +47,18 @@ func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRo
 	return i, err
 }
 
+const Database = `-- name: Database :one
+SELECT database_id FROM dblock_schema
+`
+
+// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+func (q *Queries) Database(ctx context.Context) (string, error) {
+	row := q.db.QueryRow(ctx, Database)
+	var database_id string
+	err := row.Scan(&database_id)
+	return database_id, err
+}
+
 const EnsureRow = `-- name: EnsureRow :exec
 INSERT INTO dblock_locks (name, token, acquired_at) VALUES ($1, dblock_now(), dblock_now()) ON CONFLICT (name) DO NOTHING
 `
@@ -61,13 +73,15 @@ func (q *Queries) EnsureRow(ctx context.Context, name string) error {
 const LockRowTx = `-- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = $1
-RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
+RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
+          (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free
 `
 
 type LockRowTxRow struct {
 	Attempt     string
 	Waiters     int32
 	Transaction string
+	Database    string
 	Free        bool
 }
 
@@ -82,6 +96,7 @@ func (q *Queries) LockRowTx(ctx context.Context, name string) (LockRowTxRow, err
 		&i.Attempt,
 		&i.Waiters,
 		&i.Transaction,
+		&i.Database,
 		&i.Free,
 	)
 	return i, err

@@ -103,6 +103,7 @@ type DblockRun struct {
 type DblockSchema struct {
 	Version    int64
 	UsableFrom int64
+	DatabaseID string
 }
 
 type DblockSession struct {

@@ -9,6 +9,18 @@ import (
 	"context"
 )
 
+const database = `-- name: Database :one
+SELECT database_id FROM dblock_schema
+`
+
+// Which database this is: in tables of this build's version, or in a transaction of the caller's.
+func (q *Queries) Database(ctx context.Context) (string, error) {
+	row := q.db.QueryRowContext(ctx, database)
+	var database_id string
+	err := row.Scan(&database_id)
+	return database_id, err
+}
+
 const isHeld = `-- name: IsHeld :one
 SELECT l.last_token FROM dblock_locks l
  WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND CAST(?3 AS INTEGER) BETWEEN l.first_token AND l.last_token

@@ -50,6 +50,7 @@ type Tx interface {
 	MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Release(ctx context.Context, h driver.Held, aside driver.Aside) error
+	Database(ctx context.Context) (string, error)
 	// Lock is as of driver.Transactions or driver.Keeper; without tables, may and aside are nil.
 	Lock(ctx context.Context, name string, shared, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
 }

@@ -67,6 +67,9 @@ func (t *tables) lockRow(ctx context.Context, tx Tx, name string, turn *claim, w
 		return driver.State{}, false, err
 	}
 	state, locked, err := tx.Lock(within, name, false, wait, t.passing(mine, turn), t.aside)
+	if other := t.elsewhere(ctx, tx, state.Database, err); other != nil {
+		return state, false, other
+	}
 	switch {
 	case err == nil:
 		return state, locked, nil

@@ -59,6 +59,8 @@ type sessions struct {
 	listener  func(up bool, err error)
 	reports
 
+	database atomic.Value // which one it is, as the schema tells: a string
+
 	polls   atomic.Bool    // a session has said why it polls
 	opening chan struct{}  // a token: one goroutine at a time opens a session
 	running sync.WaitGroup // sessions, and what first has begun
@@ -152,6 +154,9 @@ func (m *sessions) checkSchema(ctx context.Context) error {
 	schema, err := m.engine.Schema(ctx)
 	if err != nil {
 		return err
+	}
+	if schema.Database != "" {
+		m.database.Store(schema.Database)
 	}
 	return schema.Check()
 }

@@ -30,6 +30,9 @@ func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 		defer done()
 		settle := h.departure.begin() // first: from the commit on, to find it released is no loss
 		err = tx.Release(ctx, h.held(), g.aside)
+		if other := g.elsewhere(ctx, tx, "", err); other != nil {
+			err = other
+		}
 		settle(err)
 		return err
 	})
@@ -64,6 +67,9 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 	}
 	defer done()
 	err = tx.Guard(ctx, l.hold.held(), g.aside)
+	if other := g.elsewhere(ctx, tx, "", err); other != nil {
+		return other
+	}
 	if errors.Is(err, driver.ErrRetry) {
 		l.hold.guardable.Store(false) // the row may be gone: the next transaction finds it made anew
 	}
@@ -140,6 +146,45 @@ func (h *hold) over() error {
 		return errors.Unwrap(cause)
 	}
 	return cause
+}
+
+// identifyTimeout is how long a client without a session waits to hear which database is its own.
+const identifyTimeout = time.Second
+
+// elsewhere returns ErrConfig where a transaction is of another database than the client's: neither
+// what it was told there nor what it has locked means anything here. is identifies the
+// transaction's database, "" where that was not told. Then the transaction is asked, but only after
+// an error that another database would explain: on MySQL it may have its snapshot from then on.
+func (t *tables) elsewhere(ctx context.Context, tx Tx, is string, err error) error {
+	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
+		is, _ = tx.Database(ctx) // where it does not answer, err is what is known
+	}
+	if is == "" {
+		return nil
+	}
+	mine := t.database(ctx, false)
+	if mine != "" && mine != is {
+		mine = t.database(ctx, true) // its tables may have been made anew meanwhile
+	}
+	if mine == "" || mine == is {
+		return nil
+	}
+	return fmt.Errorf("%w: the transaction is of another database than the client's, which has dblock's tables, too", driver.ErrConfig)
+}
+
+// database identifies the client's database, again where it asks anew; "" where that is not known:
+// nobody has asked yet, and the pool has no connection left to ask with, since transactions may
+// have them all.
+func (t *tables) database(ctx context.Context, anew bool) string {
+	if anew || t.sessions.database.Load() == nil {
+		if inUse, most := t.engine.Connections(); most == 0 || inUse < most {
+			ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
+			defer cancel()
+			_ = t.statement(ctx, t.schema)
+		}
+	}
+	id, _ := t.sessions.database.Load().(string)
+	return id
 }
 
 // fix keeps the mode of a hold as it is, until done is called: that it is held as something else by

@@ -116,7 +116,10 @@ func (d Database) copyTables(from Database) error {
 		return err
 	}
 	defer pool.Close()
-	rows, err := pool.QueryContext(ctx, `SELECT t.table_name, v.security_type, v.view_definition FROM information_schema.tables t
+	rows, err := pool.QueryContext(ctx, `SELECT t.table_name, v.security_type, v.view_definition,
+		(SELECT GROUP_CONCAT(c.column_name) FROM information_schema.columns c
+		  WHERE c.table_schema = t.table_schema AND c.table_name = t.table_name AND COALESCE(c.generation_expression, '') = '')
+		FROM information_schema.tables t
 		LEFT JOIN information_schema.views v ON v.table_schema = t.table_schema AND v.table_name = t.table_name
 		WHERE t.table_schema = ? ORDER BY v.table_name IS NOT NULL, t.table_name`, from.name)
 	if err != nil {
@@ -125,9 +128,9 @@ func (d Database) copyTables(from Database) error {
 	defer rows.Close()
 	var statements []string
 	for rows.Next() {
-		var name string
+		var name, columns string // without those that are generated, which no INSERT may name
 		var security, definition sql.NullString
-		if err := rows.Scan(&name, &security, &definition); err != nil {
+		if err := rows.Scan(&name, &security, &definition, &columns); err != nil {
 			return err
 		}
 		if definition.Valid {
@@ -135,7 +138,8 @@ func (d Database) copyTables(from Database) error {
 				strings.ReplaceAll(definition.String, "`"+from.name+"`.", ""))
 			continue
 		}
-		statements = append(statements, "CREATE TABLE "+name+" LIKE "+from.name+"."+name, "INSERT INTO "+name+" SELECT * FROM "+from.name+"."+name)
+		statements = append(statements, "CREATE TABLE "+name+" LIKE "+from.name+"."+name,
+			"INSERT INTO "+name+" ("+columns+") SELECT "+columns+" FROM "+from.name+"."+name)
 	}
 	if err := rows.Err(); err != nil {
 		return err

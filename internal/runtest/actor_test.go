@@ -259,6 +259,8 @@ func (x *transaction) Release(ctx context.Context, h driver.Held, _ driver.Aside
 	return x.do(ctx, "release in transaction", h, func(r *row) { x.release, x.held, r.locked = r, h, x })
 }
 
+func (x *transaction) Database(context.Context) (string, error) { return "", nil }
+
 func (x *transaction) Lock(context.Context, string, bool, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
 	panic("LockTx is not played")
 }

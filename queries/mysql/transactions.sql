@@ -47,12 +47,12 @@ UPDATE (SELECT r.name FROM dblock_locks r FORCE INDEX (PRIMARY)
 -- LockRow in a caller's transaction, of a row that is there: at REPEATABLE READ, SKIP LOCKED would
 -- keep the gap after the row, and a row that is missing leaves the gap where it was.
 -- name: LockRowNow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE NOWAIT;
 
 -- LockRowNow, waiting for as long as the row is locked.
 -- name: AwaitRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until, database_id
   FROM dblock_locks WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) FOR UPDATE;
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.
@@ -62,3 +62,7 @@ SELECT name FROM dblock_locks WHERE name = sqlc.arg(name);
 -- The same of rows that LockRows did not return.
 -- name: RowsExist :many
 SELECT name FROM dblock_locks FORCE INDEX (PRIMARY) WHERE name IN (sqlc.slice(names));
+
+-- Which database this is: in tables of this build's version, or in a transaction of the caller's.
+-- name: Database :one
+SELECT database_id FROM dblock_schema;

@@ -33,4 +33,9 @@ INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, dblock_now(),
 -- name: LockRowTx :one
 UPDATE dblock_locks l SET next_ticket = l.next_ticket
  WHERE l.name = @name
-RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
+RETURNING l.attempt, l.waiters, pg_current_xact_id()::text AS transaction,
+          (SELECT s.database_id FROM dblock_schema s)::text AS database, (l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now())::boolean AS free;
+
+-- Which database this is: in tables of this build's version, or in a transaction of the caller's.
+-- name: Database :one
+SELECT database_id FROM dblock_schema;

@@ -17,3 +17,7 @@ SELECT p.token FROM dblock_shares p
  WHERE p.name = @name AND p.session_id = CAST(@session AS TEXT) AND p.token = @token
    AND (p.expires_at IS NULL OR p.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = p.session_id AND NOT s.dead);
+
+-- Which database this is: in tables of this build's version, or in a transaction of the caller's.
+-- name: Database :one
+SELECT database_id FROM dblock_schema;
