@@ -84,12 +84,17 @@ var (
 // return is one.
 type LockError struct {
 	Op   string // "lock", "trylock", "unlock", …
-	Name string
+	Name string // or a prefix of names; "" where it was done to none in particular
 	Err  error
 }
 
 // Error names the operation, the lock and the cause.
-func (e *LockError) Error() string { return fmt.Sprintf("dblock: %s %q: %v", e.Op, e.Name, e.Err) }
+func (e *LockError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("dblock: %s: %v", e.Op, e.Err)
+	}
+	return fmt.Sprintf("dblock: %s %q: %v", e.Op, e.Name, e.Err)
+}
 
 // Unwrap returns the cause.
 func (e *LockError) Unwrap() error { return e.Err }

@@ -105,14 +105,16 @@ func metadataOf(text string) (kv map[string]string) {
 // 1,024 bytes of UTF-8. ErrLost if it is not held, and then nothing is written. ErrUnsupported on a
 // lock without tables.
 func (l *Lock[TX]) Record(ctx context.Context, kind, detail string) error {
-	err := checkKind(kind)
-	if err == nil && detail != "" {
-		err = checkDetail("detail", detail)
-	}
-	if err != nil {
-		return &LockError{"record", l.Name(), err}
-	}
-	return l.fail("record", l.core.Record(ctx, kind, detail))
+	return l.do("record", func(core *client.Lock) error {
+		err := checkKind(kind)
+		if err == nil && detail != "" {
+			err = checkDetail("detail", detail)
+		}
+		if err == nil {
+			err = core.Record(ctx, kind, detail)
+		}
+		return err
+	})
 }
 
 func checkKind(kind string) error {

@@ -9,28 +9,60 @@ import (
 )
 
 // Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
-// be unlocked once. It is safe for concurrent use.
+// be unlocked once. It is safe for concurrent use. On a nil *Lock the methods return
+// ErrInvalidOption, a zero value, or a Context that has ended with cause ErrNotHeld.
 type Lock[TX any] struct {
 	client *Client[TX]
 	core   *client.Lock
 }
 
+// is reports whether the lock came from a client.
+func (l *Lock[TX]) is() bool { return l != nil && l.core != nil }
+
+// do does something to the lock. The error names both.
+func (l *Lock[TX]) do(op string, f func(core *client.Lock) error) error {
+	if !l.is() {
+		return &LockError{op, "", fmt.Errorf("%w: the lock is nil", ErrInvalidOption)}
+	}
+	return fail(op, l.Name(), f(l.core))
+}
+
+// seen is what the lock says of itself: the zero value, where it is nil.
+func seen[TX, T any](l *Lock[TX], f func(core *client.Lock) T) (v T) {
+	if l.is() {
+		v = f(l.core)
+	}
+	return v
+}
+
 // Name returns the name of the lock.
-func (l *Lock[TX]) Name() string { return l.core.Name() }
+func (l *Lock[TX]) Name() string { return seen(l, (*client.Lock).Name) }
 
 // Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with
 // every grant of a name it rises, across crashes, restarts and failovers. Send it along with
 // whatever is done under the lock, and let the receiver refuse what comes with a lower one than it
 // has seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change
 // it; coming back as the same Owner in another process does, and TryUpgrade.
-func (l *Lock[TX]) Token() int64 { return l.core.Token() }
+func (l *Lock[TX]) Token() int64 { return seen(l, (*client.Lock).Token) }
 
 // Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as
 // long as this process is not stopped for longer than its margin; with cause ErrNotHeld at Unlock;
 // with ErrClosed at Close. After UnlockTx it ends as that says. It carries the values of the
 // context that Lock was called with, but does not end with it, and it carries the owner: the same
 // name locks again under it at once.
-func (l *Lock[TX]) Context() context.Context { return l.core.Context() }
+func (l *Lock[TX]) Context() context.Context {
+	if !l.is() {
+		return neverHeld
+	}
+	return l.core.Context()
+}
+
+// neverHeld is the context of a lock that is nil.
+var neverHeld = func() context.Context {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	cancel(fmt.Errorf("%w: the lock is nil", ErrNotHeld))
+	return ctx
+}()
 
 // Unlock gives the lock back; if it was entered several times, the last Unlock does. The next
 // waiter holds it when Unlock returns. With a ctx that has already ended it still tries for a few
@@ -44,7 +76,9 @@ func (l *Lock[TX]) Context() context.Context { return l.core.Context() }
 //
 // After UnlockTx, Unlock waits for that transaction to end: it then finds the lock released, and
 // returns nil, or releases it, if the transaction was rolled back.
-func (l *Lock[TX]) Unlock(ctx context.Context) error { return l.fail("unlock", l.core.Unlock(ctx)) }
+func (l *Lock[TX]) Unlock(ctx context.Context) error {
+	return l.do("unlock", func(core *client.Lock) error { return core.Unlock(ctx) })
+}
 
 // Downgrade makes a reader of a writer, without a moment in between in which another writer could
 // come in. The readers that stand first in the queue enter with the same commit. The lock keeps
@@ -58,7 +92,7 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error { return l.fail("unlock", l
 // error the lock is one of the two; whatever is called next finds out which, and a lock that turns
 // out to be a writer still has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
-	return l.fail("downgrade", l.core.Downgrade(ctx))
+	return l.do("downgrade", func(core *client.Lock) error { return core.Downgrade(ctx) })
 }
 
 // TryUpgrade makes a writer of a reader, at once and before all waiters, if no other holder
@@ -71,7 +105,7 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 // several times. After any other error the lock is one of the two; whatever is called next finds
 // out which.
 func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
-	return l.fail("tryupgrade", l.core.TryUpgrade(ctx))
+	return l.do("tryupgrade", func(core *client.Lock) error { return core.TryUpgrade(ctx) })
 }
 
 // Extend moves the end of a lock with a Lease to d from now, by the database's clock: for work that
@@ -85,20 +119,19 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 // the name, Extend tries until ctx ends. After any error the lock ends when it would have; others
 // may have to wait until the later end.
 func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
-	if d < minLease {
-		return l.fail("extend", fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, minLease))
-	}
-	return l.fail("extend", l.core.Extend(ctx, d))
+	return l.do("extend", func(core *client.Lock) error {
+		if d < minLease {
+			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, minLease)
+		}
+		return core.Extend(ctx, d)
+	})
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on, by
 // this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
 // time for a lock without tables, and for one that is not held any more.
-func (l *Lock[TX]) Until() time.Time { return l.core.Until() }
+func (l *Lock[TX]) Until() time.Time { return seen(l, (*client.Lock).Until) }
 
 // Shared reports whether others may have the name as well: the lock is a reader's, or permits, or
 // after an error that is not known.
-func (l *Lock[TX]) Shared() bool { return l.core.Shared() }
-
-// fail names the lock and what was being done to it; nil stays nil.
-func (l *Lock[TX]) fail(op string, err error) error { return fail(op, l.Name(), err) }
+func (l *Lock[TX]) Shared() bool { return seen(l, (*client.Lock).Shared) }

@@ -123,7 +123,7 @@ func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	}
 	var failures []error
 	for i, err := range l.core.Unlock(ctx) {
-		failures = append(failures, l.locks[i].fail("unlock", err))
+		failures = append(failures, fail("unlock", l.locks[i].Name(), err))
 	}
 	return driver.Join(failures...)
 }

@@ -40,23 +40,28 @@ import (
 // the lock's row is locked, by LockTx or UnlockTx, in another transaction or in this one: call
 // Guard before them. After any error the transaction is as usable as before on PostgreSQL; on MySQL
 // a deadlock has ended it.
-func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error { return l.client.guard(ctx, tx, l.core) }
+func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
+	return l.do("guard", func(core *client.Lock) error {
+		_, err := l.client.guard(ctx, tx, core)
+		return err
+	})
+}
 
 // Guard is Lock.Guard for all of them.
 func (l *Locks[TX]) Guard(ctx context.Context, tx TX) error {
-	return l.client.guard(ctx, tx, l.core.All()...)
-}
-
-func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) error {
-	in, err := c.in(ctx, tx)
-	failed := locks[0]
-	if err == nil {
-		failed, err = client.Guard(ctx, in, locks...)
-	}
+	failed, err := l.client.guard(ctx, tx, l.core.All()...)
 	if err != nil {
 		return &LockError{"guard", failed.Name(), err}
 	}
 	return nil
+}
+
+func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (failed *client.Lock, err error) {
+	in, err := c.in(ctx, tx)
+	if err != nil {
+		return locks[0], err
+	}
+	return client.Guard(ctx, in, locks...)
 }
 
 // UnlockTx releases the lock together with a transaction of the application's on the same database:
@@ -74,11 +79,13 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) er
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
 // lock was entered several times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
-	in, err := l.client.in(ctx, tx)
-	if err == nil {
-		err = l.core.UnlockTx(ctx, in)
-	}
-	return l.fail("unlocktx", err)
+	return l.do("unlocktx", func(core *client.Lock) error {
+		in, err := l.client.in(ctx, tx)
+		if err == nil {
+			err = core.UnlockTx(ctx, in)
+		}
+		return err
+	})
 }
 
 // UnlockTx is Lock.UnlockTx for all of them.

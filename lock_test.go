@@ -1,0 +1,47 @@
+package dblock_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+func TestALockThatIsNilIsRefusedAndDoesNotPanic(t *testing.T) {
+	for what, l := range map[string]*dblock.Lock[*sql.Tx]{"nil": nil, "that no client returned": {}} {
+		for op, call := range map[string]func() error{
+			"Unlock":     func() error { return l.Unlock(t.Context()) },
+			"Downgrade":  func() error { return l.Downgrade(t.Context()) },
+			"TryUpgrade": func() error { return l.TryUpgrade(t.Context()) },
+			"Extend":     func() error { return l.Extend(t.Context(), time.Minute) },
+			"Record":     func() error { return l.Record(t.Context(), "kind", "detail") },
+			"Guard":      func() error { return l.Guard(t.Context(), &sql.Tx{}) },
+			"UnlockTx":   func() error { return l.UnlockTx(t.Context(), &sql.Tx{}) },
+		} {
+			if err := call(); !errors.Is(err, dblock.ErrInvalidOption) || strings.Contains(err.Error(), `""`) {
+				t.Errorf("%s of a lock %s: %v", op, what, err)
+			}
+		}
+		if l.Name() != "" || l.Token() != 0 || !l.Until().IsZero() || l.Shared() || l.Asked() != nil {
+			t.Errorf("a lock %s has a name, a token, an end, shares or a channel", what)
+		}
+		if ctx := l.Context(); ctx.Err() == nil || !errors.Is(context.Cause(ctx), dblock.ErrNotHeld) {
+			t.Errorf("the context of a lock %s has cause %v", what, context.Cause(ctx))
+		}
+	}
+}
+
+func TestAnErrorThatIsOfNoNameShowsNone(t *testing.T) {
+	for want, e := range map[string]dblock.LockError{
+		"dblock: list: broken":      {Op: "list", Err: errors.New("broken")},
+		`dblock: list "a/": broken`: {Op: "list", Name: "a/", Err: errors.New("broken")},
+	} {
+		if got := e.Error(); got != want {
+			t.Errorf("%s: want %s", got, want)
+		}
+	}
+}
