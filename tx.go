@@ -36,10 +36,13 @@ import (
 // on PostgreSQL at REPEATABLE READ and above, than the first Guard of this lock: there, call Guard
 // before anything else in the transaction, or be ready to run it again. It is the same error while
 // Break, or the lock's Owner in another process, waits for guarded transactions to end, and for two
-// seconds after its last try. An error that names an open transaction of the application means that
-// the lock's row is locked, by LockTx or UnlockTx, in another transaction or in this one: call
-// Guard before them. After any error the transaction is as usable as before on PostgreSQL; on MySQL
-// a deadlock has ended it.
+// seconds after its last try.
+//
+// The first Guard of a lock, and the first after UnlockTx, wait for the lock's row for up to a
+// second: for dblock's own transactions, which are short. Where an open transaction keeps the row
+// locked for longer, they return an error that says so, and the lock stays held: LockTx and
+// UnlockTx lock it, in another transaction or in this one. Call Guard before them. After any error
+// the transaction is as usable as before on PostgreSQL; on MySQL a deadlock has ended it.
 func (l *Lock[TX]) Guard(ctx context.Context, tx TX) error {
 	return l.do("guard", func(core *client.Lock) error {
 		_, err := l.client.guard(ctx, tx, core)

@@ -101,7 +101,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 		case !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry): // of a transaction of dblock's own
 			return nil, err
 		case g.config.Clock.Now()-began >= guardTimeout:
-			return nil, fmt.Errorf("the lock's row is locked by LockTx or UnlockTx, in another transaction or before Guard in this one: %w", err)
+			return nil, fmt.Errorf("another transaction, or this one before Guard, has locked the lock's row for longer than %v: %w", guardTimeout, err)
 		}
 	}
 }

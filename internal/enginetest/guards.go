@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -31,6 +32,7 @@ var guards = inPlaces(own{
 	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
 	{"Guard after UnlockTx, whose transaction is still open, shows nothing of its end", guardBeforeCommit},
 	{"a name that is free although others wait is handed on by one of them", promoted},
+	{"Guard of a lock whose row a transaction keeps locked says so, and the lock stays", guardBehindTheRow},
 })
 
 // beginTx opens a transaction of the application's, and ends it with the test where that did not.
@@ -456,4 +458,25 @@ func unlockTxWaits(t *testing.T, e *env) {
 	}
 	commit(t, inTheWay)
 	e.free(t, "n")
+}
+
+func guardBehindTheRow(t *testing.T, e *env) {
+	if e.wiring.Kind == SQLite { // where the first transaction has locked everything
+		return
+	}
+	a := e.app(t, 6)
+	c := e.clientOf(t, a)
+	l := lock(t, c, "n")
+	inTheWay := beginTx(t, a, e.levels()[0])
+	is(t, inTheWay.exec(t.Context(), "UPDATE dblock_locks SET next_ticket = next_ticket WHERE name = 'n'"), nil)
+	tx := beginTx(t, a, e.levels()[0])
+	err := l.Guard(brief(t), tx)
+	is(t, err, driver.ErrBusy)
+	if text := err.Error(); strings.Contains(text, "LockTx") || !strings.Contains(text, "locked the lock's row for longer than 1s") {
+		t.Errorf("the text is %q", text)
+	}
+	rollback(t, inTheWay)
+	is(t, l.Guard(brief(t), tx), nil)
+	rollback(t, tx)
+	unlock(t, l)
 }
