@@ -18,7 +18,7 @@ func TestAnErrorOfAKindSaysSoOnce(t *testing.T) {
 func TestJoinedErrorsStandOnOneLine(t *testing.T) {
 	lost, late := errors.New("lost: no heartbeat"), fmt.Errorf("late: %w", context.DeadlineExceeded)
 	for want, errs := range map[string][]error{
-		"lost: no heartbeat":                                  {nil, lost},
+		"lost: no heartbeat": {nil, lost},
 		"lost: no heartbeat; late: context deadline exceeded": {lost, late, context.DeadlineExceeded},
 		"late: context deadline exceeded; lost: no heartbeat": {errors.Join(late, lost), lost},
 	} {

@@ -42,8 +42,9 @@ type Sessions interface {
 // Upkeep is a reserved connection. One goroutine at a time uses it.
 type Upkeep interface {
 	// Heartbeat moves the end of the session's lease to TTL from now, but never back: of two
-	// heartbeats the later may be the first to run. It returns false if the session is dead. A *SchemaError where this build can no longer work with the tables,
-	// ErrReplaced where the database is another: the lease was not moved, and the session is over.
+	// heartbeats the later may be the first to run. It returns false if the session is dead. A
+	// *SchemaError where this build can no longer work with the tables, ErrReplaced where the
+	// database is another: the lease was not moved, and the session is over.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
 	// Claims lists every lock and every place in a queue that the session has.

@@ -41,8 +41,8 @@ SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
 ON DUPLICATE KEY UPDATE name = dblock_locks.name`
 )
 
-// Batch passes over what is locked just now. Where names are new it makes their rows first, and then
-// takes and releases in a single transaction: its error is that of all results.
+// Batch passes over what is locked just now. Where names are new it makes their rows first, and
+// then takes and releases in a single transaction: its error is that of all results.
 func (e *engine) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) (grants []driver.Grant, released []bool, err error) {
 	grants, released, fresh, err := e.exchange(ctx, takes, releases, true)
 	if err != nil || len(fresh) == 0 {
@@ -107,8 +107,8 @@ func (e *engine) exchange(ctx context.Context, takes []driver.Request, releases 
 	return grants, released, fresh, nil
 }
 
-// missing are the names to be taken that have no row. The row of a name that is not among the locked
-// ones may be locked by another.
+// missing are the names to be taken that have no row. The row of a name that is not among the
+// locked ones may be locked by another.
 func missing(ctx context.Context, q *mysqldb.Queries, takes []driver.Request, rows map[string]mysqldb.LockRowRow) ([]string, error) {
 	var names []string
 	for _, r := range takes {

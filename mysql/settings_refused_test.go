@@ -61,8 +61,8 @@ func TestSettingsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A list that the server cuts short would be taken for the whole of it, also by what the application
-// has set on a single connection that it has borrowed.
+// A list that the server cuts short would be taken for the whole of it, also by what the
+// application has set on a single connection that it has borrowed.
 func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		e := mysql.New(s.open(t, variable("sql_select_limit", "1"))).Backend
