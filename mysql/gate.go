@@ -48,7 +48,7 @@ func (e *engine) openGate(ctx context.Context, listener *sql.Conn) (*gate, error
 // shut takes the lock.
 func (g *gate) shut(ctx context.Context) error {
 	var shut sql.NullBool
-	if err := g.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, 0)", g.name).Scan(&shut); err != nil {
+	if err := g.conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+g.name+"', 0)").Scan(&shut); err != nil {
 		return err
 	}
 	if !shut.Bool {

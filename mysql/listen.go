@@ -177,10 +177,10 @@ func (l *listener) open(ctx context.Context) error {
 	go func() { killing <- l.interruptUntil(ended, l.engine.proof) }()
 	outcome, err := l.sleep(ctx, l.engine.proof, func(ctx context.Context) (outcome int64, err error) {
 		if l.gate != nil {
-			err = l.conn.QueryRowContext(ctx, "SELECT COALESCE(GET_LOCK(?, ?), 2)", l.gate.name, l.engine.proof.Seconds()).Scan(&outcome)
+			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.gate.name, l.engine.proof.Seconds())).Scan(&outcome)
 			return l.gate.check(outcome, err)
 		}
-		err = l.conn.QueryRowContext(ctx, "SELECT 2 * SLEEP(?)", l.engine.proof.Seconds()).Scan(&outcome)
+		err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT 2 * SLEEP(%f)", l.engine.proof.Seconds())).Scan(&outcome)
 		return outcome, err
 	})
 	close(ended)
@@ -198,7 +198,8 @@ func (l *listener) open(ctx context.Context) error {
 
 func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 	var locked sql.NullBool
-	err := l.conn.QueryRowContext(ctx, "SELECT GET_LOCK(?, ?)", "dblock:"+l.session, seconds).Scan(&locked)
+	text, args := l.prepared.literal("SELECT GET_LOCK(?, ?)", []any{"dblock:" + l.session, seconds})
+	err := l.conn.QueryRowContext(ctx, text, args...).Scan(&locked)
 	return locked.Bool, err
 }
 

@@ -3,7 +3,6 @@ package mysql
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"iter"
 	"slices"
 
@@ -101,9 +100,7 @@ func (e *engine) read(ctx context.Context, work func(q *mysqldb.Queries) error) 
 
 // learn asks a connection for the application's isolation level. MySQL and MariaDB call it
 // differently.
-func (e *engine) learn(ctx context.Context, on interface {
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}) error {
+func (e *engine) learn(ctx context.Context, on querier) error {
 	level, err := variable(ctx, on, "transaction_isolation", "tx_isolation")
 	if err != nil {
 		return err
@@ -117,9 +114,7 @@ func (e *engine) learn(ctx context.Context, on interface {
 }
 
 // variable is a variable of the connection, "" where the server has none of these names.
-func variable(ctx context.Context, on interface {
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}, name, alias string) (string, error) {
+func variable(ctx context.Context, on querier, name, alias string) (string, error) {
 	var value string
 	err := on.QueryRowContext(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('"+name+"', '"+alias+"')").Scan(&name, &value)
 	_, err = found(err)

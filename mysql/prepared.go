@@ -8,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+
+	"github.com/dblock-go/dblock/gen/mysqldb"
 )
 
 // clock is how statements name the time, and now is what that view says.
@@ -28,11 +31,12 @@ func (p *prepared) spelled(text string) string {
 // prepared runs statements that it prepares once. Without that, a statement with parameters is two
 // round trips on a pool that does not interpolate them, and nothing tells whether it does. The
 // texts are the generated ones, some forty.
+//
+// Where the server has no room for another prepared statement, of all its clients, it is sent as
+// text: see literal.
 type prepared struct {
-	on interface {
-		PrepareContext(ctx context.Context, text string) (*sql.Stmt, error)
-		QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-	}
+	on      mysqldb.DBTX
+	charset *atomic.Value // string: that of the pool's connections, once it is known
 	*statements
 	byView bool // statements go on naming the view, whose clock a test moves
 }
@@ -51,14 +55,14 @@ func newStatements() *statements {
 }
 
 func preparedOn(db *sql.DB) *prepared {
-	p := &prepared{on: db, statements: newStatements()}
+	p := &prepared{on: db, charset: new(atomic.Value), statements: newStatements()}
 	runtime.AddCleanup(p, func(s *statements) { go s.close() }, p.statements)
 	return p
 }
 
 // onConn needs no cleanup: the statements go with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, statements: newStatements(), byView: p.byView}
+	return &prepared{on: conn, charset: p.charset, statements: newStatements(), byView: p.byView}
 }
 
 func (s *statements) close() {
@@ -124,7 +128,9 @@ func (p *prepared) catchUp(ctx context.Context) error {
 	texts := slices.Collect(maps.Keys(p.wanted))
 	p.mu.Unlock()
 	for _, text := range texts {
-		if _, err := p.prepare(ctx, text); err != nil {
+		if _, err := p.prepare(ctx, text); exhausted(err) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -136,31 +142,45 @@ func (p *prepared) PrepareContext(ctx context.Context, text string) (*sql.Stmt, 
 	return p.on.PrepareContext(ctx, text)
 }
 
-func (p *prepared) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+func (p *prepared) ExecContext(ctx context.Context, text string, args ...any) (result sql.Result, err error) {
 	defer runtime.KeepAlive(p)
 	s, err := p.prepare(ctx, text)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		result, err = s.ExecContext(ctx, args...)
 	}
-	return s.ExecContext(ctx, args...)
+	if exhausted(err) {
+		text, args = p.literal(text, args)
+		return p.on.ExecContext(ctx, text, args...)
+	}
+	return result, err
 }
 
-func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+func (p *prepared) QueryContext(ctx context.Context, text string, args ...any) (rows *sql.Rows, err error) {
 	defer runtime.KeepAlive(p)
 	s, err := p.prepare(ctx, text)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		rows, err = s.QueryContext(ctx, args...)
 	}
-	return s.QueryContext(ctx, args...)
+	if exhausted(err) {
+		text, args = p.literal(text, args)
+		return p.on.QueryContext(ctx, text, args...)
+	}
+	return rows, err
 }
 
 func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
 	defer runtime.KeepAlive(p)
 	s, err := p.prepare(ctx, text)
-	if err != nil {
-		return p.on.QueryRowContext(ctx, text, args...) // a Row cannot be made of an error: it fails again by itself
+	if err == nil {
+		row := s.QueryRowContext(ctx, args...)
+		if err = row.Err(); !exhausted(err) {
+			return row
+		}
 	}
-	return s.QueryRowContext(ctx, args...)
+	if exhausted(err) {
+		text, args = p.literal(text, args)
+	}
+	return p.on.QueryRowContext(ctx, text, args...) // a Row cannot be made of an error: it fails again by itself
 }
 
 // preparedTx runs prepared statements in a transaction. It prepares nothing through the pool.
@@ -173,26 +193,44 @@ func (t preparedTx) PrepareContext(ctx context.Context, text string) (*sql.Stmt,
 	return t.tx.PrepareContext(ctx, text)
 }
 
-func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (result sql.Result, err error) {
 	defer runtime.KeepAlive(t.p)
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
-		return s.ExecContext(ctx, args...)
+		result, err = s.ExecContext(ctx, args...)
+	} else {
+		result, err = t.tx.ExecContext(ctx, t.p.spelled(text), args...)
 	}
-	return t.tx.ExecContext(ctx, t.p.spelled(text), args...)
+	if exhausted(err) {
+		text, args = t.p.literal(text, args)
+		return t.tx.ExecContext(ctx, text, args...)
+	}
+	return result, err
 }
 
-func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+func (t preparedTx) QueryContext(ctx context.Context, text string, args ...any) (rows *sql.Rows, err error) {
 	defer runtime.KeepAlive(t.p)
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
-		return s.QueryContext(ctx, args...)
+		rows, err = s.QueryContext(ctx, args...)
+	} else {
+		rows, err = t.tx.QueryContext(ctx, t.p.spelled(text), args...)
 	}
-	return t.tx.QueryContext(ctx, t.p.spelled(text), args...)
+	if exhausted(err) {
+		text, args = t.p.literal(text, args)
+		return t.tx.QueryContext(ctx, text, args...)
+	}
+	return rows, err
 }
 
-func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+func (t preparedTx) QueryRowContext(ctx context.Context, text string, args ...any) (row *sql.Row) {
 	defer runtime.KeepAlive(t.p)
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
-		return s.QueryRowContext(ctx, args...)
+		row = s.QueryRowContext(ctx, args...)
+	} else {
+		row = t.tx.QueryRowContext(ctx, t.p.spelled(text), args...)
 	}
-	return t.tx.QueryRowContext(ctx, t.p.spelled(text), args...)
+	if exhausted(row.Err()) {
+		text, args = t.p.literal(text, args)
+		return t.tx.QueryRowContext(ctx, text, args...)
+	}
+	return row
 }

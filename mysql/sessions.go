@@ -33,7 +33,7 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
 		return err
 	}
-	if err := examine(ctx, e.db); err != nil {
+	if err := e.examine(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

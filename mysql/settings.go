@@ -29,20 +29,24 @@ func unset(ctx context.Context, conn *sql.Conn) error {
 	return err
 }
 
+// querier is a pool, or a connection of one.
+type querier interface {
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
 // examine refuses a pool with settings under which no lock can be kept. They are the pool's: from
 // its DSN, from init_connect, or the server's. What the application sets on a single connection
 // that it has borrowed is not seen here.
-func examine(ctx context.Context, on interface {
-	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
-}) error {
+// It returns their character set.
+func examine(ctx context.Context, on querier) (charset string, err error) {
 	var autocommit bool
 	var completion, mode, client, connection, results string
 	var limit uint64
 	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client, &connection, &results); err != nil {
-		return err
+		return "", err
 	}
-	refuse := func(format string, args ...any) error {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool's connections have "+format, args...))
+	refuse := func(format string, args ...any) (string, error) {
+		return "", driver.Fail(driver.ErrConfig, fmt.Errorf("the pool's connections have "+format, args...))
 	}
 	switch {
 	case !autocommit:
@@ -58,7 +62,7 @@ func examine(ctx context.Context, on interface {
 	case client != results && results != "binary":
 		return refuse("character_set_client = %s and character_set_results = %s: owners would not be recognised: set them by charset in the DSN or SET NAMES, both to one", client, results)
 	}
-	return nil
+	return client, nil
 }
 
 // plainJSON writes a JSON text in ASCII, which every character set has: what people put into

@@ -39,7 +39,7 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := unset(ctx, conn); err != nil {
 		return err
 	}
-	if err := examine(ctx, conn); err != nil {
+	if err := e.examine(ctx, conn); err != nil {
 		return err
 	}
 	if err := e.learn(ctx, conn); err != nil {

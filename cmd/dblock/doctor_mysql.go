@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -23,6 +24,7 @@ var mysqlChecks = []check{
 	{"privileges", mysqlPrivileges},
 	{"KILL", kills},
 	{"connections", mysqlConnections},
+	{"statements", mysqlStatements},
 	{"time-outs", mysqlTimeouts},
 	{"durability", mysqlDurability},
 	{"transactions", mysqlTransactions},
@@ -167,10 +169,13 @@ func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
 		return found(problem(fmt.Sprintf("clients refuse connections of this data source: %v", because(ctx, err)), "change the data source"))
 	}
 	_ = up.Close()
-	is, err := e.values(ctx, "SESSION VARIABLES", "log_bin", "binlog_format")
-	switch {
+	is, err := e.values(ctx, "SESSION VARIABLES", "log_bin", "binlog_format", "sql_select_limit")
+	switch limit, _ := strconv.ParseUint(is["sql_select_limit"], 10, 64); {
 	case err != nil:
 		return nil, err
+	case limit < math.MaxInt32: // unset on the connection above
+		return found(problem(fmt.Sprintf("sql_select_limit is %d, as --safe-updates sets it: clients refuse connections of this data source, since lists would be cut short", limit),
+			"leave it at its default"))
 	case isOn(is["log_bin"]) && is["binlog_format"] == "STATEMENT":
 		return found(problem("binlog_format is STATEMENT, which cannot log READ COMMITTED: what dblock writes fails", "set binlog_format = ROW"))
 	}
@@ -355,6 +360,30 @@ func mysqlConnections(ctx context.Context, e *examination) (made []finding, err 
 	}
 	user.use = max(0, user.use-own)
 	return append(made, user.judge(needs)), nil
+}
+
+// mysqlPrepared is how many statements a busy client prepares, on all its connections.
+const mysqlPrepared = 165
+
+func mysqlStatements(ctx context.Context, e *examination) ([]finding, error) {
+	is, err := e.values(ctx, "GLOBAL VARIABLES", "max_prepared_stmt_count")
+	if err != nil {
+		return nil, err
+	}
+	status, err := e.values(ctx, "GLOBAL STATUS", "Prepared_stmt_count")
+	if err != nil {
+		return nil, err
+	}
+	return found(preparedStatements(leading(status["prepared_stmt_count"]), leading(is["max_prepared_stmt_count"])))
+}
+
+// preparedStatements judges how many are left. Locks need none.
+func preparedStatements(use, most int) finding {
+	what := fmt.Sprintf("%d of the %d prepared statements that the server allows (max_prepared_stmt_count) are in use; each client prepares up to %d", use, most, mysqlPrepared)
+	if most-use < mysqlPrepared || use*5 >= most*4 {
+		return note(what+". Where none is left dblock takes more round trips, and other programs fail (error 1461)", "raise max_prepared_stmt_count, or close what is not used")
+	}
+	return fine(what)
 }
 
 var mysqlLimits = []timeout{

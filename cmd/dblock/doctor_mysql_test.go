@@ -68,6 +68,7 @@ func TestDoctorSeesTimeoutsOfMySQL(t *testing.T) {
 func TestDoctorSeesThatClientsWouldRefuseThePool(t *testing.T) {
 	onMySQL(t, func(w *world) {
 		w.with("autocommit", "0").hasOnly(isProblem, "settings", "autocommit off")
+		w.with("sql_select_limit", "1000").hasOnly(isProblem, "settings", "sql_select_limit is 1000")
 		if !isOn(w.variable("log_bin")) {
 			return
 		}
@@ -112,6 +113,25 @@ func TestDoctorSeesWhetherMySQLWaitsForTheDisk(t *testing.T) {
 			t.Errorf("%+v: %+v", c, made)
 		}
 	}
+}
+
+func TestDoctorTellsHowManyStatementsCanStillBePrepared(t *testing.T) {
+	for _, c := range []struct {
+		use, most int
+		want      level
+	}{
+		{100, 16382, isOK},
+		{13105, 16382, isOK},
+		{13106, 16382, isNote},
+		{100, 265, isOK},
+		{101, 265, isNote},
+		{0, 0, isNote},
+	} {
+		if made := preparedStatements(c.use, c.most); made.Level != c.want {
+			t.Errorf("%+v: %+v", c, made)
+		}
+	}
+	onMySQL(t, func(w *world) { w.doctor().has(isOK, "statements", "prepared statements that the server allows") })
 }
 
 func TestDoctorSeesTheConnectionsOfAUserOfMySQL(t *testing.T) {

@@ -70,6 +70,7 @@ const (
 	LockWaitTimeout = 1205 // also MariaDB's answer to NOWAIT
 	killed          = 1317
 	LockNoWait      = 3572
+	TooManyPrepared = 1461 // max_prepared_stmt_count
 	UnknownVariable = 1193
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
@@ -97,7 +98,7 @@ func Kind(n uint16) error {
 	case 1665: // binlog_format=STATEMENT cannot log READ COMMITTED
 		return driver.ErrConfig
 	case 1021, 1026, 1030, 1114, 1037, 1038, 1041, 5, // disk full, I/O, table full, out of memory
-		1040, 1203, 1226, 1461, // too many connections, of one user, prepared statements
+		1040, 1203, 1226, TooManyPrepared, // too many connections, of one user, prepared statements
 		1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, // handshake, shutdown, network
 		duringCommit,     // what became of it is not known
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath

@@ -1,0 +1,70 @@
+package mysql
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/dblock-go/dblock/internal/mysqlserver"
+)
+
+// exhausted reports whether the server refused to prepare a statement because all its clients
+// together have as many as it allows (max_prepared_stmt_count). Nothing was run, and a transaction
+// goes on.
+func exhausted(err error) bool { return mysqlserver.Number(err) == mysqlserver.TooManyPrepared }
+
+// literal is a statement with its parameters as literals: numbers, and the bytes of texts in
+// hexadecimal digits, which no sql_mode and no character set reads otherwise. A text has the
+// character set that it has as a parameter. Where there is a parameter of another type the
+// statement stays as it is.
+func (p *prepared) literal(text string, args []any) (string, []any) {
+	parts := strings.Split(p.spelled(text), "?") // none of our texts has one that is no parameter
+	if len(parts) != len(args)+1 {
+		return text, args
+	}
+	var b strings.Builder
+	for i, arg := range args {
+		b.WriteString(parts[i])
+		value, err := driver.DefaultParameterConverter.ConvertValue(arg)
+		if err != nil {
+			return text, args
+		}
+		switch v := value.(type) {
+		case nil:
+			b.WriteString("NULL")
+		case int64:
+			b.WriteString(strconv.FormatInt(v, 10))
+		case bool:
+			b.WriteString(strconv.Itoa(int(number01(v))))
+		case string:
+			b.WriteString(p.introducer(v) + "X'" + hex.EncodeToString([]byte(v)) + "'")
+		default:
+			return text, args
+		}
+	}
+	return b.String() + parts[len(args)], nil
+}
+
+// introducer names the character set of a text. Bytes that are no text have none.
+func (p *prepared) introducer(text string) string {
+	charset, _ := p.charset.Load().(string)
+	switch {
+	case !utf8.ValidString(text):
+		return ""
+	case charset == "":
+		return "_utf8mb4 "
+	}
+	return "_" + charset + " "
+}
+
+// examine is the package's examine, and remembers the character set of the connections.
+func (e *engine) examine(ctx context.Context, on querier) error {
+	charset, err := examine(ctx, on)
+	if err == nil {
+		e.prepared.charset.Store(charset)
+	}
+	return err
+}

@@ -1,0 +1,51 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+	"time"
+
+	sqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/drivertest"
+)
+
+// What a server can prepare is shared by all its clients, and others may have taken it all.
+func TestAServerThatPreparesNothing(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Own(t, kind).Empty(t)
+			s := server{Database: db}
+			s.pool = s.open(t, func(c *sqldriver.Config) { c.InterpolateParams = true })
+			s.migrate(t)
+			s.exec(t, "SET GLOBAL max_prepared_stmt_count = 0")
+			for _, set := range settings {
+				if (set.kind == "" || set.kind == kind) && set.name != "interpolateParams" {
+					t.Run(set.name, func(t *testing.T) { s.lifeOfALock(t, s.apply(set.change)) })
+				}
+			}
+			pool := s.open(t, nil)
+			a, b := s.client(t, pool), s.client(t, s.open(t, nil))
+			handOver(t, a, b, 4)
+			l, err := a.Lock(t.Context(), "ü'\\", dblock.Metadata(map[string]string{"k": "ü'\\"}))
+			must(t, err)
+			tx, err := pool.BeginTx(t.Context(), nil)
+			must(t, err)
+			must(t, l.Guard(t.Context(), tx))
+			must(t, l.UnlockTx(t.Context(), tx))
+			must(t, a.LockTx(t.Context(), tx, "another"))
+			must(t, tx.Commit())
+			must(t, a.Do(t.Context(), "ü'\\", func(context.Context, *dblock.Lock[*sql.Tx]) error { return nil }))
+
+			waiter := s.listenIn(t, s.open(t, nil), time.Hour)
+			granter := s.actor(t)
+			held := granter.take(t, "heard")
+			attempt := waiter.enqueue(t, "heard")
+			must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+			waiter.hear(t, map[string]bool{attempt: true})
+		})
+	}
+}
