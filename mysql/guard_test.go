@@ -340,3 +340,31 @@ func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
 		must(t, tx.Rollback())
 	}
 }
+
+// The same of UnlockTx, where somebody has begun to wait since: the lock is still held.
+func TestAnUnlockTxThatIsOlderThanTheQueueOnMariaDB(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindMariaDB)
+	s := server{db, db.SQL(t)}
+	s.migrate(t)
+	pool := s.open(t, variable("innodb_snapshot_isolation", "1"))
+	c := s.client(t, pool)
+	l, err := c.Lock(t.Context(), "n")
+	must(t, err)
+	waiter := s.actor(t)
+	for _, want := range []error{driver.ErrRetry, nil} {
+		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		must(t, err)
+		var n int
+		must(t, tx.QueryRow("SELECT COUNT(*) FROM dblock_schema").Scan(&n))
+		if want == nil {
+			must(t, l.UnlockTx(t.Context(), tx))
+			must(t, tx.Commit())
+			continue
+		}
+		waiter.enqueue(t, "n")
+		if err := l.UnlockTx(t.Context(), tx); !errors.Is(err, want) || l.Context().Err() != nil {
+			t.Errorf("%v, want %v; the lock: %v", err, want, l.Context().Err())
+		}
+		must(t, tx.Rollback())
+	}
+}
