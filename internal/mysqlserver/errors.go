@@ -5,12 +5,19 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/go-sql-driver/mysql"
 )
+
+// kinds are those of an error that needs no interpretation any more.
+var kinds = []error{
+	driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
+	driver.ErrCapacity, driver.ErrFuture, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone,
+}
 
 // Interpret turns an error of the driver into a kind of package driver, by its number. An error
 // without a number never came from the server: a connection broke, or could not be made.
@@ -21,10 +28,8 @@ func Interpret(err error) error {
 	if closed := driver.PoolClosed(err); closed != nil {
 		return closed
 	}
-	for _, kind := range []error{driver.ErrBusy, driver.ErrNotHeld, driver.ErrCapacity, driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
-		if errors.Is(err, kind) {
-			return err
-		}
+	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
+		return err
 	}
 	if errors.Is(err, sql.ErrTxDone) {
 		return driver.Fail(driver.ErrTxDone, err)

@@ -46,6 +46,9 @@ func TestInterpret(t *testing.T) {
 		if !errors.Is(got, c.want) || !errors.Is(got, c.err) {
 			t.Errorf("%v: %v, want %v", c.err, got, c.want)
 		}
+		if again := Interpret(got); again != got {
+			t.Errorf("said twice: %v", again)
+		}
 	}
 	for _, ofNoKind := range []error{
 		server(1045),
