@@ -9,15 +9,16 @@ import (
 	"testing"
 )
 
-// The README's programs are the ones under examples/quickstart, and what is in docs/orm.md is in
-// examples/orm, to the letter.
+// The README's programs are the ones under examples/quickstart, what is in docs/orm.md is in
+// examples/orm, and the shutdown of docs/recipes.md in examples/httpserver, to the letter.
 func TestTheReadmeShowsCodeThatExists(t *testing.T) {
 	for page, c := range map[string]struct {
 		code   string // a pattern of files
 		blocks int
 	}{
-		"README.md":   {"examples/quickstart/*/main.go", 3},
-		"docs/orm.md": {"examples/orm/*.go", 15},
+		"README.md":       {"examples/quickstart/*/main.go", 3},
+		"docs/orm.md":     {"examples/orm/*.go", 15},
+		"docs/recipes.md": {"examples/httpserver/server.go", 1},
 	} {
 		text, err := os.ReadFile(page)
 		if err != nil {

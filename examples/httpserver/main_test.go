@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// post asks for an invoice, and sends the status of the answer.
+func post(l net.Listener, invoice string) <-chan int {
+	code := make(chan int, 1)
+	go func() {
+		answer, err := http.Post(fmt.Sprintf("http://%s/invoices/%s", l.Addr(), invoice), "", nil)
+		if err != nil {
+			code <- 0
+			return
+		}
+		defer answer.Body.Close()
+		code <- answer.StatusCode
+	}()
+	return code
+}
+
+// A request that is under way when the server is told to end has its lock until it is answered.
+func TestRequestsEndWithTheirLocksBeforeTheServerDoes(t *testing.T) {
+	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
+		dsn := db.DSN
+		if db.Kind == dbtest.KindSQLite {
+			dsn = ""
+		}
+		begun, finish := make(chan bool), make(chan bool)
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		l, ended := listen(t), make(chan error, 1)
+		go func() {
+			ended <- run(ctx, dsn, l, func(ctx context.Context, _ string, lock *dblock.Lock[*sql.Tx]) error {
+				begun <- true
+				<-finish
+				return errors.Join(ctx.Err(), lock.Context().Err())
+			})
+		}()
+		first := post(l, "1")
+		<-begun
+		if code := <-post(l, "1"); code != http.StatusLocked {
+			t.Errorf("a second request is answered with %d", code)
+		}
+		stop()
+		select {
+		case err := <-ended:
+			t.Fatalf("it ends before the request: %v", err)
+		case code := <-first:
+			t.Fatalf("the request is answered with %d", code)
+		default:
+		}
+		close(finish)
+		if code := <-first; code != http.StatusOK {
+			t.Errorf("the request is answered with %d", code)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestTheStatusTellsWhatWentWrong(t *testing.T) {
+	f := dblocktest.New[*sql.Tx](t)
+	ctx, stop := context.WithCancel(t.Context())
+	l, ended := listen(t), make(chan error, 1)
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	go func() {
+		ended <- serve(ctx, l, f.Client, handler(f.Client, func(ctx context.Context, invoice string, lock *dblock.Lock[*sql.Tx]) error {
+			switch invoice {
+			case "lost":
+				f.Lose(t, lock)
+				<-ctx.Done()
+				return context.Cause(ctx)
+			case "wrong":
+				return errors.New("it is wrong")
+			}
+			return nil
+		}))
+	}()
+	release := f.Hold(t, dblock.Name("invoice", "held"))
+	for invoice, want := range map[string]int{
+		"good": http.StatusOK, "held": http.StatusLocked, "lost": http.StatusConflict, "wrong": http.StatusInternalServerError,
+	} {
+		if code := <-post(l, invoice); code != want {
+			t.Errorf("%s: %d, want %d", invoice, code, want)
+		}
+	}
+	release()
+	f.Down()
+	if code := <-post(l, "good"); code != http.StatusServiceUnavailable {
+		t.Errorf("without a database: %d", code)
+	}
+	f.Up()
+}

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/dblock-go/dblock"
+)
+
+const (
+	lockTimeout     = 2 * time.Second  // how long a request waits for its lock
+	shutdownTimeout = 20 * time.Second // how long requests may take to end
+	closeTimeout    = 5 * time.Second  // how long the client may take to give its locks back
+)
+
+// work is what a request does under the lock of its invoice.
+type work func(ctx context.Context, invoice string, lock *dblock.Lock[*sql.Tx]) error
+
+// handler works on one request for an invoice at a time, over all servers.
+func handler(client *dblock.Client[*sql.Tx], work work) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /invoices/{id}", func(w http.ResponseWriter, r *http.Request) {
+		if err := underLock(r.Context(), client, r.PathValue("id"), work); err != nil {
+			code := status(err)
+			if code == http.StatusLocked || code == http.StatusServiceUnavailable {
+				w.Header().Set("Retry-After", "1")
+			}
+			// The error itself is for the log: it names hosts.
+			http.Error(w, http.StatusText(code), code)
+		}
+	})
+	return mux
+}
+
+// underLock waits a short time for the lock, and works while the request and the lock last.
+func underLock(request context.Context, client *dblock.Client[*sql.Tx], invoice string, work work) error {
+	waiting, cancel := context.WithTimeout(request, lockTimeout)
+	defer cancel()
+	lock, err := client.Lock(waiting, dblock.Name("invoice", invoice))
+	if err != nil {
+		return err
+	}
+	working, end := context.WithCancelCause(lock.Context()) // which does not end with waiting
+	defer end(nil)
+	defer context.AfterFunc(request, func() { end(context.Cause(request)) })()
+	err = work(working, invoice, lock)
+	return errors.Join(err, lock.Unlock(request))
+}
+
+// status is the status of an answer for an error of dblock's.
+func status(err error) int {
+	switch {
+	case errors.Is(err, dblock.ErrNotAcquired): // somebody was seen to have it
+		return http.StatusLocked
+	case errors.Is(err, dblock.ErrDeadlock), errors.Is(err, dblock.ErrLost): // all of it may be tried again
+		return http.StatusConflict
+	case errors.Is(err, dblock.ErrUnavailable), errors.Is(err, dblock.ErrClosed): // nothing is known of the lock
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// serve answers until ctx ends. Then it stops taking requests, lets those go on that are under way,
+// and closes the client once no request needs it any more. The pool is closed after that.
+func serve(ctx context.Context, listener net.Listener, client *dblock.Client[*sql.Tx], h http.Handler) error {
+	server := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	var err error
+	select {
+	case err = <-served:
+	case <-ctx.Done():
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+		defer cancel()
+		err = server.Shutdown(within)
+	}
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout) // Shutdown may have used up its own
+	defer cancel()
+	// What Shutdown did not wait for loses its lock here: its context ends with ErrClosed.
+	return errors.Join(err, client.Close(within), server.Close())
+}
