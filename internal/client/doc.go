@@ -53,6 +53,7 @@
 //	    InRun --> Held: settle
 //	    InRun --> Releasing: unlock
 //	    InRun --> Gone: lose
+//	    InRun --> Departed: depart
 //	    Passed --> Undoing: abandon
 //	    Passed --> Gone: settle
 //	    Converting --> Held: settle

@@ -56,7 +56,7 @@ func (e event) String() string { return eventNames[e] }
 var transitions = map[State]map[event]State{
 	Requested:   {grant: Held, join: InRun, abandon: Undoing, finish: Gone},
 	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	InRun:       {settle: Held, unlock: Releasing, lose: Gone},
+	InRun:       {settle: Held, unlock: Releasing, lose: Gone, depart: Departed},
 	Passed:      {settle: Gone, abandon: Undoing},
 	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
