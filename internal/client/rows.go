@@ -41,7 +41,12 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 // release: after an answer that was lost, not to hold the lock any more is success.
 func (g rows) release(ctx context.Context, h *hold) error {
 	if h.run != nil {
-		if passed, err := g.passOn(ctx, h.claim); passed || err != nil {
+		var passed bool
+		err := g.statement(ctx, func(ctx context.Context) (err error) {
+			passed, err = g.passOn(ctx, h.claim)
+			return err
+		})
+		if passed || err != nil {
 			if err == nil {
 				g.history.record(h, KindReleased, "")
 			} else {

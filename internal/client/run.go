@@ -45,8 +45,8 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 }
 
 // disband ends a run that the database has taken from its session: its present member has lost the
-// lock, and what the database still has of it and of those before it is given back; of a member that
-// departed, when that is unlocked. Those behind it wait where they did.
+// lock, and what the database still has of it and of those before it is given back; of a member
+// that departed, when that is unlocked. Those behind it wait where they did.
 func (t *tables) disband(s *clientSession, r *wait.Run) {
 	present := r.Disown()
 	if h := t.registry.held(present.Attempt); h != nil {

@@ -21,7 +21,7 @@ var input = inPlaces(own{
 	{"a database that lost its tables is told, and works again with new ones", tablesLost},
 })
 
-// dead is an engine on a pool that is closed: whatever does I/O gets ErrUnavailable.
+// dead is an engine on a pool that is closed: whatever does I/O gets ErrConfig.
 func (e *env) dead(t *testing.T) App {
 	a := e.app(t, 4)
 	a.close()
@@ -95,7 +95,7 @@ func badLocks(t *testing.T, e *env) {
 	try("long owner thread", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("host", strings.Repeat("t", 256)))
 	try("owner not UTF-8", dblock.ErrInvalidOption, ctx, "name", dblock.Owner("\xff", "thread"))
 	try("long metadata", dblock.ErrInvalidOption, ctx, "name", dblock.Metadata(map[string]string{"a": strings.Repeat("m", 4096)}))
-	try("a name that can be", dblock.ErrUnavailable, ctx, "name") // there I/O is seen
+	try("a name that can be", dblock.ErrConfig, ctx, "name") // there I/O is seen: the pool is closed
 	var none context.Context
 	if err := c.CheckSchema(none); !errors.Is(err, dblock.ErrInvalidOption) {
 		t.Errorf("CheckSchema(nil): %v", err)

@@ -39,7 +39,7 @@ func ping(t *testing.T, e *env) {
 	e.needsSQL(t)
 	bare := emptyEnv(t, e.wiring)
 	schema(t, bare.client(t).Ping(t.Context()))
-	is(t, e.clientOf(t, e.dead(t)).Ping(t.Context()), dblock.ErrUnavailable)
+	is(t, e.clientOf(t, e.dead(t)).Ping(t.Context()), dblock.ErrConfig)
 }
 
 func stats(t *testing.T, e *env) {

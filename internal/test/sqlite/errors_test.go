@@ -116,7 +116,7 @@ func TestADatabaseThatCannotServeIsUnavailable(t *testing.T) {
 	}
 	f = newFixture(t)
 	f.pool.Close()
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrUnavailable) {
+	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrConfig) {
 		t.Errorf("a closed pool: %v", err)
 	}
 }

@@ -181,7 +181,7 @@ func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
 	go func() { ended <- f.Listen(t.Context(), s, func() { f.pool.Close() }, func(driver.Hint) {}) }()
 	select {
 	case err := <-ended:
-		if !errors.Is(err, driver.ErrUnavailable) {
+		if !errors.Is(err, driver.ErrConfig) {
 			t.Fatal(err)
 		}
 	case <-time.After(patience):
