@@ -77,7 +77,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return l.outcome
 	}
 	l.outcome = l.client.unlock(ctx, l.hold)
-	l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost) || l.client.registry.state(l.hold.claim) == Gone
+	l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
 	return l.outcome
 }
 

@@ -31,8 +31,11 @@ func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(c
 		delete(overdue, claim.Attempt)
 		if run := t.registry.passedIn(claim); run != nil { // the present member is asked
 			t.underWay.Go(func() {
-				<-run.Settle()
-				s.Check()
+				select {
+				case <-run.Settle():
+					s.Check()
+				case <-s.Context().Done():
+				}
 			})
 		}
 		if k := t.registry.found(claim); k != nil {

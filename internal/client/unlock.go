@@ -34,6 +34,9 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 		}
 		return err
 	}
+	if h.entries == 0 && c.registry.state(h.claim) == Gone { // it was unlocked before, and nothing is left of it
+		return nil
+	}
 	h.entries = 0
 	if err := c.begin(); err != nil {
 		if h.ctx.Err() != nil { // UnlockAll could not release it: Close finds it no more
