@@ -79,6 +79,9 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // commit, it is what wakes the next waiter at once; otherwise that one notices within a third of
 // its TTL.
 //
+// After a rollback, call Guard or Unlock before anything else is done under the lock: until then
+// the client takes it for a commit that the lock is not held any more.
+//
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
 // lock was entered several times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
