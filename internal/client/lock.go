@@ -41,7 +41,7 @@ func (l *Lock) Shared() bool {
 func (l *Lock) Until() time.Time {
 	h := l.hold
 	s, ok := h.grip.session()
-	if !ok || h.ctx.Err() != nil {
+	if !ok || l.client.registry.held(h.attempt) != h {
 		return time.Time{}
 	}
 	end := s.Deadline()

@@ -96,7 +96,7 @@ func committedInDo(t *testing.T, e *env) {
 	var committed atomic.Int64
 	for range goroutines {
 		all.Go(func() {
-			for range 25 {
+			for range 10 {
 				err := c.Do(t.Context(), "n", func(ctx context.Context, l Lock) error {
 					return e.inTx(ctx, t, a, l, &committed)
 				})
@@ -150,6 +150,9 @@ func departedContext(t *testing.T, e *env) {
 		e.advanceUntil(t, longTTL, "the client knows that it is released", func() bool { return len(ends) > 0 })
 		is(t, <-ends, nil)
 		live(t, l)
+		if until := l.Until(); !until.IsZero() {
+			t.Errorf("it is held until %v", until)
+		}
 		if unlocked {
 			unlock(t, l)
 		} else {

@@ -44,7 +44,7 @@ func (e *env) kill(t testing.TB, w which) int {
 		e.exec(t, "ROLLBACK")
 		return 1
 	}
-	condition := map[which]string{everything: "", listeners: "AND info LIKE '%SLEEP%'", others: "AND (info IS NULL OR info NOT LIKE '%SLEEP%')"}[w]
+	condition := map[which]string{everything: "", listeners: "AND info RLIKE 'SLEEP|GET_LOCK'", others: "AND (info IS NULL OR info NOT RLIKE 'SLEEP|GET_LOCK')"}[w]
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rows, err := e.look.QueryContext(ctx, "SELECT id FROM "+e.db.Processes()+" WHERE db = DATABASE() AND id <> CONNECTION_ID() "+condition)
