@@ -4,12 +4,15 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/go-sql-driver/mysql"
 )
 
 // template is a database that was migrated once, from which those of the tests are copied: under
@@ -99,11 +102,16 @@ func (s *Server) Database(t testing.TB) Database {
 		}
 		return db
 	}
-	db := s.temporary(t, "")
-	if err := db.copyTables(from); err != nil {
-		t.Fatalf("dbtest: copy the tables of %s: %v", from.name, err)
+	for tries := 1; ; tries++ {
+		db := s.temporary(t, "")
+		err := db.copyTables(from)
+		if err == nil {
+			return db
+		}
+		if !errors.Is(err, mysql.ErrInvalidConn) || tries == 3 { // a connection that broke is no fault of the test's
+			t.Fatalf("dbtest: copy the tables of %s: %v", from.name, err)
+		}
 	}
-	return db
 }
 
 // copyTables copies what the migrations make on MySQL and MariaDB: tables (CREATE TABLE … LIKE
