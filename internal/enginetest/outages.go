@@ -10,6 +10,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
 var outages = inPlaces(own{
@@ -171,12 +172,12 @@ func outageOfTTL(t *testing.T, e *env) {
 	server.set(driver.ErrUnavailable)
 	waiting, released := locking(t.Context(), c, "n"), unlocking(held)
 	server.hits(t, 6)
-	e.advance(t, longTTL*9/10)
+	e.advance(t, longTTL/2)
 	server.hits(t, 6)
 	if len(waiting)+len(released) > 0 {
 		t.Fatalf("%d calls gave up early", len(waiting)+len(released))
 	}
-	e.advance(t, longTTL/5)
+	e.advance(t, longTTL)
 	is(t, within(t, soon, "Lock returns", waiting).err, dblock.ErrUnavailable)
 	is(t, within(t, soon, "Unlock returns", released), dblock.ErrUnavailable)
 	ended(t, soon, held, dblock.ErrNotHeld)
@@ -210,7 +211,7 @@ func exhaustedPool(t *testing.T, e *env) {
 	if a.borrow == nil || e.wiring.Kind == SQLite { // no pool, or one that work of its own does not go through
 		t.Skip("no pool that could be exhausted")
 	}
-	c := e.clientOf(t, a, dblock.WithTTL(2*time.Second))
+	c := e.clientOf(t, a, dblock.WithTTL(dbtest.Scale(4*time.Second)))
 	held := lock(t, c, "n")
 	giveBack := e.exhaust(t, a)
 	err := within(t, patience, "Unlock returns", unlocking(held))
