@@ -2,7 +2,6 @@ package dblock
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -102,16 +101,8 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	defer func() { err = joinUnlock(err, l.Unlock(ctx)) }()
+	defer func() { err = client.JoinUnlock(err, l.Unlock(ctx)) }()
 	return l.core.Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
-}
-
-// joinUnlock joins what was done under a lock with its Unlock. That the lock was lost is said once.
-func joinUnlock(done, unlocked error) error {
-	if errors.Is(done, ErrLost) && errors.Is(unlocked, ErrLost) {
-		return done
-	}
-	return driver.Join(done, unlocked)
 }
 
 func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock[TX], error) {

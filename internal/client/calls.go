@@ -80,12 +80,11 @@ func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error
 	defer cancel()
 	err := f(inner)
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		why, full := c.inUse()
-		failed := driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v%s: %w", c.ttl, why, errors.New(err.Error())))
-		if full {
-			return worded{failed.Error(), driver.Join(failed, errExhausted)}
+		cause := errors.New(err.Error())
+		if why := c.usage(); why != nil {
+			cause = fmt.Errorf("%w: %w", why, cause)
 		}
-		return failed
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("no answer within %v: %w", c.ttl, cause))
 	}
 	if errors.Is(err, driver.ErrReadOnly) && c.renew != nil {
 		c.renew(inner)
@@ -93,26 +92,26 @@ func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error
 	return err
 }
 
-// inUse says, for a text, how the pool is used, where that may be why nothing was answered. full:
-// it has no free connection.
-func (c *calls) inUse() (text string, full bool) {
+// usage says how the pool is used, where that may be why nothing was answered. It is errExhausted
+// where there is no free connection.
+func (c *calls) usage() error {
 	if c.connections == nil {
-		return "", false
+		return nil
 	}
 	switch inUse, most := c.connections(); {
 	case most == 0 && inUse == 0, inUse < most:
-		return "", false
+		return nil
 	case most == 0:
-		return fmt.Sprintf(" (%d connections of the pool are in use)", inUse), false
+		return fmt.Errorf("%d connections of the pool are in use", inUse)
 	default:
-		return fmt.Sprintf(": %v, all %d are in use", errExhausted, most), true
+		return fmt.Errorf("%w, all %d are in use", errExhausted, most)
 	}
 }
 
 // unseen is the end of a context before it was known whether the name has a holder or a waiter.
 func (c *calls) unseen(ctx context.Context, err error) error {
-	if why, full := c.inUse(); full && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
-		return fmt.Errorf("%w%s: %w", driver.ErrUnavailable, why, ended(ctx, err))
+	if why := c.usage(); errors.Is(why, errExhausted) && (err == context.Canceled || err == context.DeadlineExceeded) { // no statement says more
+		return fmt.Errorf("%w: %w: %w", driver.ErrUnavailable, why, ended(ctx, err))
 	}
 	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, ended(ctx, err))
 }

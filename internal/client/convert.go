@@ -214,11 +214,9 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 	defer g.done()
 	for away := g.absent(); ; {
 		err := g.tryConvert(ctx, h, e, f)
-		switch cause := context.Cause(h.ctx); { // it may have ended while the statement was at work
-		case errors.Is(cause, ErrLost):
-			return errors.Unwrap(cause)
-		case cause != nil:
-			return cause
+		switch over := h.over(); { // it may have ended while the statement was at work
+		case over != nil:
+			return over
 		case err == nil:
 			return nil
 		case errors.Is(err, driver.ErrNotHeld):

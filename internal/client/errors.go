@@ -80,6 +80,14 @@ func residueOf(err error) residue {
 // ended is an error that came of a context's end: it is both.
 func ended(ctx context.Context, err error) error { return driver.Join(context.Cause(ctx), err) }
 
+// JoinUnlock joins what was done under a lock with its Unlock. That the lock was lost is said once.
+func JoinUnlock(done, unlocked error) error {
+	if errors.Is(done, ErrLost) && errors.Is(unlocked, ErrLost) {
+		return done
+	}
+	return driver.Join(done, unlocked)
+}
+
 // worded is an error that says what another one means here.
 type worded struct {
 	text string

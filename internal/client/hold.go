@@ -100,6 +100,24 @@ func (h *hold) gone(reason error) ending {
 	return ending{lose, cause}
 }
 
+// over is why the hold has ended, or nil. A loss comes without the name of the lock, which the
+// error gets anyway.
+func (h *hold) over() error {
+	cause := context.Cause(h.ctx)
+	if errors.Is(cause, ErrLost) {
+		return errors.Unwrap(cause)
+	}
+	return cause
+}
+
+// ended is how a hold has ended that was not unlocked, or nil.
+func (h *hold) ended() error {
+	if cause := context.Cause(h.ctx); errors.Is(cause, ErrLost) || errors.Is(cause, ErrClosed) {
+		return h.over()
+	}
+	return nil
+}
+
 // under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
 // it ends with the hold.
 func (h *hold) under(ctx context.Context, o *owners) context.Context {

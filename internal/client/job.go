@@ -91,24 +91,20 @@ func (l *Lock) confirm(ctx context.Context) error {
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
 // may be the next slot's turn.
 func (t *tables) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (run driver.Run, ours bool, err error) {
-	away := t.absent()
-	for tries := 1; ; tries++ {
-		err = t.statement(ctx, func(ctx context.Context) error {
-			if tries > 1 {
-				latest, err := t.engine.Runs(ctx, r.Name, time.Time{}, 1)
-				if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
-					run, ours = append(latest, driver.Run{})[0], err == nil
-					return err
-				}
+	again := false
+	err = t.inquire(ctx, func(ctx context.Context) (err error) {
+		if again {
+			latest, err := t.engine.Runs(ctx, r.Name, time.Time{}, 1)
+			if err != nil || len(latest) > 0 && latest[0].Token == r.Token {
+				run, ours = append(latest, driver.Run{})[0], err == nil
+				return err
 			}
-			run, ours, err = t.engine.BeginRun(ctx, r, slot, retry)
-			return err
-		})
-		if err == nil || !t.transient(err) || away.tooLong(t, err) || ctx.Err() != nil || tries >= 5 {
-			return run, ours, err
 		}
-		pause(ctx, 20*time.Millisecond)
-	}
+		again = true
+		run, ours, err = t.engine.BeginRun(ctx, r, slot, retry)
+		return err
+	})
+	return run, ours, err
 }
 
 // disclaim ends a run that may have been claimed without its caller's knowing, so that a retry may

@@ -139,15 +139,6 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	return err
 }
 
-// over is why the hold has ended, or nil.
-func (h *hold) over() error {
-	cause := context.Cause(h.ctx)
-	if errors.Is(cause, ErrLost) {
-		return errors.Unwrap(cause)
-	}
-	return cause
-}
-
 // identifyTimeout is how long a client without a session waits to hear which database is its own.
 const identifyTimeout = time.Second
 

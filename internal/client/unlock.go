@@ -56,17 +56,6 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 	return err
 }
 
-// ended is how a hold has ended that was not unlocked, or nil.
-func (h *hold) ended() error {
-	switch cause := context.Cause(h.ctx); {
-	case errors.Is(cause, ErrLost):
-		return errors.Unwrap(cause) // without the lock's name, which the error gets anyway
-	case errors.Is(cause, ErrClosed):
-		return cause
-	}
-	return nil
-}
-
 // drop ends a hold that is about to be released; false if it has ended already.
 func (c *Client) drop(h *hold, cause error) bool {
 	held := c.registry.take(h, unlock)
