@@ -4,21 +4,16 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/dblock-go/dblock/internal/crew"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// DropReadOnly takes as many connections as are idle, so that each of them is looked at.
 func (e *engine) DropReadOnly(ctx context.Context) {
-	for range e.db.Stats().Idle {
-		conn, err := e.db.Conn(ctx)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	crew.EachIdle(ctx, e.db, func(conn *sql.Conn) {
 		if readOnly(ctx, conn) {
 			mysqlserver.Discard(conn)
 		}
-	}
+	})
 }
 
 // readOnly reports whether a connection's server, or its session, accepts no writes. The variable

@@ -31,18 +31,12 @@ func (d sqlDB) connections() (inUse, most int) {
 	return s.InUse, s.MaxOpenConnections
 }
 
-// dropReadOnly takes as many connections as are idle, so that each of them is looked at.
 func (d sqlDB) dropReadOnly(ctx context.Context) {
-	for range d.db.Stats().Idle {
-		conn, err := d.db.Conn(ctx)
-		if err != nil {
-			return
-		}
-		defer conn.Close()
+	crew.EachIdle(ctx, d.db, func(conn *sql.Conn) {
 		if readOnly(ctx, sqlConn{conn}) {
 			_ = sqlConn{conn}.close()
 		}
-	}
+	})
 }
 
 func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx, d.db, s) }

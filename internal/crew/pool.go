@@ -1,13 +1,15 @@
 package crew
 
 import (
+	"context"
+	"database/sql"
 	"fmt"
 	"sync"
 
 	"github.com/dblock-go/dblock/driver"
 )
 
-// pools are the crews whose clients keep connections of a pool, by that pool.
+// pools lists, by pool, the crews that keep connections of it.
 var pools = struct {
 	mu sync.Mutex
 	of map[any]map[shared]bool
@@ -66,4 +68,17 @@ func (c *Crew[C]) Leaves(most, more int) error {
 	}
 	return driver.Fail(driver.ErrConfig, fmt.Errorf(
 		"the pool allows %d connections, and the %d clients of dblock on it keep %d: SetMaxOpenConns must allow more, or one client serve for all", most, clients, keep))
+}
+
+// EachIdle calls f with each idle connection of a pool. It takes as many as are idle at once: a
+// pool lends the one that came back last.
+func EachIdle(ctx context.Context, pool *sql.DB, f func(conn *sql.Conn)) {
+	for range pool.Stats().Idle {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		f(conn)
+	}
 }
