@@ -1,7 +1,6 @@
 package mysql_test
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -304,21 +303,29 @@ func (e *ear) hearBoth(t *testing.T, attempt string) {
 	}
 }
 
+// asleep is a listener that sleeps while its session waits for a name, what grants it the name, and
+// a connection to be in its way.
+func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(), conn *sql.Conn) {
+	t.Helper()
+	waiter = s.listen(t, s.open(t, nil))
+	granter := s.actor(t)
+	held := granter.take(t, "n")
+	attempt = waiter.enqueue(t, "n")
+	waiter.sleeps(t, s)
+	conn, err := s.pool.Conn(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	return waiter, attempt, func() { must(t, second(drivertest.Release(t.Context(), granter, held, true))) }, conn
+}
+
 // Broken by taking every KILL for that of the grant which is found: this one, of an Ask, hits the
 // search.
 func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
-		waiter := s.listen(t, s.open(t, nil))
-		granter := s.actor(t)
-		held := granter.take(t, "n")
-		attempt := waiter.enqueue(t, "n")
-		waiter.sleeps(t, s)
-		conn, err := s.pool.Conn(t.Context())
+		waiter, attempt, grant, conn := s.asleep(t)
+		_, err := conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Handed
 		must(t, err)
-		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Handed
-		must(t, err)
-		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
+		grant()
 		waiter.runs(t, s, "name: Handed")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
@@ -510,61 +517,6 @@ func TestAListenerSleepsWithinTheReadTimeout(t *testing.T) {
 		case <-time.After(2 * 3 * time.Second):
 		}
 		is(t, b.end(t), context.Canceled)
-	})
-}
-
-// A backup's FLUSH TABLES WITH READ LOCK waits for each statement that names a table, and what
-// writes waits behind it. This is the same for the tables of one database.
-func TestAListenerThatSleepsHoldsUpNoLockOfTheTables(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		waiter := s.listen(t, s.open(t, nil))
-		granter := s.actor(t)
-		held := granter.take(t, "n")
-		attempt := waiter.enqueue(t, "n")
-		waiter.sleeps(t, s)
-		conn, err := s.pool.Conn(t.Context())
-		must(t, err)
-		defer conn.Close()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		_, err = conn.ExecContext(ctx, "FLUSH TABLES dblock_locks, dblock_shares, dblock_waiters, dblock_sessions, dblock_heartbeats WITH READ LOCK")
-		must(t, err)
-		_, err = conn.ExecContext(ctx, "UNLOCK TABLES")
-		must(t, err)
-		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
-		waiter.hear(t, map[string]bool{attempt: true})
-		is(t, waiter.end(t), context.Canceled)
-	})
-}
-
-// A KILL that comes while the statement that sleeps is on its way hits nothing.
-func TestAGrantJustBeforeTheSleepIsHeardOf(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		proxy := dbtest.NewProxy(t, s.Addr(t))
-		ready, goOn := make(chan struct{}), make(chan struct{})
-		var asked atomic.Int32
-		proxy.Watch(func(request []byte) {
-			switch {
-			case bytes.Contains(request, []byte("SELECT IF(GET_LOCK(")):
-				close(ready)
-				<-goOn
-			case bytes.Contains(request, []byte("IS_USED_LOCK('dblock:")) && !bytes.Contains(request, []byte("KILL")):
-				asked.Add(1)
-			}
-		})
-		pool := server{s.Through(t, proxy), s.pool}.open(t, nil)
-		waiter := s.listen(t, pool)
-		granter, asker := s.actor(t), actor{Backend: s.engine(t), session: waiter.session}
-		held := granter.take(t, "n")
-		attempt := asker.enqueue(t, "n")
-		soon(t, "the statement that sleeps", ready)
-		eventually(t, "the other connection to wait for it", func() bool {
-			return asked.Load() > 1 || asked.Load() > 0 && pool.Stats().InUse == s.listening() // or to have looked
-		})
-		must(t, second(drivertest.Release(t.Context(), granter, held, true)))
-		close(goOn)
-		waiter.hear(t, map[string]bool{attempt: true})
-		is(t, waiter.end(t), context.Canceled)
 	})
 }
 

@@ -39,8 +39,10 @@ func TestASecondClientThatWouldTakeTheLastConnectionsIsRefused(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for pool.Stats().InUse < 2 { // the first has what it keeps
-				time.Sleep(time.Millisecond)
+			for deadline := time.Now().Add(patience()); pool.Stats().InUse < 2; time.Sleep(time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the first client does not keep its connections")
+				}
 			}
 			_, err = second.Lock(t.Context(), "m")
 			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {

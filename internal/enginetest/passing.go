@@ -312,10 +312,13 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// writer opens a transaction that has written, for a lock that is being settled: on SQLite no
-// statement that settles it can run before the transaction ends.
-func (r *relay) writer(t *testing.T, e *env) (tx Tx, settled func()) {
+// writer has a lock passed on, and opens a transaction that has written while that is being
+// settled: on SQLite no statement that settles it can run before the transaction ends.
+func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx, settled func()) {
 	t.Helper()
+	r = e.relay(t, name, 4)
+	r.may = make(chan struct{})
+	l = r.second(t)
 	settled = func() {}
 	if e.wiring.Kind == SQLite {
 		settled = sync.OnceFunc(func() { close(r.may) })
@@ -327,16 +330,13 @@ func (r *relay) writer(t *testing.T, e *env) (tx Tx, settled func()) {
 	if err := tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
-	return tx, settled
+	return r, l, tx, settled
 }
 
 // Broken by waiting until the lock is settled.
 func guardedByAWriter(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
-	r := e.relay(t, "n", 4)
-	r.may = make(chan struct{})
-	l := r.second(t)
-	tx, settled := r.writer(t, e)
+	r, l, tx, settled := e.writer(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := l.Guard(ctx, tx); err != nil {
@@ -360,10 +360,7 @@ func guardedByAWriter(t *testing.T, e *env) {
 func releasedByAWriter(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	for end, finish := range map[string]func(testing.TB, Tx){"commit": commit, "rollback": rollback} {
-		r := e.relay(t, end, 4)
-		r.may = make(chan struct{})
-		l := r.second(t)
-		tx, settled := r.writer(t, e)
+		r, l, tx, settled := e.writer(t, end)
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
 		if err := l.UnlockTx(ctx, tx); err != nil {
