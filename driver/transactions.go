@@ -8,8 +8,8 @@ import "context"
 // has to be run again.
 type Transactions[TX any] interface {
 	// Exclusive reports whether a transaction that has written keeps all other writers out of the
-	// database. Then the caller's transaction may be in the way of Settle, whose answer is not
-	// waited for: Guard and ReleaseTx take the present member of a run for the holder that it is.
+	// database. Then the caller's transaction may be in the way of Settle, and the client does not
+	// wait for it. Guard and ReleaseTx accept the present member of a run as the holder.
 	Exclusive() bool
 
 	// MakeGuard prepares Guard for a lock that is held. It is called once for each hold, however

@@ -28,7 +28,7 @@ type Request struct {
 	Session  string
 	Host     string // with Thread: the owner, for reentrancy
 	Thread   string
-	Attempt  string        // unguessable, at most 32 ASCII letters and digits
+	Attempt  string        // unguessable, at most 32 ASCII letters, digits and dots
 	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
 	Metadata string        // JSON object, "" for none
 	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; exclusive requests only

@@ -47,7 +47,7 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		case err == nil:
 			return h, nil
 		case errors.Is(err, driver.ErrBusy) && !wait && ctx.Err() == nil && tries < busyTries:
-			t.registry.setContended(r.Name, true) // from now on look first: whoever has the name is named
+			t.registry.setContended(r.Name, true) // from now on look first: the look names the holder
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
 		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):

@@ -23,7 +23,7 @@ type owners struct{ host string }
 
 type ownerKey struct{ of *owners }
 
-// caller is who calls in a context.
+// caller is the owner in a context, with its place among the locks.
 type caller struct {
 	Owner
 	path  string // of the attempt whose lock the context is of: see deadlock.PathOf

@@ -18,7 +18,7 @@
 // 1972):
 //
 //   - A hold under which nothing waits is assumed to be released.
-//   - A place whose request can then be granted is assumed to be granted.
+//   - A place is assumed to be granted if its request can then be granted.
 //   - The places that are left when nothing changes any more are stuck.
 //
 // Queues are first-come, first-served. So a waiter's request can be granted when there is room for

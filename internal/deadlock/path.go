@@ -28,8 +28,8 @@ func Below(path string) string {
 	return path + strconv.FormatInt(steps+lastStep.Add(1)%steps, 36)[1:]
 }
 
-// NewAttempt names an attempt with a path. The path "" is that of an owner's first lock, and of all
-// attempts of an owner about whose contexts nothing is known.
+// NewAttempt names an attempt with a path. An owner's first lock has the path "". So have all
+// attempts of an owner that is not known by contexts.
 func NewAttempt(path string) string {
 	if path == "" {
 		return rand.Text()
