@@ -231,7 +231,7 @@ func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 		_, err := a.lock(ctx, tx, "n", true)
 		is(t, err, context.DeadlineExceeded)
 		eventually(t, "the statement to end", func() bool {
-			return s.number(t, "SELECT COUNT(*) FROM information_schema.innodb_trx x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
+			return s.transactions(t, "x JOIN "+s.Processes()+" p ON p.id = x.trx_mysql_thread_id "+
 				"WHERE x.trx_state = 'LOCK WAIT' AND p.db = DATABASE()") == 0
 		})
 		must(t, making.Commit())

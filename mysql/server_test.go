@@ -237,6 +237,14 @@ func eventually(t *testing.T, what string, condition func() bool) {
 	}
 }
 
+// transactions counts the open ones of the server. innodb_trx is a copy that the server makes anew
+// once nobody has looked at it for 100 ms.
+func (s server) transactions(t *testing.T, which string) int64 {
+	t.Helper()
+	time.Sleep(150 * time.Millisecond)
+	return s.number(t, "SELECT COUNT(*) FROM information_schema.innodb_trx "+which)
+}
+
 // stopAt stops the nth request with a text on its way to the server: reached is closed then, and
 // goOn lets it go. It takes the place of the one before.
 func stopAt(t *testing.T, p *dbtest.Proxy, text string, nth int32) (reached <-chan struct{}, goOn func()) {
