@@ -39,10 +39,6 @@ const Table = "dblock_migrations"
 // pause is the longest time between two looks at a lock that another process holds.
 const pause = 100 * time.Millisecond
 
-// lowest is the first version of the tables that tells which builds can use it. Earlier versions
-// were never released.
-const lowest = 3
-
 // Migration is one version of the tables: of this build, or of the database where this build does
 // not know it.
 type Migration struct {
@@ -119,7 +115,7 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	return nil
 }
 
-// DownTo takes the tables of the locks back to an older version, from 3 to this build's. It is for
+// DownTo takes the tables of the locks back to an older version, from 1 to this build's. It is for
 // the return to a build that cannot work with the present tables (docs/upgrading.md). Call it from
 // the newer build, and only when no client of any build is running. It deletes what the newer
 // versions added. Tables at that version or below it are left as they are. After an error the
@@ -129,8 +125,8 @@ func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error
 	if err != nil {
 		return err
 	}
-	if version < lowest || version > migrations.Version {
-		return fmt.Errorf("dblock: migrate: DownTo version %d: want %d to %d", version, lowest, migrations.Version)
+	if version < 1 || version > migrations.Version {
+		return fmt.Errorf("dblock: migrate: DownTo version %d: want 1 to %d", version, migrations.Version)
 	}
 	return ms[0].down(ctx, version)
 }
