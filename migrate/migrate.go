@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -175,6 +176,7 @@ type migrator struct {
 	dialect dialect
 	engine  string
 	set     Set
+	files   fs.FS
 }
 
 // newMigrators checks all sets before anything is done for the first.
@@ -191,7 +193,11 @@ func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 		if !slices.Contains(migrations.Sets, set) {
 			return nil, fmt.Errorf("dblock: migrate: unknown set %q: want %s, %s or %s", set, Locks, Fences, Versions)
 		}
-		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set})
+		files, err := migrations.FS(engine, set)
+		if err != nil {
+			return nil, err
+		}
+		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set, files: files})
 	}
 	return ms, nil
 }
@@ -207,16 +213,12 @@ func orLocks(sets []Set) []Set {
 // pool. It MUST NOT be used again: it remembers the version table even if the transaction that made
 // it was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
-	files, err := migrations.FS(m.engine, m.set)
-	if err != nil {
-		return nil, err
-	}
 	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
 		return nil, err
 	}
 	r := &run{Store: store, dialect: m.dialect}
-	return goose.NewProvider(goose.DialectCustom, m.db, files,
+	return goose.NewProvider(goose.DialectCustom, m.db, m.files,
 		goose.WithStore(r),
 		goose.WithSessionLocker(r),
 		// Statements run on the locked connection as they are: the transaction is the run's.
