@@ -173,7 +173,7 @@ func TestDoctorSeesTheVersionOfTheTables(t *testing.T) {
 	})
 }
 
-// A client that began an hour ago goes on when the tables come to another version.
+// A client that began an hour ago goes on when the tables come to a made-up later version.
 func TestDoctorSeesClientsOfOlderBuilds(t *testing.T) {
 	const version = driver.SchemaVersion
 	eachKind(t, func(w *world) {
