@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -38,10 +39,6 @@ const Table = "dblock_migrations"
 
 // pause is the longest time between two looks at a lock that another process holds.
 const pause = 100 * time.Millisecond
-
-// lowest is the first version of the tables that tells which builds can use it. Earlier versions
-// were never released.
-const lowest = 3
 
 // Migration is one version of the tables: of this build, or of the database where this build does
 // not know it.
@@ -119,7 +116,7 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 	return nil
 }
 
-// DownTo takes the tables of the locks back to an older version, from 3 to this build's. It is for
+// DownTo takes the tables of the locks back to an older version, from 1 to this build's. It is for
 // the return to a build that cannot work with the present tables (docs/upgrading.md). Call it from
 // the newer build, and only when no client of any build is running. It deletes what the newer
 // versions added. Tables at that version or below it are left as they are. After an error the
@@ -129,8 +126,8 @@ func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error
 	if err != nil {
 		return err
 	}
-	if version < lowest || version > migrations.Version {
-		return fmt.Errorf("dblock: migrate: DownTo version %d: want %d to %d", version, lowest, migrations.Version)
+	if version < 1 || version > migrations.Version {
+		return fmt.Errorf("dblock: migrate: DownTo version %d: want 1 to %d", version, migrations.Version)
 	}
 	return ms[0].down(ctx, version)
 }
@@ -179,6 +176,7 @@ type migrator struct {
 	dialect dialect
 	engine  string
 	set     Set
+	files   fs.FS
 }
 
 // newMigrators checks all sets before anything is done for the first.
@@ -195,7 +193,11 @@ func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 		if !slices.Contains(migrations.Sets, set) {
 			return nil, fmt.Errorf("dblock: migrate: unknown set %q: want %s, %s or %s", set, Locks, Fences, Versions)
 		}
-		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set})
+		files, err := migrations.FS(engine, set)
+		if err != nil {
+			return nil, err
+		}
+		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set, files: files})
 	}
 	return ms, nil
 }
@@ -211,16 +213,12 @@ func orLocks(sets []Set) []Set {
 // pool. It MUST NOT be used again: it remembers the version table even if the transaction that made
 // it was rolled back.
 func (m *migrator) provider() (*goose.Provider, error) {
-	files, err := migrations.FS(m.engine, m.set)
-	if err != nil {
-		return nil, err
-	}
 	store, err := m.dialect.store(m.set.Table())
 	if err != nil {
 		return nil, err
 	}
 	r := &run{Store: store, dialect: m.dialect}
-	return goose.NewProvider(goose.DialectCustom, m.db, files,
+	return goose.NewProvider(goose.DialectCustom, m.db, m.files,
 		goose.WithStore(r),
 		goose.WithSessionLocker(r),
 		// Statements run on the locked connection as they are: the transaction is the run's.

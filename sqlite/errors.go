@@ -166,10 +166,7 @@ func migrated(ctx context.Context, conn sqlitedb.DBTX) bool {
 		return false
 	}
 	row, there, err := found(sqlitedb.New(conn).Schema(ctx))
-	switch code, coded := codeOf(err); {
-	case coded && code == sqliteError: // the table does not say which builds can use it
-		return false
-	case err != nil:
+	if err != nil {
 		return true
 	}
 	return there && driver.Schema{Version: int(row.Version), UsableFrom: int(row.UsableFrom)}.Check() == nil

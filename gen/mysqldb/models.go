@@ -57,19 +57,19 @@ type DblockLock struct {
 	Holds       int32
 	Attempt     string
 	Token       int64
+	FirstToken  int64
+	LastToken   int64
 	AcquiredAt  int64
 	ExpiresAt   sql.NullInt64
-	Waiters     int32
-	NextTicket  int64
 	Metadata    string
+	Asked       sql.NullString
 	Handed      int8
 	SharedUnits int32
 	Capacity    int32
-	RestsUntil  int64
-	Asked       sql.NullString
-	FirstToken  int64
-	LastToken   int64
 	Mixed       bool
+	RestsUntil  int64
+	Waiters     int32
+	NextTicket  int64
 	DatabaseID  string
 }
 
@@ -129,12 +129,12 @@ type DblockShare struct {
 	Holds      int32
 	Attempt    string
 	Units      int32
+	Capacity   int32
 	AcquiredAt int64
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	Asked      sql.NullString
 	Handed     int8
-	Capacity   int32
 }
 
 type DblockWaiter struct {
@@ -144,14 +144,14 @@ type DblockWaiter struct {
 	Host       string
 	Thread     string
 	Attempt    string
+	Units      int32
+	Capacity   int32
 	Lease      int64
+	MinHold    int64
 	Metadata   string
 	EnqueuedAt int64
-	Units      int32
-	MinHold    int64
 	Passable   bool
 	Token      int64
-	Capacity   int32
 }
 
 type DblockWanted struct {

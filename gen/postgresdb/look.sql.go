@@ -27,7 +27,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
   FROM dblock_locks l
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN LATERAL (
-       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.holds, v.attempt, v.units, v.acquired_at, v.expires_at, v.metadata, v.asked, v.capacity, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
+       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.holds, v.attempt, v.units, v.capacity, v.acquired_at, v.expires_at, v.metadata, v.asked, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
         WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
         ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
   LEFT JOIN LATERAL (

@@ -106,32 +106,32 @@ type DblockLock struct {
 	Attempt string
 	// the highest fencing token that was ever reserved for the name: it never falls
 	Token int64
-	// of the last grant, or of the last release where nobody holds the name, in microseconds since 1970
-	AcquiredAt int64
-	// end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session
-	ExpiresAt pgtype.Int8
-	// number of places in the queue, members of a run included
-	Waiters int32
-	// ticket of the next place in the queue
-	NextTicket int64
-	// of the holder (Metadata), a JSON object or empty
-	Metadata string
-	// units that the holders of shares have
-	SharedUnits int32
-	// the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore
-	Capacity int32
-	// before this time nobody gets the name (MinHold), in microseconds since 1970
-	RestsUntil int64
-	// why another client asked the holder to release the lock (Ask)
-	Asked string
 	// token of the first member of the run that has the lock, or of the only holder
 	FirstToken int64
 	// token of the last member of the run that has the lock, or of the only holder
 	LastToken int64
+	// of the last grant, or of the last release where nobody holds the name, in microseconds since 1970
+	AcquiredAt int64
+	// end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session
+	ExpiresAt pgtype.Int8
+	// of the holder (Metadata), a JSON object or empty
+	Metadata string
+	// why another client asked the holder to release the lock (Ask)
+	Asked string
+	// units that the holders of shares have
+	SharedUnits int32
+	// the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore
+	Capacity int32
 	// the holders of shares state several numbers of units
 	Mixed bool
+	// before this time nobody gets the name (MinHold), in microseconds since 1970
+	RestsUntil int64
+	// number of places in the queue, members of a run included
+	Waiters int32
 	// no place in the queue has a lower ticket
 	FirstTicket int64
+	// ticket of the next place in the queue
+	NextTicket int64
 }
 
 // Who waits for which name, for people: one row for each place in a queue.
@@ -236,6 +236,8 @@ type DblockShare struct {
 	Attempt string
 	// how many units it has: 1 of a reader, else permits
 	Units int32
+	// of how many units: what its holder states
+	Capacity int32
 	// when it was granted, in microseconds since 1970
 	AcquiredAt int64
 	// end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session
@@ -244,8 +246,6 @@ type DblockShare struct {
 	Metadata string
 	// why another client asked the holder to release the share (Ask)
 	Asked string
-	// of how many units: what its holder states
-	Capacity int32
 }
 
 // The queues: one row for each place, in the order of the tickets.
@@ -262,23 +262,23 @@ type DblockWaiter struct {
 	Thread string
 	// random, of the request that waits
 	Attempt string
+	// units that it wants, 0: the whole name
+	Units int32
+	// of how many units: what the waiter states
+	Capacity int32
 	// fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session
 	Lease int64
+	// how long the name is to rest from the grant on (MinHold), in microseconds
+	MinHold int64
 	// of the waiter (Metadata), a JSON object or empty
 	Metadata string
 	// since when it waits, in microseconds since 1970
 	EnqueuedAt int64
-	// units that it wants, 0: the whole name
-	Units int32
-	// how long the name is to rest from the grant on (MinHold), in microseconds
-	MinHold int64
 	// the grant may be part of a run
 	Passable bool
 	// of a member of a run, which keeps its place until the run ends, 0: it waits
 	Token int64
-	// of how many units: what the waiter states
-	Capacity int32
-	Ctid     pgtype.TID
+	Ctid  pgtype.TID
 }
 
 // Takeovers that a guarded transaction has refused, and that come back.

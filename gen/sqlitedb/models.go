@@ -55,18 +55,18 @@ type DblockLock struct {
 	Holds       int64
 	Attempt     string
 	Token       int64
-	AcquiredAt  int64
-	ExpiresAt   sql.NullInt64
-	Waiters     int64
-	NextTicket  int64
-	Metadata    string
-	SharedUnits int64
-	Capacity    int64
-	RestsUntil  int64
-	Asked       string
 	FirstToken  int64
 	LastToken   int64
+	AcquiredAt  int64
+	ExpiresAt   sql.NullInt64
+	Metadata    string
+	Asked       string
+	SharedUnits int64
+	Capacity    int64
 	Mixed       bool
+	RestsUntil  int64
+	Waiters     int64
+	NextTicket  int64
 }
 
 type DblockQueue struct {
@@ -124,11 +124,11 @@ type DblockShare struct {
 	Holds      int64
 	Attempt    string
 	Units      int64
+	Capacity   int64
 	AcquiredAt int64
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	Asked      string
-	Capacity   int64
 }
 
 type DblockWaiter struct {
@@ -138,14 +138,14 @@ type DblockWaiter struct {
 	Host       string
 	Thread     string
 	Attempt    string
+	Units      int64
+	Capacity   int64
 	Lease      int64
+	MinHold    int64
 	Metadata   string
 	EnqueuedAt int64
-	Units      int64
-	MinHold    int64
 	Passable   int64
 	Token      int64
-	Capacity   int64
 }
 
 type DblockWatcher struct {

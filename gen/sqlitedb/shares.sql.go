@@ -122,7 +122,7 @@ func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) (int64
 }
 
 const findShareOfAttempt = `-- name: FindShareOfAttempt :one
-SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.acquired_at, p.expires_at, p.metadata, p.asked, p.capacity FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
+SELECT p.name, p.token, p.session_id, p.host, p.thread, p.holds, p.attempt, p.units, p.capacity, p.acquired_at, p.expires_at, p.metadata, p.asked FROM dblock_shares p WHERE p.attempt = ?1 AND p.name = ?2 AND p.session_id = CAST(?3 AS TEXT)
 `
 
 type FindShareOfAttemptParams struct {
@@ -143,11 +143,11 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 		&i.Holds,
 		&i.Attempt,
 		&i.Units,
+		&i.Capacity,
 		&i.AcquiredAt,
 		&i.ExpiresAt,
 		&i.Metadata,
 		&i.Asked,
-		&i.Capacity,
 	)
 	return i, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 var upgrading = inPlaces(own{
-	{"tables from before those that say which builds can use them are to be migrated", oldVersion},
+	{"tables that a migration has only begun are not used", unfinished},
 }, moving{
 	{"a session goes on in tables that were migrated underneath to a later version that it can use", laterVersion},
 	{"a session ends, and says why, in tables that were migrated underneath to a version that it cannot use", refusedVersion},
@@ -179,8 +179,9 @@ func refusedVersion(t *testing.T, e *env) {
 	unlock(t, granted(t, soon, again))
 }
 
-func oldVersion(t *testing.T, e *env) {
-	e.exec(t, "ALTER TABLE dblock_schema DROP COLUMN usable_from")
+// On MySQL and MariaDB a migration that was cut off leaves such tables.
+func unfinished(t *testing.T, e *env) {
+	e.exec(t, "UPDATE dblock_schema SET version = ?", 0)
 	c := e.client(t)
 	_, err := c.Lock(t.Context(), "any")
 	schema(t, err)

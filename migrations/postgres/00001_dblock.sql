@@ -1,8 +1,14 @@
 -- +goose Up
 
--- The version of these tables, whatever ran the migrations, in whatever history.
-CREATE TABLE dblock_schema (version integer NOT NULL);
-INSERT INTO dblock_schema (version) VALUES (1);
+-- Which builds can use these tables, and which database this is. One row. usable_from is the oldest build
+-- (driver.SchemaVersion) that can use the tables. A migration that an older build cannot live with sets usable_from to its
+-- own version. All others leave it, and only add. A client refuses a transaction of a database with another database_id.
+CREATE TABLE dblock_schema (
+    version     integer NOT NULL,
+    usable_from integer NOT NULL,
+    database_id text    NOT NULL
+);
+INSERT INTO dblock_schema (version, usable_from, database_id) VALUES (1, 1, replace(gen_random_uuid()::text, '-', ''));
 
 -- Microseconds since 1970 on this server's clock, as it runs: now() stands still in a transaction.
 -- +goose StatementBegin
@@ -18,7 +24,7 @@ $$ SELECT CASE current_setting('synchronous_commit')
           WHEN 'off' THEN set_config('synchronous_commit', 'on', true) = 'on' ELSE true END $$;
 -- +goose StatementEnd
 
--- One row per live client. It changes once, at death, so that a transaction can share-lock it to keep its lock.
+-- One row per live client. It changes once, at death.
 CREATE TABLE dblock_sessions (
     id         text    COLLATE "C" PRIMARY KEY,
     host       text    NOT NULL,
@@ -34,40 +40,348 @@ CREATE TABLE dblock_heartbeats (
     expires_at bigint NOT NULL
 ) WITH (fillfactor = 50);
 
--- The locks. The primary key is what makes an insert a lock; session_id is null where nobody holds it.
+-- The locks. The primary key is what makes an insert a lock.
 CREATE TABLE dblock_locks (
-    name        text    COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
-    session_id  text    COLLATE "C",
-    host        text    NOT NULL DEFAULT '',
-    thread      text    NOT NULL DEFAULT '',
-    holds       integer NOT NULL DEFAULT 0,
-    attempt     text    COLLATE "C" NOT NULL DEFAULT '',
-    token       bigint  NOT NULL,
-    acquired_at bigint  NOT NULL, -- of the last grant; with nobody holding it, of the last release
-    expires_at  bigint,           -- fixed leases only
-    waiters     integer NOT NULL DEFAULT 0,
-    next_ticket bigint  NOT NULL DEFAULT 1,
-    metadata    text    NOT NULL DEFAULT ''
+    name         text    COLLATE "C" PRIMARY KEY CHECK (octet_length(name) BETWEEN 1 AND 255),
+    -- The holder of the whole name. session_id is null where there is none.
+    session_id   text    COLLATE "C",
+    host         text    NOT NULL DEFAULT '',
+    thread       text    NOT NULL DEFAULT '',
+    holds        integer NOT NULL DEFAULT 0,
+    attempt      text    COLLATE "C" NOT NULL DEFAULT '',
+    -- The highest token ever reserved for the name: it never falls. A run is a grant to several waiters of one session, which
+    -- pass the lock on in the session's memory. The row shows the first member of a run, and the first and the last of its
+    -- tokens. Of a holder without a run both are its own token.
+    token        bigint  NOT NULL,
+    first_token  bigint  NOT NULL DEFAULT 0,
+    last_token   bigint  NOT NULL DEFAULT 0,
+    acquired_at  bigint  NOT NULL, -- of the last grant; with nobody holding it, of the last release
+    expires_at   bigint,           -- fixed leases only
+    metadata     text    NOT NULL DEFAULT '',
+    asked        text    NOT NULL DEFAULT '', -- why another client wants it
+    -- What is shared of the name, in units. capacity is the smallest number that a holder states. It counts while shared_units
+    -- or waiters are above 0; otherwise the next request that shares the name sets it. mixed: the holders state several
+    -- numbers, so that capacity may rise when one of them leaves.
+    shared_units integer NOT NULL DEFAULT 0,
+    capacity     integer NOT NULL DEFAULT 0,
+    mixed        boolean NOT NULL DEFAULT false,
+    rests_until  bigint  NOT NULL DEFAULT 0, -- before that time it is granted to nobody, held or not
+    waiters      integer NOT NULL DEFAULT 0,
+    -- No place in the queue has a lower ticket: a search for the first place begins here. The index has the places that have
+    -- left until VACUUM comes, in front of all others.
+    first_ticket bigint  NOT NULL DEFAULT 0,
+    next_ticket  bigint  NOT NULL DEFAULT 1
 ) WITH (fillfactor = 50);
 CREATE INDEX dblock_locks_session ON dblock_locks (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX dblock_locks_expiry ON dblock_locks (expires_at) WHERE expires_at IS NOT NULL;
 
--- The queue. Tickets come from the locked row of dblock_locks, never from a sequence: in a sequence a later number
--- can commit first.
-CREATE TABLE dblock_waiters (
-    name        text   COLLATE "C" NOT NULL,
-    ticket      bigint NOT NULL,
-    session_id  text   COLLATE "C" NOT NULL,
-    host        text   NOT NULL,
-    thread      text   NOT NULL,
-    attempt     text   COLLATE "C" NOT NULL UNIQUE,
-    lease       bigint NOT NULL, -- microseconds from the grant; 0: as long as the session
-    metadata    text   NOT NULL,
-    enqueued_at bigint NOT NULL,
-    PRIMARY KEY (name, ticket)
+-- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks.
+CREATE TABLE dblock_shares (
+    name        text    COLLATE "C" NOT NULL,
+    token       bigint  NOT NULL,
+    session_id  text    COLLATE "C" NOT NULL,
+    host        text    NOT NULL,
+    thread      text    NOT NULL,
+    holds       integer NOT NULL DEFAULT 1,
+    attempt     text    COLLATE "C" NOT NULL UNIQUE,
+    units       integer NOT NULL,
+    capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
+    acquired_at bigint  NOT NULL,
+    expires_at  bigint, -- fixed leases only
+    metadata    text    NOT NULL DEFAULT '',
+    asked       text    NOT NULL DEFAULT '',
+    PRIMARY KEY (name, token)
 );
-CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name);
+CREATE INDEX dblock_shares_session ON dblock_shares (session_id, name);
+CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
+
+-- The queue. Tickets come from the locked row of dblock_locks, never from a sequence: in a sequence a later number
+-- can commit first. There is room for a place to become a member of a run within its page, so that no index changes.
+CREATE TABLE dblock_waiters (
+    name        text    COLLATE "C" NOT NULL,
+    ticket      bigint  NOT NULL,
+    session_id  text    COLLATE "C" NOT NULL,
+    host        text    NOT NULL,
+    thread      text    NOT NULL,
+    attempt     text    COLLATE "C" NOT NULL UNIQUE,
+    units       integer NOT NULL DEFAULT 0, -- 0: the whole name
+    capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
+    lease       bigint  NOT NULL,           -- microseconds from the grant; 0: as long as the session
+    min_hold    bigint  NOT NULL DEFAULT 0,
+    metadata    text    NOT NULL,
+    enqueued_at bigint  NOT NULL,
+    passable    boolean NOT NULL DEFAULT false, -- the grant may be part of a run
+    token       bigint  NOT NULL DEFAULT 0,     -- of a member of a run, which keeps its place until the run ends; 0: it waits
+    PRIMARY KEY (name, ticket)
+) WITH (fillfactor = 50);
+-- For statements that name a session. Without the condition, which is always true, a search for a name may read all of this
+-- index, since it is smaller than the primary key.
+CREATE INDEX dblock_waiters_session ON dblock_waiters (session_id, name) WHERE session_id IS NOT NULL;
+-- The wait-for graph goes from owners to what they wait for.
+CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
+
+-- All holders of a name; units 0: the whole of it.
+CREATE VIEW dblock_holders AS
+SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares
+UNION ALL
+SELECT name, last_token, session_id, host, thread, holds, attempt, 0, acquired_at, expires_at, metadata, asked
+  FROM dblock_locks WHERE session_id IS NOT NULL;
+
+-- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
+-- row. Every takeover of the hold counts takeovers up: a guarded transaction with an older snapshot must see that.
+CREATE TABLE dblock_guards (
+    attempt    text   COLLATE "C" PRIMARY KEY,
+    name       text   COLLATE "C" NOT NULL,
+    session_id text   COLLATE "C" NOT NULL,
+    takeovers  bigint NOT NULL DEFAULT 0
+);
+
+-- Holds that a takeover wants, which a guarded transaction has refused: until then, no new guard of the hold begins.
+CREATE TABLE dblock_wanted (
+    attempt      text   COLLATE "C" PRIMARY KEY,
+    wanted_until bigint NOT NULL
+);
+
+-- The history. An id is no order of commits across names; of one name it is where events are written under its row's lock.
+CREATE TABLE dblock_events (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    at         bigint NOT NULL,
+    name       text   COLLATE "C" NOT NULL,
+    kind       text   COLLATE "C" NOT NULL,
+    token      bigint NOT NULL,
+    session_id text   COLLATE "C" NOT NULL,
+    host       text   NOT NULL,
+    thread     text   NOT NULL,
+    detail     text   NOT NULL,
+    metadata   text   NOT NULL
+);
+CREATE INDEX dblock_events_name ON dblock_events (name, id);
+CREATE INDEX dblock_events_at ON dblock_events (at);
+
+-- One row per slot of a job. The primary key is what makes it run once.
+CREATE TABLE dblock_runs (
+    name       text    COLLATE "C" NOT NULL,
+    slot       bigint  NOT NULL,
+    token      bigint  NOT NULL,
+    session_id text    COLLATE "C" NOT NULL,
+    host       text    NOT NULL,
+    thread     text    NOT NULL,
+    began_at   bigint  NOT NULL,
+    ended_at   bigint, -- null: it runs, or its session is dead
+    failed     boolean NOT NULL DEFAULT false,
+    detail     text    NOT NULL DEFAULT '',
+    tries      integer NOT NULL DEFAULT 1,
+    slot_ends  bigint  NOT NULL,
+    PRIMARY KEY (name, slot)
+);
+CREATE INDEX dblock_runs_ends ON dblock_runs (slot_ends);
+
+-- Which sessions want to hear of changes of a name.
+CREATE TABLE dblock_watchers (
+    name       text COLLATE "C" NOT NULL,
+    watch      text COLLATE "C" NOT NULL,
+    session_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (name, watch)
+);
+CREATE INDEX dblock_watchers_session ON dblock_watchers (session_id);
+
+-- Since when this database has had its data, for a client that must know that it lost none (one row, or none).
+CREATE TABLE dblock_incarnation (
+    one         integer PRIMARY KEY CHECK (one = 1),
+    since       bigint  NOT NULL,
+    token_floor bigint  NOT NULL
+);
+
+-- For people with a console: one row for each holder. A name that is free is not shown. Of a run, token is that of the last
+-- member, as for Inspect and Break.
+CREATE VIEW dblock_who AS
+SELECT l.name,
+       CASE WHEN r.name IS NOT NULL AND l.capacity < 2147483647 THEN 'permits'
+            WHEN r.name IS NOT NULL THEN 'shared'
+            WHEN l.first_token < l.last_token THEN 'run'
+            ELSE 'exclusive' END AS kind,
+       r.units, coalesce(r.host, l.host) AS host, coalesce(r.thread, l.thread) AS thread, s.pid, s.app,
+       coalesce(r.session_id, l.session_id) AS session, coalesce(r.token, l.last_token) AS token,
+       timestamptz 'epoch' + coalesce(r.acquired_at, l.acquired_at) * interval '1 microsecond' AS since,
+       timestamptz 'epoch' + least(h.expires_at, f.expires_at) * interval '1 microsecond' AS until,
+       coalesce(NOT s.dead AND h.expires_at > dblock_now() AND (f.expires_at IS NULL OR f.expires_at > dblock_now()), false) AS alive,
+       coalesce(q.waiters, 0) AS waiters, (dblock_now() - q.first) * interval '1 microsecond' AS longest_wait
+  FROM dblock_locks l
+  LEFT JOIN dblock_shares r ON r.name = l.name
+ CROSS JOIN LATERAL (SELECT CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END AS expires_at) f
+  LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
+  LEFT JOIN dblock_heartbeats h ON h.session_id = coalesce(r.session_id, l.session_id)
+  LEFT JOIN (SELECT w.name, count(*) AS waiters, min(w.enqueued_at) AS first FROM dblock_waiters w WHERE w.token = 0 GROUP BY w.name) q
+         ON q.name = l.name
+ WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
+
+-- For people with a console: one row for each place in a queue. The members of a run are in front of the waiters, and are none.
+CREATE VIEW dblock_queue AS
+SELECT w.name, count(*) FILTER (WHERE w.token = 0) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
+       CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
+       nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
+       timestamptz 'epoch' + w.enqueued_at * interval '1 microsecond' AS since,
+       coalesce(NOT s.dead AND h.expires_at > dblock_now(), false) AS alive, w.token > 0 AS member
+  FROM dblock_waiters w
+  JOIN dblock_locks l ON l.name = w.name
+  LEFT JOIN dblock_sessions s ON s.id = w.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id;
+
+-- +goose StatementBegin
+COMMENT ON TABLE dblock_schema IS 'Which builds can use these tables. One row.';
+COMMENT ON COLUMN dblock_schema.version IS 'which tables these are: the number of the last migration';
+COMMENT ON COLUMN dblock_schema.usable_from IS 'the oldest build that can work with these tables, by the version that it brings';
+COMMENT ON COLUMN dblock_schema.database_id IS 'random, one for each database; a copy has the same';
+COMMENT ON TABLE dblock_sessions IS 'One row for each client: of the living, and of the dead until the reaper forgets them.';
+COMMENT ON COLUMN dblock_sessions.id IS 'random, one for each client';
+COMMENT ON COLUMN dblock_sessions.host IS 'of the client (WithHost)';
+COMMENT ON COLUMN dblock_sessions.pid IS 'process id of the client on its host';
+COMMENT ON COLUMN dblock_sessions.app IS 'of the client (WithApp)';
+COMMENT ON COLUMN dblock_sessions.started_at IS 'when the client opened the session, in microseconds since 1970 on the clock of this server';
+COMMENT ON COLUMN dblock_sessions.dead IS 'the session has ended for good: its locks are free to be taken over';
+COMMENT ON TABLE dblock_heartbeats IS 'When each living session ends. The only row that a heartbeat writes.';
+COMMENT ON COLUMN dblock_heartbeats.session_id IS 'the session';
+COMMENT ON COLUMN dblock_heartbeats.expires_at IS 'when the session ends without a further heartbeat, in microseconds since 1970';
+COMMENT ON TABLE dblock_locks IS 'One row for each name, held or not. Whoever has the whole name stands here, whoever has a share in dblock_shares.';
+COMMENT ON COLUMN dblock_locks.name IS 'the name of the lock, compared byte for byte';
+COMMENT ON COLUMN dblock_locks.session_id IS 'session of the holder of the whole name, null where it has none';
+COMMENT ON COLUMN dblock_locks.host IS 'owner of the lock: its host';
+COMMENT ON COLUMN dblock_locks.thread IS 'owner of the lock: its thread';
+COMMENT ON COLUMN dblock_locks.holds IS 'how often the owner has entered the lock';
+COMMENT ON COLUMN dblock_locks.attempt IS 'random, of the request that got the lock';
+COMMENT ON COLUMN dblock_locks.token IS 'the highest fencing token that was ever reserved for the name: it never falls';
+COMMENT ON COLUMN dblock_locks.first_token IS 'token of the first member of the run that has the lock, or of the only holder';
+COMMENT ON COLUMN dblock_locks.last_token IS 'token of the last member of the run that has the lock, or of the only holder';
+COMMENT ON COLUMN dblock_locks.acquired_at IS 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970';
+COMMENT ON COLUMN dblock_locks.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session';
+COMMENT ON COLUMN dblock_locks.metadata IS 'of the holder (Metadata), a JSON object or empty';
+COMMENT ON COLUMN dblock_locks.asked IS 'why another client asked the holder to release the lock (Ask)';
+COMMENT ON COLUMN dblock_locks.shared_units IS 'units that the holders of shares have';
+COMMENT ON COLUMN dblock_locks.capacity IS 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore';
+COMMENT ON COLUMN dblock_locks.mixed IS 'the holders of shares state several numbers of units';
+COMMENT ON COLUMN dblock_locks.rests_until IS 'before this time nobody gets the name (MinHold), in microseconds since 1970';
+COMMENT ON COLUMN dblock_locks.waiters IS 'number of places in the queue, members of a run included';
+COMMENT ON COLUMN dblock_locks.first_ticket IS 'no place in the queue has a lower ticket';
+COMMENT ON COLUMN dblock_locks.next_ticket IS 'ticket of the next place in the queue';
+COMMENT ON TABLE dblock_shares IS 'One row for each reader, and for each holder of permits.';
+COMMENT ON COLUMN dblock_shares.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_shares.token IS 'fencing token of the share';
+COMMENT ON COLUMN dblock_shares.session_id IS 'session of the holder';
+COMMENT ON COLUMN dblock_shares.host IS 'owner of the share: its host';
+COMMENT ON COLUMN dblock_shares.thread IS 'owner of the share: its thread';
+COMMENT ON COLUMN dblock_shares.holds IS 'how often the owner has entered the share';
+COMMENT ON COLUMN dblock_shares.attempt IS 'random, of the request that got the share';
+COMMENT ON COLUMN dblock_shares.units IS 'how many units it has: 1 of a reader, else permits';
+COMMENT ON COLUMN dblock_shares.capacity IS 'of how many units: what its holder states';
+COMMENT ON COLUMN dblock_shares.acquired_at IS 'when it was granted, in microseconds since 1970';
+COMMENT ON COLUMN dblock_shares.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session';
+COMMENT ON COLUMN dblock_shares.metadata IS 'of the holder (Metadata), a JSON object or empty';
+COMMENT ON COLUMN dblock_shares.asked IS 'why another client asked the holder to release the share (Ask)';
+COMMENT ON TABLE dblock_waiters IS 'The queues: one row for each place, in the order of the tickets.';
+COMMENT ON COLUMN dblock_waiters.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_waiters.ticket IS 'place in the order of the queue: the lowest is served first';
+COMMENT ON COLUMN dblock_waiters.session_id IS 'session of the waiter';
+COMMENT ON COLUMN dblock_waiters.host IS 'owner that waits: its host';
+COMMENT ON COLUMN dblock_waiters.thread IS 'owner that waits: its thread';
+COMMENT ON COLUMN dblock_waiters.attempt IS 'random, of the request that waits';
+COMMENT ON COLUMN dblock_waiters.units IS 'units that it wants, 0: the whole name';
+COMMENT ON COLUMN dblock_waiters.capacity IS 'of how many units: what the waiter states';
+COMMENT ON COLUMN dblock_waiters.lease IS 'fixed lease that it wants, in microseconds from the grant, 0 where the lock is to end with its session';
+COMMENT ON COLUMN dblock_waiters.min_hold IS 'how long the name is to rest from the grant on (MinHold), in microseconds';
+COMMENT ON COLUMN dblock_waiters.metadata IS 'of the waiter (Metadata), a JSON object or empty';
+COMMENT ON COLUMN dblock_waiters.enqueued_at IS 'since when it waits, in microseconds since 1970';
+COMMENT ON COLUMN dblock_waiters.passable IS 'the grant may be part of a run';
+COMMENT ON COLUMN dblock_waiters.token IS 'of a member of a run, which keeps its place until the run ends, 0: it waits';
+COMMENT ON TABLE dblock_guards IS 'One row for each hold that was ever guarded. Guard share-locks it until the transaction ends.';
+COMMENT ON COLUMN dblock_guards.attempt IS 'of the hold';
+COMMENT ON COLUMN dblock_guards.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_guards.session_id IS 'session of the holder';
+COMMENT ON COLUMN dblock_guards.takeovers IS 'how often somebody has tried to take the lock from the holder';
+COMMENT ON TABLE dblock_wanted IS 'Takeovers that a guarded transaction has refused, and that come back.';
+COMMENT ON COLUMN dblock_wanted.attempt IS 'of the hold that is to be taken over';
+COMMENT ON COLUMN dblock_wanted.wanted_until IS 'until this time no new guard of the hold begins, in microseconds since 1970';
+COMMENT ON TABLE dblock_events IS 'The history, for as long as the reaper keeps it.';
+COMMENT ON COLUMN dblock_events.id IS 'rises, in no order of commits across names';
+COMMENT ON COLUMN dblock_events.at IS 'when it was written, in microseconds since 1970';
+COMMENT ON COLUMN dblock_events.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_events.kind IS 'granted, released, lost, expired, asked, broken, or what the application recorded';
+COMMENT ON COLUMN dblock_events.token IS 'fencing token of the lock, 0 where there is none';
+COMMENT ON COLUMN dblock_events.session_id IS 'session of the holder, or of whoever asked or broke';
+COMMENT ON COLUMN dblock_events.host IS 'host of the holder, or of whoever asked or broke';
+COMMENT ON COLUMN dblock_events.thread IS 'thread of the holder, or of whoever asked or broke';
+COMMENT ON COLUMN dblock_events.detail IS 'why';
+COMMENT ON COLUMN dblock_events.metadata IS 'of the holder (Metadata), a JSON object or empty';
+COMMENT ON TABLE dblock_runs IS 'One row for each slot of a job (OncePer, OnceAt).';
+COMMENT ON COLUMN dblock_runs.name IS 'the name of the job';
+COMMENT ON COLUMN dblock_runs.slot IS 'number of the slot: the time divided by the interval, of OnceAt microseconds since 1970';
+COMMENT ON COLUMN dblock_runs.token IS 'fencing token of the lock under which it ran';
+COMMENT ON COLUMN dblock_runs.session_id IS 'session of the client that ran it';
+COMMENT ON COLUMN dblock_runs.host IS 'host that ran it';
+COMMENT ON COLUMN dblock_runs.thread IS 'thread that ran it';
+COMMENT ON COLUMN dblock_runs.began_at IS 'when it began, in microseconds since 1970';
+COMMENT ON COLUMN dblock_runs.ended_at IS 'when it ended, in microseconds since 1970, null where it runs or its session died';
+COMMENT ON COLUMN dblock_runs.failed IS 'it ended with an error';
+COMMENT ON COLUMN dblock_runs.detail IS 'the error';
+COMMENT ON COLUMN dblock_runs.tries IS 'how often it was begun';
+COMMENT ON COLUMN dblock_runs.slot_ends IS 'end of the slot, in microseconds since 1970';
+COMMENT ON TABLE dblock_watchers IS 'Which sessions are told when something happens to a name (Watch).';
+COMMENT ON COLUMN dblock_watchers.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_watchers.watch IS 'random, one for each call of Watch';
+COMMENT ON COLUMN dblock_watchers.session_id IS 'the session that is told';
+COMMENT ON TABLE dblock_incarnation IS 'Since when this database has had its data, for package quorum. One row, or none.';
+COMMENT ON COLUMN dblock_incarnation.one IS '1';
+COMMENT ON COLUMN dblock_incarnation.since IS 'since when, in microseconds since 1970';
+COMMENT ON COLUMN dblock_incarnation.token_floor IS 'no token before was above this one';
+COMMENT ON VIEW dblock_holders IS 'Everybody who holds a name or a share of it, for the library. For people: dblock_who.';
+COMMENT ON COLUMN dblock_holders.name IS 'the name of the lock';
+COMMENT ON COLUMN dblock_holders.token IS 'fencing token by which the library knows the holder';
+COMMENT ON COLUMN dblock_holders.session_id IS 'session of the holder';
+COMMENT ON COLUMN dblock_holders.host IS 'owner of the lock: its host';
+COMMENT ON COLUMN dblock_holders.thread IS 'owner of the lock: its thread';
+COMMENT ON COLUMN dblock_holders.holds IS 'how often the owner has entered';
+COMMENT ON COLUMN dblock_holders.attempt IS 'random, of the request that got the lock';
+COMMENT ON COLUMN dblock_holders.units IS 'units of a share, 0: the whole name';
+COMMENT ON COLUMN dblock_holders.acquired_at IS 'when it was granted, in microseconds since 1970';
+COMMENT ON COLUMN dblock_holders.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970';
+COMMENT ON COLUMN dblock_holders.metadata IS 'of the holder (Metadata), a JSON object or empty';
+COMMENT ON COLUMN dblock_holders.asked IS 'why another client asked the holder to release the lock (Ask)';
+COMMENT ON VIEW dblock_who IS 'Who has which name, for people: one row for each holder.';
+COMMENT ON COLUMN dblock_who.name IS 'the name of the lock: ask for one with WHERE name =';
+COMMENT ON COLUMN dblock_who.kind IS 'exclusive, shared, permits, or run: requests of one client that pass the name on among themselves';
+COMMENT ON COLUMN dblock_who.units IS 'units of a share or permits, null of the whole name';
+COMMENT ON COLUMN dblock_who.host IS 'owner of the lock: its host';
+COMMENT ON COLUMN dblock_who.thread IS 'owner of the lock: its thread';
+COMMENT ON COLUMN dblock_who.pid IS 'process id of the client on its host';
+COMMENT ON COLUMN dblock_who.app IS 'of the client (WithApp)';
+COMMENT ON COLUMN dblock_who.session IS 'session of the client';
+COMMENT ON COLUMN dblock_who.token IS 'fencing token: of a run that of its last member';
+COMMENT ON COLUMN dblock_who.since IS 'when it was granted';
+COMMENT ON COLUMN dblock_who.until IS 'when it ends without a further heartbeat, or by its fixed lease';
+COMMENT ON COLUMN dblock_who.alive IS 'false: its time is over, and the next request or the reaper takes it over';
+COMMENT ON COLUMN dblock_who.waiters IS 'how many wait for the name';
+COMMENT ON COLUMN dblock_who.longest_wait IS 'how long the first of them has waited';
+COMMENT ON VIEW dblock_queue IS 'Who waits for which name, for people: one row for each place in a queue.';
+COMMENT ON COLUMN dblock_queue.name IS 'the name of the lock: ask for one with WHERE name =';
+COMMENT ON COLUMN dblock_queue.place IS '1 is served first, 0: a member of a run';
+COMMENT ON COLUMN dblock_queue.ticket IS 'what the order of the queue goes by';
+COMMENT ON COLUMN dblock_queue.kind IS 'what it waits for: exclusive, shared or permits';
+COMMENT ON COLUMN dblock_queue.units IS 'units or permits that it wants, null: the whole name';
+COMMENT ON COLUMN dblock_queue.host IS 'owner that waits: its host';
+COMMENT ON COLUMN dblock_queue.thread IS 'owner that waits: its thread';
+COMMENT ON COLUMN dblock_queue.pid IS 'process id of the client on its host';
+COMMENT ON COLUMN dblock_queue.app IS 'of the client (WithApp)';
+COMMENT ON COLUMN dblock_queue.session IS 'session of the client';
+COMMENT ON COLUMN dblock_queue.since IS 'since when it waits';
+COMMENT ON COLUMN dblock_queue.alive IS 'false: its client is dead, and it is passed over';
+COMMENT ON COLUMN dblock_queue.member IS 'true: it has the name in its turn, as a member of the run that dblock_who shows';
+COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds since 1970.';
+COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wait for the disk.';
+-- +goose StatementEnd
 
 -- +goose Down
-DROP TABLE dblock_waiters, dblock_locks, dblock_heartbeats, dblock_sessions, dblock_schema;
+DROP VIEW dblock_queue, dblock_who, dblock_holders;
+-- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
+DROP TABLE dblock_locks, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
+    dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;
 DROP FUNCTION dblock_now(), dblock_durable();

@@ -30,7 +30,7 @@ func migrationsRound(w *world) {
 	set := []migrate.Set{migrate.Locks, migrate.Fences}[w.random.IntN(8)/7]
 	pool := w.db.SQL(w)
 	whole := wholes(w, pool, set)
-	way, first := w.random.IntN(2), 1+w.random.IntN(100)
+	way, first := w.random.IntN(2), 1+w.random.IntN(40)
 	cuts := 0
 	for n, end := first, session.Boottime()+w.length; cuts == 0 || session.Boottime() < end; n++ {
 		how := []string{"error", "context"}[(way+n)%2]

@@ -4,11 +4,14 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/pressly/goose/v3"
@@ -100,65 +103,83 @@ func TestTwoHistoriesSideBySide(t *testing.T) {
 	})
 }
 
+// A newer build adds a column, and then makes the tables such that this build cannot use them.
 func TestADatabaseThatANewerBuildMigrated(t *testing.T) {
+	const own, adds, refuses = int64(migrations.Version), int64(migrations.Version + 1), int64(migrations.Version + 2)
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.SQL(t)
-		ok(t, migrate.Up(t.Context(), pool, db.Engine))
-		_, err := pool.ExecContext(t.Context(), "INSERT INTO dblock_migrations (version_id, is_applied) VALUES (9999, true)")
+		newer := newerBuild(t, db, pool)
+		_, err := newer.UpTo(t.Context(), adds)
 		ok(t, err)
 		ok(t, migrate.Up(t.Context(), pool, db.Engine))
 		list, err := migrate.Status(t.Context(), pool, db.Engine)
 		ok(t, err)
-		if last := list[len(list)-1]; last != (migrate.Migration{Set: migrate.Locks, Version: 9999, Applied: true}) {
+		if last := list[len(list)-1]; last != (migrate.Migration{Set: migrate.Locks, Version: adds, Applied: true}) {
 			t.Errorf("%+v", last)
 		}
 		for what, err := range map[string]error{
 			"Down":   migrate.Down(t.Context(), pool, db.Engine),
-			"DownTo": migrate.DownTo(t.Context(), pool, db.Engine, 3),
+			"DownTo": migrate.DownTo(t.Context(), pool, db.Engine, own),
 		} {
-			if err == nil || !strings.Contains(err.Error(), "9999") {
+			if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("at version %d, which this build does not know", adds)) {
 				t.Errorf("%s below an unknown version: %v", what, err)
 			}
 		}
-		complete(t, db, pool)
+		states(t, db, pool, true)
 
-		_, err = pool.ExecContext(t.Context(), "UPDATE dblock_schema SET version = 9999, usable_from = 9998")
+		_, err = newer.UpTo(t.Context(), refuses)
 		ok(t, err)
 		err = migrate.Up(t.Context(), pool, db.Engine)
-		if !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), "at version 9999, which serves builds for version 9998 and later") {
+		if says := fmt.Sprintf("at version %d, which serves builds for version %[1]d and later", refuses); !errors.Is(err, driver.ErrSchema) || !strings.Contains(err.Error(), says) {
 			t.Errorf("Up in tables that this build cannot use: %v", err)
 		}
-	})
-}
 
-func TestTablesGoBackToAnOlderVersionAndForthAgain(t *testing.T) {
-	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
-		pool := db.SQL(t)
+		_, err = newer.DownTo(t.Context(), own)
+		ok(t, err)
 		ok(t, migrate.Up(t.Context(), pool, db.Engine))
-		for version := migrations.Version; version >= 3; version-- {
-			ok(t, migrate.DownTo(t.Context(), pool, db.Engine, int64(version)))
-			var there, usable int
-			scan(t, pool, &there, "SELECT version FROM dblock_schema")
-			scan(t, pool, &usable, "SELECT usable_from FROM dblock_schema")
-			if there != version || usable > version {
-				t.Errorf("DownTo(%d): version %d, usable from %d", version, there, usable)
-			}
-			list, err := migrate.Status(t.Context(), pool, db.Engine)
-			ok(t, err)
-			for _, m := range list {
-				if m.Applied != (m.Version <= int64(version)) {
-					t.Errorf("DownTo(%d): %+v", version, m)
-				}
-			}
-		}
-		for _, version := range []int64{0, 2, migrations.Version + 1} {
+		complete(t, db, pool)
+		ok(t, migrate.DownTo(t.Context(), pool, db.Engine, own))
+		complete(t, db, pool)
+		for _, version := range []int64{0, adds} {
 			if err := migrate.DownTo(t.Context(), pool, db.Engine, version); err == nil {
 				t.Errorf("DownTo(%d) is taken", version)
 			}
 		}
-		ok(t, migrate.Up(t.Context(), pool, db.Engine))
-		complete(t, db, pool)
 	})
+}
+
+// newerBuild migrates as a build does that has two made-up versions more.
+func newerBuild(t *testing.T, db dbtest.Database, pool *sql.DB) *goose.Provider {
+	t.Helper()
+	own, err := migrations.FS(db.Engine)
+	ok(t, err)
+	names, err := fs.Glob(own, "*.sql")
+	ok(t, err)
+	files := fstest.MapFS{}
+	add := func(name, format string, args ...any) {
+		files[name] = &fstest.MapFile{Data: fmt.Appendf(nil, format, args...)}
+	}
+	for _, name := range names {
+		text, err := fs.ReadFile(own, name)
+		ok(t, err)
+		add(name, "%s", text)
+	}
+	const last = migrations.Version
+	add(fmt.Sprintf("%05d_adds.sql", last+1), `-- +goose Up
+ALTER TABLE dblock_locks ADD COLUMN made_up bigint NOT NULL DEFAULT 0;
+UPDATE dblock_schema SET version = %d;
+-- +goose Down
+ALTER TABLE dblock_locks DROP COLUMN made_up;
+UPDATE dblock_schema SET version = %d;
+`, last+1, last)
+	add(fmt.Sprintf("%05d_refuses.sql", last+2), `-- +goose Up
+UPDATE dblock_schema SET version = %d, usable_from = %[1]d;
+-- +goose Down
+UPDATE dblock_schema SET version = %d, usable_from = 1;
+`, last+2, last+1)
+	provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrate.Table), goose.WithDisableGlobalRegistry(true))
+	ok(t, err)
+	return provider
 }
 
 // A context ends while another process holds the lock: the error says so, and nothing was done.

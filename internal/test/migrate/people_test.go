@@ -1,18 +1,14 @@
 package migrate
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/pressly/goose/v3"
-
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // A comment in the catalog on PostgreSQL, a row of dblock_columns elsewhere: for every table, view
@@ -71,61 +67,6 @@ func pairs(t *testing.T, pool *sql.DB, query string) map[string]string {
 	}
 	ok(t, rows.Err())
 	return said
-}
-
-func TestDownToTakesTheCommentsAway(t *testing.T) {
-	db := dbtest.Empty(t, dbtest.KindPostgres)
-	pool := db.SQL(t)
-	comments := func() (n int) {
-		scan(t, pool, &n, `SELECT count(*) FROM pg_description WHERE objoid IN (SELECT oid FROM pg_class WHERE relname LIKE 'dblock%'
-			UNION ALL SELECT oid FROM pg_proc WHERE proname LIKE 'dblock%')`)
-		return n
-	}
-	ok(t, migrate.Up(t.Context(), pool, db.Engine))
-	if n := comments(); n < 100 {
-		t.Errorf("only %d comments", n)
-	}
-	ok(t, migrate.DownTo(t.Context(), pool, db.Engine, 5))
-	if n := comments(); n > 0 {
-		t.Errorf("DownTo left %d comments", n)
-	}
-}
-
-// Version 6 is for people, and clients at work must not notice: it waits for no transaction that
-// has locked names, and so nobody waits behind it.
-func TestTheMigrationForPeopleWaitsForNoTransaction(t *testing.T) {
-	for _, kind := range []string{dbtest.KindPostgres, dbtest.KindMySQL, dbtest.KindMariaDB} { // on SQLite every migration waits for every writer
-		t.Run(kind, func(t *testing.T) {
-			db := dbtest.Empty(t, kind)
-			pool := db.SQL(t)
-			ok(t, migrate.Up(t.Context(), pool, db.Engine))
-			ok(t, migrate.DownTo(t.Context(), pool, db.Engine, 5))
-			tx, err := pool.BeginTx(t.Context(), nil)
-			ok(t, err)
-			defer tx.Rollback()
-			for _, statement := range []string{
-				"INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')",
-				"INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('s', '', 1, '', 1)",
-				"INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES ('s', 1)",
-				"INSERT INTO dblock_guards (attempt, name, session_id) VALUES ('a', 'n', 's')",
-				"DELETE FROM dblock_shares", "DELETE FROM dblock_waiters", "DELETE FROM dblock_runs", "DELETE FROM dblock_events",
-			} {
-				_, err := tx.ExecContext(t.Context(), statement)
-				ok(t, err)
-			}
-			files, err := migrations.FS(db.Engine)
-			ok(t, err)
-			provider, err := goose.NewProvider(gooseDialect(db), pool, files, goose.WithTableName(migrations.Locks.Table()), goose.WithDisableGlobalRegistry(true))
-			ok(t, err)
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			_, err = provider.ApplyVersion(ctx, 6, true)
-			ok(t, err)
-			ok(t, tx.Commit())
-			ok(t, migrate.Up(t.Context(), pool, db.Engine))
-			complete(t, db, pool)
-		})
-	}
 }
 
 // Of 10,000 names, each with a holder and a waiter, the views read those of one.

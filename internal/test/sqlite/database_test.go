@@ -285,7 +285,7 @@ func TestAnInMemoryDatabaseNeedsAPoolOfOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		app.exec(tables)
-		app.exec("INSERT INTO dblock_schema (version) VALUES (1)")
+		app.exec("INSERT INTO dblock_schema (version, usable_from, database_id) VALUES (1, 1, 'its own')")
 		app.Close()
 		if err := f.OpenSession(t.Context(), driver.Session{ID: "s", TTL: time.Hour}); !errors.Is(err, driver.ErrConfig) {
 			t.Fatalf("%q with many connections: %v", dsn, err)

@@ -62,11 +62,6 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 		t.Errorf("a later version that this build cannot use: %v", err)
 	}
 	version(driver.SchemaVersion + 1)
-	f.exec("ALTER TABLE dblock_schema DROP COLUMN usable_from")
-	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
-		t.Errorf("a version from before usable_from: %v", err)
-	}
-	version(0)
 	f.exec("DROP TABLE dblock_locks")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); !errors.Is(err, driver.ErrSchema) {
 		t.Errorf("a table dropped: %v", err)
