@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Info is all there is to see of a name at one moment.
@@ -57,7 +58,7 @@ const firstWaiters = 10
 // shown for up to 20 ms, and those that it was granted with are no waiters. ErrUnsupported on an
 // engine without tables.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
-	if err := checkText(name); err != nil {
+	if err := contract.CheckText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
 	}
 	infos, err := c.describe(ctx, "inspect", []string{name}, driver.AllWaiters)

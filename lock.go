@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
@@ -120,8 +121,8 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 // may have to wait until the later end.
 func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
 	return l.do("extend", func(core *client.Lock) error {
-		if d < minLease {
-			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, minLease)
+		if d < contract.MinLease {
+			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, contract.MinLease)
 		}
 		return core.Extend(ctx, d)
 	})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // minInterval is the shortest slot of OncePer.
@@ -113,7 +114,7 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 		}
 		o(&config)
 	}
-	err = checkText(name)
+	err = contract.CheckText(name)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrInvalidName, err)

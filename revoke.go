@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
@@ -63,7 +64,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 }
 
 func checkReason(name, reason string) error {
-	if err := checkText(name); err != nil {
+	if err := contract.CheckText(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
 	return checkDetail("reason", reason)

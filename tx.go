@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Guard makes sure, inside a transaction of the application's on the same database, that what it
@@ -154,14 +154,17 @@ func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options 
 }
 
 func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
-	names, shared, err := txNames(name, options)
+	names, shared, err := contract.OfTx(name, options)
+	if shared {
+		err = fmt.Errorf("%w: LockTx takes a name in a table as a whole", ErrUnsupported)
+	}
 	var in client.Tx
 	if err == nil {
 		in, err = c.in(ctx, tx)
 	}
 	failed := name
 	if err == nil {
-		failed, err = c.core.LockTx(ctx, names, shared, wait, in)
+		failed, err = c.core.LockTx(ctx, names, wait, in)
 	}
 	return fail(op, failed, err)
 }
@@ -180,69 +183,30 @@ func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
 	return c.transactions(tx), nil
 }
 
-// txNames returns the names of one call in the order in which they are locked.
-func txNames(name string, options []LockOption) (names []string, shared bool, err error) {
-	config, err := lockConfigOf(name, options)
-	if err != nil {
-		return nil, false, err
-	}
-	if config.owner != nil || config.leased || config.metadata != nil || config.rests || config.permits || config.each != nil {
-		return nil, false, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
-	}
-	names = append([]string{name}, config.also...)
-	for _, also := range config.also {
-		if err := checkText(also); err != nil {
-			return nil, false, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), config.units > 0, nil
-}
-
-// tableTx is a transaction on a database with dblock's tables.
-type tableTx[TX any] struct {
+// engineTx is a transaction of the application's, with what the engine does in it.
+type engineTx[TX any] struct {
 	engine driver.Transactions[TX]
 	tx     TX
 }
 
-func (t tableTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
+func (t engineTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
 
-func (t tableTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.MakeGuard(ctx, h, aside)
 }
 
-func (t tableTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.Guard(ctx, t.tx, h, aside)
 }
 
-func (t tableTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.ReleaseTx(ctx, t.tx, h, aside)
 }
 
-func (t tableTx[TX]) Database(ctx context.Context) (string, error) {
+func (t engineTx[TX]) Database(ctx context.Context) (string, error) {
 	return t.engine.Database(ctx, t.tx)
 }
 
-func (t tableTx[TX]) Lock(ctx context.Context, name string, _, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
+func (t engineTx[TX]) Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
 	return t.engine.LockTx(ctx, t.tx, name, may, wait, aside)
-}
-
-// nativeTx is a transaction on a server whose own locks are used. A lock that is not in a table is
-// refused before it comes to a guard or a release.
-type nativeTx[TX any] struct {
-	keeper driver.Keeper[TX]
-	tx     TX
-}
-
-func (nativeTx[TX]) Exclusive() bool { return false }
-func (nativeTx[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
-	return ErrUnsupported
-}
-func (nativeTx[TX]) Guard(context.Context, driver.Held, driver.Aside) error   { return ErrUnsupported }
-func (nativeTx[TX]) Database(context.Context) (string, error)                 { return "", ErrUnsupported }
-func (nativeTx[TX]) Release(context.Context, driver.Held, driver.Aside) error { return ErrUnsupported }
-
-func (t nativeTx[TX]) Lock(ctx context.Context, name string, shared, wait bool, _ driver.Pass, _ driver.Aside) (driver.State, bool, error) {
-	locked, err := t.keeper.LockTx(ctx, t.tx, name, shared, wait)
-	return driver.State{}, locked, err
 }
