@@ -15,6 +15,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/session"
 )
 

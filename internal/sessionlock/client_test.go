@@ -16,7 +16,7 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
 		b.do(func() { b.stall = true })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
 		for what, try := range map[string]func() error{
 			"TryLock": func() error { _, err := c.TryLock(ctx, "n"); return err },
@@ -28,17 +28,17 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 			},
 		} {
 			if err := try(); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, contract.ErrNotAcquired) {
-				t.Errorf("%s: %v: nobody was seen to hold the lock", what, err)
+				b.Errorf("%s: %v: nobody was seen to hold the lock", what, err)
 			}
-			ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+			ctx, cancel = context.WithTimeout(b.Context(), time.Second)
 			defer cancel()
 		}
 		if err := c.outcome(ctx, false, false, driver.ErrBusy); !errors.Is(err, driver.ErrBusy) {
-			t.Errorf("%v", err)
+			b.Errorf("%v", err)
 		}
 		b.do(func() { b.stall = false })
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
+		if err := c.Close(b.Context()); err != nil {
+			b.Error(err)
 		}
 	})
 }
@@ -46,29 +46,29 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
-		first, err := c.Lock(t.Context(), "n")
+		first, err := c.Lock(b.Context(), "n")
 		if err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		b.cut()
-		again, err := c.Lock(first.Context(), "n") // whether it has heard of it yet or not
+		again, err := c.Lock(firsb.Context(), "n") // whether it has heard of it yet or not
 		if err == nil {
-			t.Error("it entered what was lost")
+			b.Error("it entered what was lost")
 		}
-		<-first.Context().Done()
+		<-firsb.Context().Done()
 		for range 2 {
-			if err := first.Unlock(t.Context()); !errors.Is(err, contract.ErrLost) || !errors.Is(context.Cause(first.Context()), contract.ErrLost) {
-				t.Errorf("%v", err)
+			if err := first.Unlock(b.Context()); !errors.Is(err, contract.ErrLost) || !errors.Is(context.Cause(firsb.Context()), contract.ErrLost) {
+				b.Errorf("%v", err)
 			}
 		}
-		if again, err = c.TryLock(t.Context(), "n"); err != nil {
-			t.Fatal(err)
+		if again, err = c.TryLock(b.Context(), "n"); err != nil {
+			b.Fatal(err)
 		}
-		if err := again.Unlock(t.Context()); err != nil || len(c.holds) > 0 {
-			t.Errorf("%v, and %d holds are left", err, len(c.holds))
+		if err := again.Unlock(b.Context()); err != nil || len(c.holds) > 0 {
+			b.Errorf("%v, and %d holds are left", err, len(c.holds))
 		}
-		if err := c.Close(t.Context()); err != nil {
-			t.Error(err)
+		if err := c.Close(b.Context()); err != nil {
+			b.Error(err)
 		}
 	})
 }
@@ -78,18 +78,18 @@ func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
 func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
 	in(t, func(b *bench) {
 		c := NewClient(b.keeper(), true)
-		l, err := c.Lock(t.Context(), "n")
+		l, err := c.Lock(b.Context(), "n")
 		if err != nil {
-			t.Fatal(err)
+			b.Fatal(err)
 		}
 		b.do(func() { b.stall = true })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
 		defer cancel()
 		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
+			b.Errorf("%v", err)
 		}
 		if !errors.Is(context.Cause(l.Context()), contract.ErrClosed) {
-			t.Errorf("%v", context.Cause(l.Context()))
+			b.Errorf("%v", context.Cause(l.Context()))
 		}
 		b.do(func() { b.stall = false })
 		synctest.Wait()
