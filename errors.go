@@ -15,8 +15,8 @@ import (
 var (
 	// ErrNotAcquired: another was seen to hold the lock or to wait for it, or an application's open
 	// transaction has locked its row, and TryLock does not wait, or the context of Lock ended
-	// first. The error is a *NotAcquiredError, which names the holder. Where the context ended
-	// before anything was seen, the error is ErrUnavailable instead.
+	// first. The error of a Client is a *NotAcquiredError, which names the holder. Where the
+	// context ended before anything was seen, the error is ErrUnavailable instead.
 	ErrNotAcquired = contract.ErrNotAcquired
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client

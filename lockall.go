@@ -27,7 +27,6 @@ type Locks[TX any] struct {
 // owner.
 //
 // Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
-// ErrUnsupported on locks without tables.
 func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }

@@ -29,14 +29,14 @@ import (
 // The holder itself can still give the lock away, by Unlock and by Close, and let readers in by
 // Downgrade: call them after the transaction has ended, or UnlockTx in it.
 //
-// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A
-// serialization failure (SQLSTATE 40001, which errors of PostgreSQL's drivers and dblock's own tell
-// by a method SQLState; MySQL's 1213, MariaDB's 1020) means: roll back, and begin the transaction
-// anew. The transaction's snapshot is older than the lock or its token, than a takeover of it, or,
-// on PostgreSQL at REPEATABLE READ and above, than the first Guard of this lock: there, call Guard
-// before anything else in the transaction, or be ready to run it again. It is the same error while
-// Break, or the lock's Owner in another process, waits for guarded transactions to end, and for two
-// seconds after its last try.
+// ErrLost where the lock is not held any more: roll back. A serialization failure (SQLSTATE 40001,
+// which errors of PostgreSQL's drivers and dblock's own tell by a method SQLState; MySQL's 1213,
+// MariaDB's 1020) means: roll back, and begin the transaction anew. The transaction's snapshot is
+// older than the lock or its token, than a takeover of it, or, on PostgreSQL at REPEATABLE READ and
+// above, than the first Guard of this lock: there, call Guard before anything else in the
+// transaction, or be ready to run it again. It is the same error while Break, or the lock's Owner
+// in another process, waits for guarded transactions to end, and for two seconds after its last
+// try.
 //
 // The first Guard of a lock, and the first after UnlockTx, wait for the lock's row for up to a
 // second: for dblock's own transactions, which are short. Where an open transaction keeps the row
@@ -82,8 +82,8 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // After a rollback, call Guard or Unlock before anything else is done under the lock: until then
 // the client takes it for a commit that the lock is not held any more.
 //
-// ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
-// lock was entered several times: only the last entry can be released so.
+// ErrLost as Guard, which UnlockTx includes. ErrUnsupported where the lock was entered several
+// times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return l.do("unlocktx", func(core *client.Lock) error {
 		in, err := l.client.in(ctx, tx)
@@ -116,12 +116,12 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // that it is then granted stands behind the transaction until that ends. The connection of the
 // transaction is of course busy all the while.
 //
-// ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names;
-// Shared, with postgres.Advisory. Names that were locked before the one that failed stay locked
-// with the transaction. Errors of the database for a serialization failure or a deadlock mean that
-// the transaction has to be run again. On PostgreSQL at REPEATABLE READ and above that is so
-// whenever a client had the lock as a lease, or made its row, after the transaction's snapshot:
-// there, call LockTx first and be ready to run the transaction again.
+// ErrNotAcquired when ctx ends; the transaction stays usable. The one option is Also, for several
+// names. Names that were locked before the one that failed stay locked with the transaction. Errors
+// of the database for a serialization failure or a deadlock mean that the transaction has to be run
+// again. On PostgreSQL at REPEATABLE READ and above that is so whenever a client had the lock as a
+// lease, or made its row, after the transaction's snapshot: there, call LockTx first and be ready
+// to run the transaction again.
 //
 // A transaction that comes after a queued lease does not pass it: it queues behind. Transactions
 // that waited for the row before the lease was queued may still come first.

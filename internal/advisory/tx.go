@@ -32,10 +32,10 @@ const (
 		AND l.objsubid = 1 AND l.classid = $1::int8::oid AND l.objid = $2::int8::oid)`
 )
 
-// LockTx takes names until a transaction ends, in their order. It waits on the caller's own connection, in the same queue as all
-// others, and also excludes what this client holds itself. When ctx ends, the wait is cancelled in
-// the server, under a savepoint, and the transaction goes on. It also goes on after the
-// application's own lock_timeout and statement_timeout.
+// LockTx takes names until a transaction ends, in their order. It waits on the caller's own
+// connection, in the same queue as all others, and also excludes what this client holds itself.
+// When ctx ends, the wait is cancelled in the server, under a savepoint, and the transaction goes
+// on. It also goes on after the application's own lock_timeout and statement_timeout.
 //
 // At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
 // statement began. Where that is this one, the transaction sees the database as of before the wait:

@@ -106,7 +106,8 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 }
 
 // release gives what is not relied upon any more to the next. It is safe to repeat: after an answer
-// that was lost, not to hold the lock any more is success. MUST be called with the hold's mu locked.
+// that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
+// locked.
 func (g rows) release(ctx context.Context, h *hold) error {
 	if h.run != nil {
 		var passed bool
