@@ -46,7 +46,7 @@ var layers = []layer{
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/clock", "internal/outage")},
 	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
 	{name: "internal/contract", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
-	{name: "internal/sessionlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver")},
+	{name: "internal/sessionlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/contract")},
 	{name: "internal/advisory", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/contract", "internal/sessionlock", "internal/pgserver", "internal/transaction")},
 	{name: "internal/pgserver", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/transaction")},
 	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/contract", "internal/sessionlock", "internal/mysqlserver", "internal/transaction")},

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/election"
 )
 
