@@ -103,47 +103,6 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Three clients and 18 goroutines at once.
-func TestNamedLocksExclude(t *testing.T) {
-	onStage(t, func(t *testing.T, s stage) {
-		var all sync.WaitGroup
-		var inside [2]atomic.Int32
-		var grants, refusals atomic.Int32
-		for range 3 {
-			k := s.client(nil)
-			for i := range 6 {
-				all.Go(func() {
-					for range 15 {
-						n := i % 2
-						p, got, err := k.Acquire(t.Context(), s.name(fmt.Sprint(n)), false, i < 4)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if !got {
-							refusals.Add(1)
-							continue
-						}
-						if inside[n].Add(1) != 1 {
-							t.Error("two hold it")
-						}
-						grants.Add(1)
-						inside[n].Add(-1)
-						if err := p.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-		if grants.Load() < 180 {
-			t.Errorf("%d grants, %d refusals", grants.Load(), refusals.Load())
-		}
-		s.nothingLeft("0", "1")
-	})
-}
-
 // Broken by handing names to GET_LOCK as they are: to MySQL 'A' is 'a', and 65 characters are too
 // many.
 func TestNamesOfNamedLocksAreBytes(t *testing.T) {
@@ -364,5 +323,3 @@ func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
 		}
 	})
 }
-
-// mysql.Named, by way of a client.
