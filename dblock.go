@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -25,7 +26,10 @@ type Client[TX any] struct {
 // nothing: the first lock does. ErrConfig where the engine cannot work as it was set up,
 // ErrInvalidOption where an option is out of range.
 func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], error) {
-	if err := validate(engine); err != nil {
+	if engine.Backend == nil {
+		return nil, fmt.Errorf("dblock: %w: the engine is nil", ErrConfig)
+	}
+	if err := engine.Validate(); err != nil {
 		return nil, fmt.Errorf("dblock: %w", err)
 	}
 	config, err := newConfig(options)
@@ -35,29 +39,11 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	c := &Client[TX]{}
-	switch {
-	case engine.Native != nil:
-		keeper := engine.Native.Open(config.App, config.Log, config.TTL)
-		c.core = client.NewNative(keeper, config)
-		c.transactions = func(tx TX) client.Tx { return nativeTx[TX]{keeper, tx} }
-	default:
-		c.core = client.New(engine.Backend, config)
-		if engine.Transactions != nil {
-			c.transactions = func(tx TX) client.Tx { return tableTx[TX]{engine.Transactions, tx} }
-		}
+	c := &Client[TX]{core: client.New(engine.Backend, config)}
+	if engine.Transactions != nil {
+		c.transactions = func(tx TX) client.Tx { return engineTx[TX]{engine.Transactions, tx} }
 	}
 	return c, nil
-}
-
-func validate[TX any](engine driver.Engine[TX]) error {
-	switch {
-	case engine.Native != nil:
-		return engine.Native.Validate()
-	case engine.Backend != nil:
-		return engine.Backend.Validate()
-	}
-	return fmt.Errorf("%w: the engine is nil", ErrConfig)
 }
 
 // Lock waits until it holds the lock, first come first served over all processes, or until ctx
@@ -101,7 +87,7 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 	if err != nil {
 		return err
 	}
-	defer func() { err = client.JoinUnlock(err, l.Unlock(ctx)) }()
+	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
 	return l.core.Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
@@ -121,8 +107,7 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 func (c *Client[TX]) TTL() time.Duration { return c.core.TTL() }
 
 // CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build
-// can work with: those of its own version, or of a later one that says so. An engine without tables
-// needs none.
+// can work with: those of its own version, or of a later one that says so.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 	if err := c.core.CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)

@@ -53,7 +53,7 @@
 // of a fixed number. They share one queue: a large request is not overtaken by small ones. LockAll
 // takes several names at once. OncePer runs a job once in each slot of time, OnceAt once for each
 // planned time. Package election elects leaders, and package quorum keeps one lock in three or five
-// databases. postgres.Advisory and mysql.Named use the locks of the server itself: they need no
+// databases. postgres.Advisory and mysql.Named are clients of the server's own locks: they need no
 // tables and have no tokens.
 //
 // # Reentrancy

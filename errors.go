@@ -1,12 +1,11 @@
 package dblock
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 )
 
@@ -16,15 +15,15 @@ import (
 var (
 	// ErrNotAcquired: another was seen to hold the lock or to wait for it, or an application's open
 	// transaction has locked its row, and TryLock does not wait, or the context of Lock ended
-	// first. The error is a *NotAcquiredError, which names the holder. Where the context ended
-	// before anything was seen, the error is ErrUnavailable instead.
-	ErrNotAcquired = client.ErrNotAcquired
+	// first. The error of a Client is a *NotAcquiredError, which names the holder. Where the
+	// context ended before anything was seen, the error is ErrUnavailable instead.
+	ErrNotAcquired = contract.ErrNotAcquired
 
 	// ErrLost: the lock was held and is not any more, although it was not unlocked: the client
 	// could not reach the database within the TTL, the process was stopped for longer than that, a
 	// fixed lease ended, or the same owner came back elsewhere. Work done under the lock may have
 	// overlapped with the next holder's unless the token was checked.
-	ErrLost = client.ErrLost
+	ErrLost = contract.ErrLost
 
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
@@ -33,14 +32,14 @@ var (
 	// and had begun to wait last. The error is a *DeadlockError, which names all of them. The
 	// others go on waiting: unlock what they wait for. At once where an owner would wait for its
 	// own share or permits.
-	ErrDeadlock = client.ErrDeadlock
+	ErrDeadlock = contract.ErrDeadlock
 
 	// ErrCapacity: permits were asked for of a name that others read or wait to read, or the other
 	// way round. See Permits.
 	ErrCapacity = driver.ErrCapacity
 
 	// ErrClosed: the client was closed. Close gives back what it held.
-	ErrClosed = client.ErrClosed
+	ErrClosed = contract.ErrClosed
 
 	// ErrSchema: dblock's tables are missing, or of a version that this build cannot work with. The
 	// error says which and what to run.
@@ -73,11 +72,11 @@ var (
 	ErrTxDone = driver.ErrTxDone
 
 	// ErrInvalidName: a name that is empty, longer than 255 bytes, not UTF-8, or contains NUL.
-	ErrInvalidName = errors.New("invalid lock name")
+	ErrInvalidName = contract.ErrInvalidName
 
 	// ErrInvalidOption: an option out of its range, or a nil context. The error says what is
 	// allowed.
-	ErrInvalidOption = client.ErrInvalidOption
+	ErrInvalidOption = contract.ErrInvalidOption
 )
 
 // LockError says what was being done to which lock when it failed. What Lock, TryLock and Unlock

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Info is all there is to see of a name at one moment.
@@ -54,10 +55,9 @@ const firstWaiters = 10
 
 // Inspect returns the holders of a name and its waiters. A name that was never used is a name
 // without holders. Where goroutines of one client pass a lock on in memory, the first of them is
-// shown for up to 20 ms, and those that it was granted with are no waiters. ErrUnsupported on an
-// engine without tables.
+// shown for up to 20 ms, and those that it was granted with are no waiters.
 func (c *Client[TX]) Inspect(ctx context.Context, name string) (Info, error) {
-	if err := checkText(name); err != nil {
+	if err := contract.CheckText(name); err != nil {
 		return Info{}, &LockError{"inspect", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
 	}
 	infos, err := c.describe(ctx, "inspect", []string{name}, driver.AllWaiters)

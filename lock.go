@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Lock is a lock that is held, or was. Each successful Lock or TryLock returns one of its own, to
@@ -38,11 +39,11 @@ func seen[TX, T any](l *Lock[TX], f func(core *client.Lock) T) (v T) {
 // Name returns the name of the lock.
 func (l *Lock[TX]) Name() string { return seen(l, (*client.Lock).Name) }
 
-// Token returns the fencing token; 0 where the lock has none (postgres.Advisory, mysql.Named): with
-// every grant of a name it rises, across crashes, restarts and failovers. Send it along with
-// whatever is done under the lock, and let the receiver refuse what comes with a lower one than it
-// has seen (Kleppmann, How to do distributed locking, 2016). Entering a lock again does not change
-// it; coming back as the same Owner in another process does, and TryUpgrade.
+// Token returns the fencing token: with every grant of a name it rises, across crashes, restarts
+// and failovers. Send it along with whatever is done under the lock, and let the receiver refuse
+// what comes with a lower one than it has seen (Kleppmann, How to do distributed locking, 2016).
+// Entering a lock again does not change it; coming back as the same Owner in another process does,
+// and TryUpgrade.
 func (l *Lock[TX]) Token() int64 { return seen(l, (*client.Lock).Token) }
 
 // Context ends when the lock does: with cause ErrLost before anybody else can hold the name, as
@@ -87,10 +88,10 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 // (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a
 // transaction that the lock guards.
 //
-// ErrLost as Unlock. ErrUnsupported on a lock without tables, on a share, and where the lock was
-// entered several times. ErrCapacity where a waiter wants permits of the name. After any other
-// error the lock is one of the two; whatever is called next finds out which, and a lock that turns
-// out to be a writer still has a new token.
+// ErrLost as Unlock. ErrUnsupported on a share, and where the lock was entered several times.
+// ErrCapacity where a waiter wants permits of the name. After any other error the lock is one of
+// the two; whatever is called next finds out which, and a lock that turns out to be a writer still
+// has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	return l.do("downgrade", func(core *client.Lock) error { return core.Downgrade(ctx) })
 }
@@ -101,9 +102,8 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 // and Lock: then others may write in between, and what was read has to be read again. A writer has
 // a new token, higher than those of all readers before it; Token returns it.
 //
-// ErrLost as Unlock. ErrUnsupported on a lock without tables, and where the lock was entered
-// several times. After any other error the lock is one of the two; whatever is called next finds
-// out which.
+// ErrLost as Unlock. ErrUnsupported where the lock was entered several times. After any other error
+// the lock is one of the two; whatever is called next finds out which.
 func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.do("tryupgrade", func(core *client.Lock) error { return core.TryUpgrade(ctx) })
 }
@@ -115,13 +115,12 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 //
 // ErrLost where the lease is over, or the lock was lost, also if nobody has it yet.
 // ErrInvalidOption for a shorter d, and on a lock without Lease, which lives as long as its client.
-// ErrUnsupported on a lock without tables. While the database is away or a transaction has locked
-// the name, Extend tries until ctx ends. After any error the lock ends when it would have; others
-// may have to wait until the later end.
+// While the database is away or a transaction has locked the name, Extend tries until ctx ends.
+// After any error the lock ends when it would have; others may have to wait until the later end.
 func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
 	return l.do("extend", func(core *client.Lock) error {
-		if d < minLease {
-			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, minLease)
+		if d < contract.MinLease {
+			return fmt.Errorf("%w: Extend %v: want at least %v", ErrInvalidOption, d, contract.MinLease)
 		}
 		return core.Extend(ctx, d)
 	})
@@ -129,7 +128,7 @@ func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
 
 // Until is when the lock ends if its client does not reach the database any more from now on, by
 // this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
-// time for a lock without tables, and for one that is not held any more.
+// time for a lock that is not held any more.
 func (l *Lock[TX]) Until() time.Time { return seen(l, (*client.Lock).Until) }
 
 // Shared reports whether others may have the name as well: the lock is a reader's, or permits, or

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Locks are several locks that are held as one. They are safe for concurrent use.
@@ -26,7 +27,6 @@ type Locks[TX any] struct {
 // owner.
 //
 // Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
-// ErrUnsupported on locks without tables.
 func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }
@@ -58,7 +58,7 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 
 // wantsOf are what is asked for, in the order of the names. It returns the name that failed.
 func wantsOf(names []string, options []LockOption) (wants []client.Want, failed string, err error) {
-	var common lockConfig
+	var common contract.Options
 	for _, option := range options {
 		if option == nil {
 			return nil, "", fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
@@ -69,25 +69,27 @@ func wantsOf(names []string, options []LockOption) (wants []client.Want, failed 
 		return nil, "", fmt.Errorf("%w: no names", ErrInvalidOption)
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	for name := range common.each {
+	for name := range common.Each {
 		if _, there := slices.BinarySearch(names, name); !there {
 			return nil, name, fmt.Errorf("%w: For a name that is not asked for", ErrInvalidOption)
 		}
 	}
 	for _, name := range names {
-		config, err := lockConfigOf(name, append(slices.Clone(options), common.each[name]...))
-		config.each = nil
-		var want *client.Want
-		if err == nil {
-			want, err = config.want(name)
+		config, err := contract.Of(name, append(slices.Clone(options), common.Each[name]...))
+		var w *client.Want
+		if err == nil && len(config.Also) > 0 {
+			err = fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
 		}
-		if err == nil && config.owner != nil && (common.owner == nil || *config.owner != *common.owner) {
+		if err == nil {
+			w, err = want(name, &config)
+		}
+		if err == nil && config.Owner != nil && (common.Owner == nil || *config.Owner != *common.Owner) {
 			err = fmt.Errorf("%w: all names have one Owner: give it for all", ErrInvalidOption)
 		}
 		if err != nil {
 			return nil, name, err
 		}
-		wants = append(wants, *want)
+		wants = append(wants, *w)
 	}
 	return wants, "", nil
 }

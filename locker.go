@@ -1,18 +1,27 @@
 package dblock
 
-import "context"
+import (
+	"context"
 
-// Handle is a lock that is held, or was, without the type of the application's transactions. *Lock
-// is one, for every TX.
-type Handle interface {
-	Name() string
-	Token() int64
-	Context() context.Context
-	Unlock(ctx context.Context) error
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// Handle is a lock that is held, or was, without the type of the application's transactions: its
+// methods are Name, Context and Unlock, as those of Lock. *Lock is one, for every TX.
+type Handle = contract.Handle
+
+// TokenOf returns the fencing token of a handle, as Lock.Token; 0 for one of the server's own
+// locks, which have none (postgres.Advisory, mysql.Named).
+func TokenOf(l Handle) int64 {
+	if l, fenced := l.(interface{ Token() int64 }); fenced {
+		return l.Token()
+	}
+	return 0
 }
 
 // Locker takes locks, without the type of the application's transactions: for adapters, and for
-// code that needs no transaction. Its methods are those of Client. Client.Locker makes one.
+// code that needs no transaction. Its methods are those of Client. Client.Locker makes one, and
+// what postgres.Advisory and mysql.Named return are others.
 type Locker interface {
 	Lock(ctx context.Context, name string, options ...LockOption) (Handle, error)
 	TryLock(ctx context.Context, name string, options ...LockOption) (Handle, error)

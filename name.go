@@ -5,11 +5,13 @@ import (
 	"encoding/base64"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 const (
 	// maxHashed is how long the names are that Name shortens: OncePer takes no longer ones.
-	maxHashed = maxName - len("once/")
+	maxHashed = contract.MaxName - len("once/")
 	hashBytes = 24 // of the SHA-256, which are 32 letters
 )
 
@@ -35,7 +37,7 @@ func Name(parts ...string) string {
 		escaped[i] = escape.Replace(part)
 	}
 	name := strings.Join(escaped, "/")
-	if len(name) <= maxName {
+	if len(name) <= contract.MaxName {
 		return name
 	}
 	hash := sha256.Sum256([]byte(name))

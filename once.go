@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // minInterval is the shortest slot of OncePer.
@@ -64,7 +65,7 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // fn is told when its slot began, by the database's clock. The error is fn's, joined with ErrLost
 // where the lock was lost before fn returned. Where fn did not run, it is nil if another call has
 // run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250
-// bytes. interval: at least 100 ms. ErrUnsupported without tables.
+// bytes. interval: at least 100 ms.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
 	if interval < minInterval {
 		return false, &LockError{"onceper", name, fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, interval, minInterval)}
@@ -113,7 +114,7 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 		}
 		o(&config)
 	}
-	err = checkText(name)
+	err = contract.CheckText(name)
 	switch {
 	case err != nil:
 		err = fmt.Errorf("%w: %w", ErrInvalidName, err)
@@ -158,7 +159,7 @@ func (c *Client[TX]) Runs(ctx context.Context, name string) iter.Seq2[Run, error
 
 // Jobs lists the latest run of each job of OncePer or OnceAt, in the order of the bytes of names, a
 // page at a time. A job is listed for as long as the reaper leaves one of its runs (History). The
-// iteration ends after the first error. ErrUnsupported without tables.
+// iteration ends after the first error.
 func (c *Client[TX]) Jobs(ctx context.Context) iter.Seq2[Run, error] {
 	return func(yield func(Run, error) bool) {
 		after := ""

@@ -6,13 +6,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -20,9 +19,6 @@ import (
 const (
 	defaultTTL     = 15 * time.Second
 	minTTL, maxTTL = time.Second, 24 * time.Hour
-	minLease       = 100 * time.Millisecond
-	maxMinHold     = 366 * 24 * time.Hour
-	maxName        = 255  // bytes, of a lock's name, a host, a thread
 	maxMetadata    = 4096 // bytes, as JSON
 )
 
@@ -98,7 +94,7 @@ func newConfig(options []Option) (client.Config, error) {
 		return c, fmt.Errorf("dblock: %w: WithLogger(nil): want a logger, slog.DiscardHandler for silence", ErrInvalidOption)
 	}
 	for what, text := range map[string]string{"host": c.Host, "app": c.App} {
-		if err := checkText(text); err != nil {
+		if err := contract.CheckText(text); err != nil {
 			return c, fmt.Errorf("dblock: %w: %s %w", ErrInvalidOption, what, err)
 		}
 	}
@@ -106,22 +102,7 @@ func newConfig(options []Option) (client.Config, error) {
 }
 
 // LockOption configures one lock.
-type LockOption func(*lockConfig)
-
-type lockConfig struct {
-	owner    *client.Owner // nil: from the context, or a new one
-	lease    time.Duration
-	leased   bool
-	metadata map[string]string
-	units    int // 0: the whole name
-	of       int
-	shares   int // how often Shared or Permits was said
-	permits  bool
-	minHold  time.Duration
-	rests    bool
-	also     []string                // LockTx
-	each     map[string][]LockOption // LockAll
-}
+type LockOption = contract.Option
 
 // Owner gives the lock an owner that outlives the process. The same owner enters its own lock again
 // at once, even from a new process while the old one's lock still stands: with a new token, so that
@@ -131,20 +112,20 @@ type lockConfig struct {
 // Default: the client's host, and a thread of its own for each call that is not made under another
 // lock's context.
 func Owner(host, thread string) LockOption {
-	return func(c *lockConfig) { c.owner = &client.Owner{Host: host, Thread: thread, Explicit: true} }
+	return func(o *contract.Options) { o.Owner = &contract.Owner{Host: host, Thread: thread} }
 }
 
 // Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
 // not prolong it, Lock.Extend does. It still ends with the session if that ends first. At least 100
 // ms. Default: as long as the client lives.
 func Lease(d time.Duration) LockOption {
-	return func(c *lockConfig) { c.lease, c.leased = d, true }
+	return func(o *contract.Options) { o.Lease, o.Leased = d, true }
 }
 
 // Metadata is kept with the lock while it is held, for people and programs that look at its holder
 // it: valid UTF-8, at most 4096 bytes as JSON. Default: none.
 func Metadata(kv map[string]string) LockOption {
-	return func(c *lockConfig) { c.metadata = kv }
+	return func(o *contract.Options) { o.Metadata = kv }
 }
 
 // MinHold keeps everybody else from the name until d has passed since the grant, however early it
@@ -152,7 +133,7 @@ func Metadata(kv map[string]string) LockOption {
 // that rests is free, and TryLock says ErrNotAcquired. Break ends it. Not with Shared and Permits.
 // More than 0, at most 366 days. Default: none.
 func MinHold(d time.Duration) LockOption {
-	return func(c *lockConfig) { c.minHold, c.rests = d, true }
+	return func(o *contract.Options) { o.MinHold, o.Rests = d, true }
 }
 
 // Shared makes a reader of the caller: any number of readers have the name at once, and nobody has
@@ -162,10 +143,10 @@ func MinHold(d time.Duration) LockOption {
 //
 // An owner that has the name alone may enter it shared; one that has it shared cannot wait for it
 // alone, which would be to wait for itself (ErrDeadlock, at once): TryUpgrade. An Owner's share
-// does not come back to it after a restart: it ends with the session. With mysql.Named:
-// ErrUnsupported. Default: exclusive.
+// does not come back to it after a restart: it ends with the session. ErrUnsupported from
+// mysql.Named. Default: exclusive.
 func Shared() LockOption {
-	return func(c *lockConfig) { c.units, c.of, c.shares = 1, driver.Readers, c.shares+1 }
+	return func(o *contract.Options) { o.Units, o.Of, o.Shares = 1, driver.Readers, o.Shares+1 }
 }
 
 // Permits takes n of the name's units: a semaphore. First come first served, so that a large
@@ -181,16 +162,16 @@ func Shared() LockOption {
 // of another number. ErrCapacity, at once, where others read the name (Shared), or wait to. 1 <= n
 // <= of < 2^31 - 1. In tables only.
 func Permits(n, of int) LockOption {
-	return func(c *lockConfig) { c.units, c.of, c.permits, c.shares = n, of, true, c.shares+1 }
+	return func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 }
 }
 
 // For gives one of the names of LockAll options of its own, after those for all.
 func For(name string, options ...LockOption) LockOption {
-	return func(c *lockConfig) {
-		if c.each == nil {
-			c.each = map[string][]LockOption{}
+	return func(o *contract.Options) {
+		if o.Each == nil {
+			o.Each = map[string][]LockOption{}
 		}
-		c.each[name] = append(c.each[name], options...)
+		o.Each[name] = append(o.Each[name], options...)
 	}
 }
 
@@ -198,38 +179,36 @@ func For(name string, options ...LockOption) LockOption {
 // order of their bytes, whatever the order given, so that two transactions that want the same ones
 // cannot wait for each other. Default: none.
 func Also(names ...string) LockOption {
-	return func(c *lockConfig) { c.also = append(c.also, names...) }
+	return func(o *contract.Options) { o.Also = append(o.Also, names...) }
 }
 
 // wantOf validates a name and the options of one lock.
 func wantOf(name string, options []LockOption) (*client.Want, error) {
-	c, err := lockConfigOf(name, options)
+	o, err := contract.OfOne(name, options)
 	if err != nil {
 		return nil, err
 	}
-	if c.each != nil {
-		return nil, fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
-	}
-	return c.want(name)
+	return want(name, &o)
 }
 
 // want is what is asked of the client.
-func (c *lockConfig) want(name string) (*client.Want, error) {
-	if len(c.also) > 0 {
-		return nil, fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
+func want(name string, o *contract.Options) (*client.Want, error) {
+	metadata, err := metadataJSON(o)
+	w := &client.Want{Request: driver.Request{
+		Name: name, Lease: o.Lease, Metadata: metadata, MinHold: o.MinHold, Units: o.Units, Of: o.Of,
+	}}
+	if o.Owner != nil {
+		w.Owner = &client.Owner{Host: o.Owner.Host, Thread: o.Owner.Thread, Explicit: true}
 	}
-	metadata, err := c.json()
-	return &client.Want{Owner: c.owner, Request: driver.Request{
-		Name: name, Lease: c.lease, Metadata: metadata, MinHold: c.minHold, Units: c.units, Of: c.of,
-	}}, err
+	return w, err
 }
 
-// json is the metadata as it is kept; "": none.
-func (c *lockConfig) json() (string, error) {
-	if len(c.metadata) == 0 {
+// metadataJSON is the metadata as it is kept; "": none.
+func metadataJSON(o *contract.Options) (string, error) {
+	if len(o.Metadata) == 0 {
 		return "", nil
 	}
-	b, err := json.Marshal(c.metadata)
+	b, err := json.Marshal(o.Metadata)
 	if err != nil {
 		return "", fmt.Errorf("%w: Metadata: %w", ErrInvalidOption, err)
 	}
@@ -237,58 +216,4 @@ func (c *lockConfig) json() (string, error) {
 		return "", fmt.Errorf("%w: Metadata is %d bytes as JSON: want at most %d", ErrInvalidOption, len(b), maxMetadata)
 	}
 	return string(b), nil
-}
-
-// lockConfigOf validates a name and the options of one lock.
-func lockConfigOf(name string, options []LockOption) (c lockConfig, err error) {
-	if err := checkText(name); err != nil {
-		return c, fmt.Errorf("%w: %w", ErrInvalidName, err)
-	}
-	for _, o := range options {
-		if o == nil {
-			return c, fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
-		}
-		o(&c)
-	}
-	if c.leased && c.lease < minLease {
-		return c, fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, c.lease, minLease)
-	}
-	switch {
-	case c.shares > 1:
-		return c, fmt.Errorf("%w: Shared or Permits, and once", ErrInvalidOption)
-	case c.permits && (c.units < 1 || c.units > c.of || c.of >= driver.Readers):
-		return c, fmt.Errorf("%w: Permits(%d, %d): want 1 <= n <= of < 2^31 - 1", ErrInvalidOption, c.units, c.of)
-	case c.rests && (c.minHold <= 0 || c.minHold > maxMinHold):
-		return c, fmt.Errorf("%w: MinHold %v: want more than 0, and at most %v", ErrInvalidOption, c.minHold, maxMinHold)
-	case c.rests && c.units > 0:
-		return c, fmt.Errorf("%w: MinHold is for locks of a whole name: not with Shared", ErrInvalidOption)
-	}
-	if c.owner != nil {
-		for what, text := range map[string]string{"host": c.owner.Host, "thread": c.owner.Thread} {
-			if err := checkText(text); err != nil {
-				return c, fmt.Errorf("%w: Owner's %s %w", ErrInvalidOption, what, err)
-			}
-		}
-	}
-	for key, value := range c.metadata {
-		if !utf8.ValidString(key) || !utf8.ValidString(value) {
-			return c, fmt.Errorf("%w: Metadata: %q: %q is not valid UTF-8", ErrInvalidOption, key, value)
-		}
-	}
-	return c, nil
-}
-
-// checkText refuses what not every engine keeps byte for byte.
-func checkText(s string) error {
-	switch {
-	case s == "":
-		return fmt.Errorf("is empty: want 1 to %d bytes", maxName)
-	case len(s) > maxName:
-		return fmt.Errorf("has %d bytes: want 1 to %d", len(s), maxName)
-	case !utf8.ValidString(s):
-		return fmt.Errorf("%q is not valid UTF-8", s)
-	case strings.ContainsRune(s, 0):
-		return fmt.Errorf("%q contains NUL", s)
-	}
-	return nil
 }

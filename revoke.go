@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Asked receives the reason whenever a client calls Ask for the name while the lock is held: unlock
@@ -21,7 +22,7 @@ func (l *Lock[TX]) Asked() <-chan string { return seen(l, (*client.Lock).Asked) 
 // from Lock.Asked, pushed where the engine can. It takes nothing away. It is recorded in the
 // history. reason: 1 to 1,024 bytes of UTF-8.
 //
-// ErrNotHeld where nobody holds the name. ErrUnsupported on an engine without tables.
+// ErrNotHeld where nobody holds the name.
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	err := checkReason(name, reason)
 	if err == nil {
@@ -47,8 +48,7 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // all holders are meant.
 //
 // ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrInvalidOption
-// for a token below 1, which nothing has (that of a waiter, say). ErrUnsupported on an engine
-// without tables.
+// for a token below 1, which nothing has (that of a waiter, say).
 func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...int64) (holders int, err error) {
 	if err := checkReason(name, reason); err != nil {
 		return 0, &LockError{"break", name, err}
@@ -63,7 +63,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 }
 
 func checkReason(name, reason string) error {
-	if err := checkText(name); err != nil {
+	if err := contract.CheckText(name); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
 	return checkDetail("reason", reason)

@@ -31,7 +31,7 @@ type SessionFilter struct {
 
 // Sessions lists the clients that use the database, in the order of their IDs, a page at a time:
 // each as it was when its page was read. A client has a session from its first lock on. The
-// iteration ends after the first error. ErrUnsupported on an engine without tables.
+// iteration ends after the first error.
 func (c *Client[TX]) Sessions(ctx context.Context, f SessionFilter) iter.Seq2[Session, error] {
 	return func(yield func(Session, error) bool) {
 		want := driver.SessionFilter{Host: f.Host, App: f.App, Dead: f.Dead}

@@ -4,10 +4,10 @@ import (
 	"context"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Guard makes sure, inside a transaction of the application's on the same database, that what it
@@ -29,14 +29,14 @@ import (
 // The holder itself can still give the lock away, by Unlock and by Close, and let readers in by
 // Downgrade: call them after the transaction has ended, or UnlockTx in it.
 //
-// ErrLost where the lock is not held any more: roll back. ErrUnsupported on locks without tables. A
-// serialization failure (SQLSTATE 40001, which errors of PostgreSQL's drivers and dblock's own tell
-// by a method SQLState; MySQL's 1213, MariaDB's 1020) means: roll back, and begin the transaction
-// anew. The transaction's snapshot is older than the lock or its token, than a takeover of it, or,
-// on PostgreSQL at REPEATABLE READ and above, than the first Guard of this lock: there, call Guard
-// before anything else in the transaction, or be ready to run it again. It is the same error while
-// Break, or the lock's Owner in another process, waits for guarded transactions to end, and for two
-// seconds after its last try.
+// ErrLost where the lock is not held any more: roll back. A serialization failure (SQLSTATE 40001,
+// which errors of PostgreSQL's drivers and dblock's own tell by a method SQLState; MySQL's 1213,
+// MariaDB's 1020) means: roll back, and begin the transaction anew. The transaction's snapshot is
+// older than the lock or its token, than a takeover of it, or, on PostgreSQL at REPEATABLE READ and
+// above, than the first Guard of this lock: there, call Guard before anything else in the
+// transaction, or be ready to run it again. It is the same error while Break, or the lock's Owner
+// in another process, waits for guarded transactions to end, and for two seconds after its last
+// try.
 //
 // The first Guard of a lock, and the first after UnlockTx, wait for the lock's row for up to a
 // second: for dblock's own transactions, which are short. Where an open transaction keeps the row
@@ -82,8 +82,8 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // After a rollback, call Guard or Unlock before anything else is done under the lock: until then
 // the client takes it for a commit that the lock is not held any more.
 //
-// ErrLost as Guard, which UnlockTx includes. ErrUnsupported on locks without tables, and where the
-// lock was entered several times: only the last entry can be released so.
+// ErrLost as Guard, which UnlockTx includes. ErrUnsupported where the lock was entered several
+// times: only the last entry can be released so.
 func (l *Lock[TX]) UnlockTx(ctx context.Context, tx TX) error {
 	return l.do("unlocktx", func(core *client.Lock) error {
 		in, err := l.client.in(ctx, tx)
@@ -116,12 +116,12 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // that it is then granted stands behind the transaction until that ends. The connection of the
 // transaction is of course busy all the while.
 //
-// ErrNotAcquired when ctx ends; the transaction stays usable. Options: Also, for several names;
-// Shared, with postgres.Advisory. Names that were locked before the one that failed stay locked
-// with the transaction. Errors of the database for a serialization failure or a deadlock mean that
-// the transaction has to be run again. On PostgreSQL at REPEATABLE READ and above that is so
-// whenever a client had the lock as a lease, or made its row, after the transaction's snapshot:
-// there, call LockTx first and be ready to run the transaction again.
+// ErrNotAcquired when ctx ends; the transaction stays usable. The one option is Also, for several
+// names. Names that were locked before the one that failed stay locked with the transaction. Errors
+// of the database for a serialization failure or a deadlock mean that the transaction has to be run
+// again. On PostgreSQL at REPEATABLE READ and above that is so whenever a client had the lock as a
+// lease, or made its row, after the transaction's snapshot: there, call LockTx first and be ready
+// to run the transaction again.
 //
 // A transaction that comes after a queued lease does not pass it: it queues behind. Transactions
 // that waited for the row before the lease was queued may still come first.
@@ -154,14 +154,17 @@ func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options 
 }
 
 func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
-	names, shared, err := txNames(name, options)
+	names, shared, err := contract.OfTx(name, options)
+	if shared {
+		err = fmt.Errorf("%w: LockTx takes a name in a table as a whole", ErrUnsupported)
+	}
 	var in client.Tx
 	if err == nil {
 		in, err = c.in(ctx, tx)
 	}
 	failed := name
 	if err == nil {
-		failed, err = c.core.LockTx(ctx, names, shared, wait, in)
+		failed, err = c.core.LockTx(ctx, names, wait, in)
 	}
 	return fail(op, failed, err)
 }
@@ -180,69 +183,30 @@ func (c *Client[TX]) in(ctx context.Context, tx TX) (client.Tx, error) {
 	return c.transactions(tx), nil
 }
 
-// txNames returns the names of one call in the order in which they are locked.
-func txNames(name string, options []LockOption) (names []string, shared bool, err error) {
-	config, err := lockConfigOf(name, options)
-	if err != nil {
-		return nil, false, err
-	}
-	if config.owner != nil || config.leased || config.metadata != nil || config.rests || config.permits || config.each != nil {
-		return nil, false, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
-	}
-	names = append([]string{name}, config.also...)
-	for _, also := range config.also {
-		if err := checkText(also); err != nil {
-			return nil, false, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names), config.units > 0, nil
-}
-
-// tableTx is a transaction on a database with dblock's tables.
-type tableTx[TX any] struct {
+// engineTx is a transaction of the application's, with what the engine does in it.
+type engineTx[TX any] struct {
 	engine driver.Transactions[TX]
 	tx     TX
 }
 
-func (t tableTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
+func (t engineTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
 
-func (t tableTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.MakeGuard(ctx, h, aside)
 }
 
-func (t tableTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.Guard(ctx, t.tx, h, aside)
 }
 
-func (t tableTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
+func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
 	return t.engine.ReleaseTx(ctx, t.tx, h, aside)
 }
 
-func (t tableTx[TX]) Database(ctx context.Context) (string, error) {
+func (t engineTx[TX]) Database(ctx context.Context) (string, error) {
 	return t.engine.Database(ctx, t.tx)
 }
 
-func (t tableTx[TX]) Lock(ctx context.Context, name string, _, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
+func (t engineTx[TX]) Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
 	return t.engine.LockTx(ctx, t.tx, name, may, wait, aside)
-}
-
-// nativeTx is a transaction on a server whose own locks are used. A lock that is not in a table is
-// refused before it comes to a guard or a release.
-type nativeTx[TX any] struct {
-	keeper driver.Keeper[TX]
-	tx     TX
-}
-
-func (nativeTx[TX]) Exclusive() bool { return false }
-func (nativeTx[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
-	return ErrUnsupported
-}
-func (nativeTx[TX]) Guard(context.Context, driver.Held, driver.Aside) error   { return ErrUnsupported }
-func (nativeTx[TX]) Database(context.Context) (string, error)                 { return "", ErrUnsupported }
-func (nativeTx[TX]) Release(context.Context, driver.Held, driver.Aside) error { return ErrUnsupported }
-
-func (t nativeTx[TX]) Lock(ctx context.Context, name string, shared, wait bool, _ driver.Pass, _ driver.Aside) (driver.State, bool, error) {
-	locked, err := t.keeper.LockTx(ctx, t.tx, name, shared, wait)
-	return driver.State{}, locked, err
 }

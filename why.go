@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // longestChain is how many names Why reads.
@@ -15,9 +16,9 @@ const longestChain = 1000
 // name that one of its holders waits for, directly or through others: the next first, 1,000 names
 // at most. Such a holder is a waiter of another Info (AwaitedBy). In a deadlock that Info may be an
 // earlier one. Of a single Info no holder waits. Why does not see transactions of the application
-// that keep a row locked: dblock why does. ErrUnsupported on an engine without tables.
+// that keep a row locked: dblock why does.
 func (c *Client[TX]) Why(ctx context.Context, name string) ([]Info, error) {
-	if err := checkText(name); err != nil {
+	if err := contract.CheckText(name); err != nil {
 		return nil, &LockError{"why", name, fmt.Errorf("%w: %w", ErrInvalidName, err)}
 	}
 	var names []string

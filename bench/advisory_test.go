@@ -32,9 +32,9 @@ func BenchmarkAdvisory(b *testing.B) {
 	}
 }
 
-func (a *app) mustAdvisory(b testing.TB) client {
+func (a *app) mustAdvisory(b testing.TB) locker {
 	b.Helper()
-	c, err := newClient(postgres.Advisory(a.pgx), nil)
+	c, err := postgres.Advisory(a.pgx)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func (a *app) mustAdvisory(b testing.TB) client {
 			b.Error(err)
 		}
 	})
-	return c
+	return ownLocker{c}
 }
 
 func (d database) mustConnect(b testing.TB) *pgx.Conn {
@@ -132,7 +132,7 @@ func advisoryHeld(b *testing.B, d database) {
 // advisoryHandoff is 8 clients that want one name and lock again at once; then 8 connections that
 // do the same with the bare functions.
 func advisoryHandoff(b *testing.B, d database) {
-	clients, conns := make([]client, processes), make([]*pgx.Conn, processes)
+	clients, conns := make([]locker, processes), make([]*pgx.Conn, processes)
 	for i := range clients {
 		clients[i], conns[i] = d.mustOpen(b, 2, nil).mustAdvisory(b), d.mustConnect(b)
 	}

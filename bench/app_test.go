@@ -150,19 +150,27 @@ func (a *app) own(b testing.TB) int {
 	return a.connections(b, a) - a.db.Stats().OpenConnections
 }
 
+// locker is a client of any kind of locks.
+type locker interface {
+	lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error)
+}
+
+// ownLocker is a client of a server's own locks.
+type ownLocker struct{ dblock.Locker }
+
+func (c ownLocker) lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error) {
+	return c.Lock(ctx, name, options...)
+}
+
 // client is a dblock.Client, whatever its transactions are.
 type client interface {
-	lock(ctx context.Context, name string, options ...dblock.LockOption) (held, error)
+	locker
 	tryLock(ctx context.Context, name string) (held, error)
 	lockAll(ctx context.Context, names []string) (unlocker, error)
 	Close(ctx context.Context) error
 }
 
-type held interface {
-	Context() context.Context
-	Token() int64
-	Unlock(ctx context.Context) error
-}
+type held = dblock.Handle
 
 type unlocker interface {
 	Unlock(ctx context.Context) error
@@ -225,7 +233,7 @@ func (a *app) mustClient(b testing.TB, options ...dblock.Option) client {
 }
 
 // pair takes a lock and gives it back.
-func pair(ctx context.Context, c client, name string) error {
+func pair(ctx context.Context, c locker, name string) error {
 	l, err := c.lock(ctx, name)
 	if err != nil {
 		return err

@@ -26,9 +26,9 @@ func BenchmarkNamed(b *testing.B) {
 	}
 }
 
-func (a *app) mustNamed(b testing.TB) client {
+func (a *app) mustNamed(b testing.TB) locker {
 	b.Helper()
-	c, err := newClient(mysql.Named(a.db), nil)
+	c, err := mysql.Named(a.db)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func (a *app) mustNamed(b testing.TB) client {
 			b.Error(err)
 		}
 	})
-	return c
+	return ownLocker{c}
 }
 
 func (a *app) mustConn(b testing.TB) *sql.Conn {
@@ -135,7 +135,7 @@ func namedHeld(b *testing.B, d database) {
 // namedHandoff is 8 clients that want one name and lock again at once; then 8 connections that do
 // the same with the bare functions.
 func namedHandoff(b *testing.B, d database) {
-	clients, conns := make([]client, processes), make([]*sql.Conn, processes)
+	clients, conns := make([]locker, processes), make([]*sql.Conn, processes)
 	for i := range clients {
 		a := d.mustOpen(b, 4, nil)
 		clients[i], conns[i] = a.mustNamed(b), a.mustConn(b)

@@ -37,8 +37,7 @@ func Authorize(access func(r *http.Request) Access) Option {
 // Handler returns the page of a database, to be mounted at a path that ends with a slash. Every
 // *dblock.Client is an Inspector. The page of a lock uses Watch, with which the client is a session
 // like one that takes locks. The handler starts nothing that outlives ServeHTTP; an Ask or a Break
-// goes on there for up to 15 seconds when its browser leaves. Engines without tables have nothing
-// to show: the page says so.
+// goes on there for up to 15 seconds when its browser leaves.
 func Handler(of dblock.Inspector, options ...Option) http.Handler {
 	h := &handler{
 		of: of, access: func(*http.Request) Access { return Access{Look: true} },

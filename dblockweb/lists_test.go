@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
-	"github.com/dblock-go/dblock/dblockweb"
 	"github.com/dblock-go/dblock/election"
 )
 
@@ -200,21 +199,4 @@ func TestEventsArePagedAndChosen(t *testing.T) {
 	w.lacks(second, "Earlier events", "step 020.")
 	w.contains(w.get("events?name=nobody"), "is recorded")
 	w.contains(w.get("lock?name=n"), "the latest 50", `href="events?name=n"`)
-}
-
-func TestAnEngineWithoutTablesHasNothingToShow(t *testing.T) {
-	w := &world{T: t, server: serve(t, dblockweb.Handler(bare{}))}
-	a := w.do("GET", "", nil)
-	w.contains(a.body, "no tables here")
-	if a.status != 501 {
-		t.Errorf("%d", a.status)
-	}
-}
-
-type bare struct{ named }
-
-func (bare) List(context.Context, dblock.Filter) iter.Seq2[dblock.Info, error] {
-	return func(yield func(dblock.Info, error) bool) {
-		yield(dblock.Info{}, fmt.Errorf("no tables here: %w", dblock.ErrUnsupported))
-	}
 }

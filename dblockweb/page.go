@@ -77,8 +77,6 @@ func status(err error) int {
 		return http.StatusOK
 	case errors.As(err, new(badRequest)), errors.Is(err, dblock.ErrInvalidName), errors.Is(err, dblock.ErrInvalidOption):
 		return http.StatusBadRequest
-	case errors.Is(err, dblock.ErrUnsupported):
-		return http.StatusNotImplemented
 	}
 	return http.StatusServiceUnavailable
 }

@@ -26,14 +26,12 @@ import (
 	"context"
 )
 
-// Engine is a database with callers' transactions of type TX (pgx.Tx, *sql.Tx). It has either locks
-// in tables, with Backend and Transactions, or the server's own locks, with Native. An engine's
+// Engine is a database with callers' transactions of type TX (pgx.Tx, *sql.Tx). An engine's
 // constructor returns this type, so that dblock.New can infer TX. It is a struct, because from an
 // interface Go infers by methods alone.
 type Engine[TX any] struct {
 	Backend
 	Transactions Transactions[TX]
-	Native       Native[TX]
 }
 
 // Backend is a database that holds locks. All methods are safe for concurrent use. They return

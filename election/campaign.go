@@ -57,10 +57,9 @@ func Owner(host, thread string) Option {
 //
 // Campaign returns nil when ctx has ended, the lock is handed on, and fn returned nil or the error
 // of its context. Otherwise it returns fn's error, or the reason why it cannot stand: ErrSchema,
-// ErrUnavailable, ErrReadOnly, ErrUnsupported on an engine without tables, ErrInvalidName,
-// ErrInvalidOption, ErrClosed. It returns such a reason at once where it applies from the start.
-// Later it waits for a database that is away, or that accepts no writes. A panic of fn passes
-// through it, after the lock was handed on.
+// ErrUnavailable, ErrReadOnly, ErrInvalidName, ErrInvalidOption, ErrClosed. It returns such a
+// reason at once where it applies from the start. Later it waits for a database that is away, or
+// that accepts no writes. A panic of fn passes through it, after the lock was handed on.
 //
 // A client may campaign under several names, and several times under one name. Each campaign is a
 // candidate of its own.

@@ -37,7 +37,7 @@ var errEnough = errors.New("enough")
 // A new leader and a resignation are yielded when they are recorded, where the engine can notify
 // (see dblock.Client.Watch), and a crash when the lock ends. An observation survives outages of the
 // database, and yields afterwards what happened meanwhile. It fails at once only if it cannot
-// begin: ErrSchema, ErrUnavailable, ErrUnsupported on an engine without tables, ErrInvalidName.
+// begin: ErrSchema, ErrUnavailable, ErrInvalidName.
 func (e *Elections[TX]) Observe(ctx context.Context, name string) iter.Seq2[Leader, error] {
 	return func(yield func(Leader, error) bool) {
 		if ctx == nil {

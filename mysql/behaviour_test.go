@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -24,6 +25,11 @@ func TestBehaviour(t *testing.T) {
 
 func TestNamedBehaviour(t *testing.T) {
 	for name, kind := range map[string]string{"MySQL": enginetest.MySQL, "MariaDB": enginetest.MariaDB} {
-		enginetest.RunNative(t, enginetest.Wiring{Name: name, Kind: kind, Open: enginetest.OnSQL(mysql.Named)}, false)
+		enginetest.RunOwn(t, enginetest.OwnWiring{Name: name, Kind: kind, Open: func(t testing.TB, db dbtest.Database) (enginetest.OwnLocks, func(), error) {
+			pool := db.SQL(t)
+			pool.SetMaxOpenConns(6)
+			c, err := mysql.Named(pool)
+			return c, func() { _ = pool.Close() }, err
+		}})
 	}
 }

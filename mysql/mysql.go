@@ -15,7 +15,8 @@
 // locks must therefore share a database user, or have the privilege to kill (CONNECTION_ADMIN);
 // otherwise a waiter notices its grant only when its listener next looks, within seconds.
 //
-// Named needs no tables: it keeps locks in the server's own named locks, GET_LOCK (internal/named).
+// Named makes a client of the server's own named locks, GET_LOCK, which need no tables
+// (internal/named).
 package mysql
 
 import (

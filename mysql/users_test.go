@@ -3,6 +3,7 @@ package mysql_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
@@ -28,13 +29,27 @@ func (s server) user(t *testing.T, role, rights string) *sql.DB {
 	return s.open(t, func(c *sqldriver.Config) { c.User, c.Passwd, c.DBName = name, "x", database })
 }
 
+var _ dblock.Locker = (*mysql.NamedClient)(nil)
+
+func TestNamedRefusesBadInput(t *testing.T) {
+	if c, err := mysql.Named(nil); c != nil || !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if c, err := mysql.Named(nil, mysql.NamedTTL(0)); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Errorf("%v, %v", c, err)
+	}
+	if c, err := mysql.Named(nil, mysql.NamedLogger(nil)); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
+		t.Errorf("%v, %v", c, err)
+	}
+}
+
 // A user without any right but to connect.
 func TestNamedLocksNeedNoRights(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.user(t, "none", "")
-		var clients [2]*dblock.Client[*sql.Tx]
+		var clients [2]*mysql.NamedClient
 		for i := range clients {
-			c, err := dblock.New(mysql.Named(pool))
+			c, err := mysql.Named(pool)
 			must(t, err)
 			defer c.Close(context.Background())
 			clients[i] = c

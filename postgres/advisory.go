@@ -1,11 +1,17 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/advisory"
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 // Advisory keeps locks in PostgreSQL's advisory locks: no tables and no migrations, shared and
@@ -39,9 +45,89 @@ import (
 // LockTx works through a pooler: what it takes ends with the transaction.
 //
 // Advisory locks are per database. Two names with the same key are one lock: see AdvisoryKey.
-func Advisory(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
-	return driver.Engine[pgx.Tx]{Native: advisory.New(pool)}
+//
+// It does no I/O: the first lock connects. ErrConfig without a pool, ErrInvalidOption where an
+// option is out of range.
+func Advisory(pool *pgxpool.Pool, options ...AdvisoryOption) (*AdvisoryClient, error) {
+	config, err := sessionlock.Configured(options)
+	var client *advisory.Client
+	if err == nil {
+		client, err = advisory.New(pool, config)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("dblock: %w", err)
+	}
+	return &AdvisoryClient{client}, nil
 }
+
+// AdvisoryOption configures an AdvisoryClient.
+type AdvisoryOption = sessionlock.Option
+
+// AdvisoryTTL sets how long a wait goes on without the server: 1 s to 24 h. Default: 15 s.
+func AdvisoryTTL(ttl time.Duration) AdvisoryOption {
+	return func(c *sessionlock.Config) { c.TTL = ttl }
+}
+
+// AdvisoryApp sets the name of the application: pg_stat_activity shows the client's connections as
+// dblock/<app>. Default: the program's file name.
+func AdvisoryApp(app string) AdvisoryOption {
+	return func(c *sessionlock.Config) { c.App = app }
+}
+
+// AdvisoryLogger sets where the client tells of connections that were lost with their locks.
+// Default: slog.Default.
+func AdvisoryLogger(log *slog.Logger) AdvisoryOption {
+	return func(c *sessionlock.Config) { c.Log = log }
+}
+
+// AdvisoryClient takes advisory locks. It is safe for concurrent use, and a dblock.Locker. Its
+// errors are to be found with errors.Is, under the names that package dblock has for them. They do
+// not name the holder of a lock: the server does not tell the client.
+type AdvisoryClient struct{ client *advisory.Client }
+
+// Lock waits until it holds the lock, first come first served over all clients, or until ctx ends:
+// ErrNotAcquired, or ErrUnavailable where it saw no holder, with the context's error. A context
+// under which the name is already held enters it again at once. dblock.Shared is the one option: a
+// share that is entered for the whole name is ErrDeadlock. The options of locks in tables are
+// ErrUnsupported.
+func (c *AdvisoryClient) Lock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
+	return c.client.Lock(ctx, name, options...)
+}
+
+// TryLock takes the lock if nobody holds it and nobody waits for it. If not, it returns
+// ErrNotAcquired.
+func (c *AdvisoryClient) TryLock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
+	return c.client.TryLock(ctx, name, options...)
+}
+
+// Do runs fn under the lock, and unlocks, also when fn panics. The context of fn ends when ctx
+// does, and with cause ErrLost when the lock is lost. Do returns what fn returns, joined with
+// ErrLost if the lock was lost before fn returned.
+func (c *AdvisoryClient) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option) error {
+	return c.client.Do(ctx, name, fn, options...)
+}
+
+// LockTx takes the lock inside a transaction, on its connection, and holds it until that ends:
+// there is nothing to unlock. It waits in the same queue as Lock, and also for what this client
+// holds. When ctx ends, and after the application's own lock_timeout or statement_timeout, the
+// transaction goes on as it was. Options: dblock.Shared; dblock.Also, for several names, which are
+// locked in the order of their bytes.
+//
+// At REPEATABLE READ and SERIALIZABLE a transaction whose first statement is LockTx sees the
+// database as of before the wait: lock at READ COMMITTED, or expect a serialization failure.
+func (c *AdvisoryClient) LockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
+	return c.client.LockTx(ctx, tx, name, options...)
+}
+
+// TryLockTx is LockTx without waiting: ErrNotAcquired where another has the lock or waits for it.
+func (c *AdvisoryClient) TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
+	return c.client.TryLockTx(ctx, tx, name, options...)
+}
+
+// Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,
+// calls off all waiters (ErrClosed), and closes the client's connections. When it returns nil,
+// nothing of the client runs any more. It is idempotent.
+func (c *AdvisoryClient) Close(ctx context.Context) error { return c.client.Close(ctx) }
 
 // AdvisoryKey is the key of a name: what pg_locks shows, as classid (the upper half) and objid (the
 // lower half), and what pg_advisory_lock takes in psql. It is the first 8 bytes, most significant

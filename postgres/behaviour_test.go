@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"testing"
 
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -19,5 +20,9 @@ func TestBehaviour(t *testing.T) {
 }
 
 func TestAdvisoryBehaviour(t *testing.T) {
-	enginetest.RunNative(t, enginetest.Wiring{Name: "advisory", Kind: enginetest.Postgres, Open: enginetest.OnPgx(postgres.Advisory)}, true)
+	enginetest.RunOwn(t, enginetest.OwnWiring{Name: "advisory", Kind: enginetest.Postgres, Shares: true, Open: func(t testing.TB, db dbtest.Database) (enginetest.OwnLocks, func(), error) {
+		pool := db.Pool(t)
+		c, err := postgres.Advisory(pool)
+		return c, pool.Close, err
+	}})
 }

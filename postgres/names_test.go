@@ -3,10 +3,10 @@ package postgres_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
@@ -84,7 +84,20 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 			if err := pool.Ping(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			hold[pgx.Tx](t, look, orders(t, postgres.Advisory(pool)), 1, 2)
+			c := advisory(t, pool)
+			l, err := c.Lock(t.Context(), "n")
+			if err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, look, 1, "while it is held")
+			next := make(chan error, 1)
+			go func() {
+				next <- c.Do(t.Context(), "n", func(context.Context, dblock.Handle) error { return nil })
+			}()
+			eventually(t, look, 2, "while it is waited for")
+			if err := errors.Join(l.Unlock(t.Context()), <-next); err != nil {
+				t.Error(err)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

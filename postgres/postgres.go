@@ -6,7 +6,8 @@
 // a batch is one round trip, so that no client stopped in the middle can keep a name's row locked.
 // Grants are announced with NOTIFY on a channel of the waiter's session.
 //
-// Advisory needs no tables: it keeps locks in the server's own advisory locks (internal/advisory).
+// Advisory makes a client of the server's own advisory locks, which need no tables
+// (internal/advisory).
 package postgres
 
 import (

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
@@ -44,9 +43,9 @@ func TestAdvisoryLocksNeedNoRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	var clients [2]*dblock.Client[pgx.Tx]
+	var clients [2]*postgres.AdvisoryClient
 	for i := range clients {
-		clients[i] = orders(t, postgres.Advisory(pool))
+		clients[i] = advisory(t, pool)
 	}
 	held, err := clients[0].Lock(ctx, "n")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 const (
@@ -91,7 +91,7 @@ func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Contex
 	if err != nil {
 		return err
 	}
-	defer func() { err = client.JoinUnlock(err, l.Unlock(ctx)) }()
+	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
 	inner, cancel := context.WithCancelCause(context.WithValue(ctx, l, true))
 	defer cancel(context.Canceled)
 	defer context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })()

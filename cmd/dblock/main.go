@@ -100,8 +100,6 @@ func advised(err error) error {
 	switch {
 	case errors.Is(err, dblock.ErrSchema):
 		return fmt.Errorf("%w (dblock migrate status shows the versions, dblock migrate up makes or updates the tables)", err)
-	case errors.Is(err, dblock.ErrUnsupported):
-		return fmt.Errorf("%w (this command needs dblock's tables)", err)
 	}
 	return err
 }

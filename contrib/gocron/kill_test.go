@@ -47,7 +47,7 @@ func serve() {
 				return err
 			}
 			option, task = gocron.WithDistributedLocker(locker), locker.Task(job, func(_ context.Context, l dblock.Handle) error {
-				_, err := fmt.Println(l.Token())
+				_, err := fmt.Println(dblock.TokenOf(l))
 				return err
 			})
 		case "leader":

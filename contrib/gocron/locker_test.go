@@ -80,7 +80,7 @@ func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 			tokens, causes, failed := make(chan int64, 1), make(chan error, 1), make(chan error, 1)
 			s := scheduler(t, gocron.WithDistributedLocker(locker))
 			now(t, s, locker.Task(job, func(ctx context.Context, l dblock.Handle) error {
-				tokens <- l.Token()
+				tokens <- dblock.TokenOf(l)
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return ctx.Err()

@@ -24,7 +24,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/examples/internal/database"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
@@ -71,10 +70,17 @@ func run(ctx context.Context, dsn string) (err error) {
 		if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 			return err
 		}
-		return play(ctx, sqlite.New(db.SQL), steps[*sql.Tx]{transaction: sqlTransaction(db.SQL), count: countSQL})
+		return play(ctx, func() (client[*sql.Tx], error) {
+			c, err := dblock.New(sqlite.New(db.SQL))
+			if err != nil {
+				return nil, err
+			}
+			return tables[*sql.Tx]{c.Locker(), c}, nil
+		}, steps[*sql.Tx]{transaction: sqlTransaction(db.SQL), count: countSQL})
 	}
 	fmt.Printf("On %s. Nothing was migrated: there are no tables of dblock's.\n", db.Place)
-	return play(ctx, postgres.Advisory(db.Pool), steps[pgx.Tx]{
+	quiet := postgres.AdvisoryLogger(slog.New(slog.DiscardHandler)) // the steps print the loss
+	return play(ctx, func() (client[pgx.Tx], error) { return postgres.Advisory(db.Pool, quiet) }, steps[pgx.Tx]{
 		transaction: pgxTransaction(db.Pool), count: countPgx,
 		seen: func(ctx context.Context) error { return showLock(ctx, db.Pool) },
 		cut:  func(ctx context.Context) error { return cutConnection(ctx, db.Pool) },
@@ -82,10 +88,9 @@ func run(ctx context.Context, dsn string) (err error) {
 }
 
 // play opens two clients and goes through the steps.
-func play[TX any](ctx context.Context, engine driver.Engine[TX], s steps[TX]) (err error) {
+func play[TX any](ctx context.Context, open func() (client[TX], error), s steps[TX]) (err error) {
 	for i := range s.clients {
-		// The steps print the loss.
-		if s.clients[i], err = dblock.New(engine, dblock.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
+		if s.clients[i], err = open(); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, s.clients[i].Close(context.WithoutCancel(ctx))) }()

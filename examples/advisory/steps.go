@@ -19,9 +19,26 @@ const (
 	lossWait = 5 * time.Second
 )
 
+// client is what the steps need: a *postgres.AdvisoryClient, or tables.
+type client[TX any] interface {
+	dblock.Locker
+	txLocker[TX]
+}
+
+type txLocker[TX any] interface {
+	LockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
+	Close(ctx context.Context) error
+}
+
+// tables is a client of tables: of its *dblock.Client, the methods without and with TX.
+type tables[TX any] struct {
+	dblock.Locker
+	txLocker[TX]
+}
+
 // steps is what the example shows. A nil step is one that the engine does not have.
 type steps[TX any] struct {
-	clients     [2]*dblock.Client[TX]
+	clients     [2]client[TX]
 	transaction func(ctx context.Context, f func(tx TX) error) error
 	count       func(ctx context.Context, tx TX) (int, error) // read a number, and write the next
 	seen        func(ctx context.Context) error               // prints the lock as the server shows it
@@ -48,7 +65,7 @@ func (s steps[TX]) turns(ctx context.Context) error {
 	fmt.Println("  client 2 tries, and does not get it")
 	waited := make(chan error, 1)
 	go func() {
-		waited <- s.clients[1].Do(ctx, name, func(context.Context, *dblock.Lock[TX]) error {
+		waited <- s.clients[1].Do(ctx, name, func(context.Context, dblock.Handle) error {
 			fmt.Println("  client 2 waited, and has it")
 			return nil
 		})
@@ -67,7 +84,7 @@ func (s steps[TX]) readers(ctx context.Context) error {
 	together, work := make(chan struct{}), new(errgroup.Group)
 	for i := range readers {
 		work.Go(func() error {
-			return s.clients[i%2].Do(ctx, name, func(ctx context.Context, _ *dblock.Lock[TX]) error {
+			return s.clients[i%2].Do(ctx, name, func(ctx context.Context, _ dblock.Handle) error {
 				if inside.Add(1) == readers {
 					close(together)
 				}
@@ -87,7 +104,7 @@ func (s steps[TX]) readers(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	work.Go(func() error {
-		return s.clients[1].Do(ctx, name, func(context.Context, *dblock.Lock[TX]) error {
+		return s.clients[1].Do(ctx, name, func(context.Context, dblock.Handle) error {
 			fmt.Printf("  the writer has it, with %d readers\n", inside.Load())
 			return nil
 		})

@@ -1,5 +1,5 @@
 // Package advisory keeps locks in PostgreSQL's advisory locks. postgres.Advisory says what users
-// may expect of them. Package connlock decides what happens on which connection; this package is
+// may expect of them. Package sessionlock decides what happens on which connection; this package is
 // its Server, and LockTx.
 //
 // # Keys
@@ -26,48 +26,43 @@ package advisory
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"log/slog"
-	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
-// New makes the advisory locks of the server that a pool leads to.
-func New(pool *pgxpool.Pool) driver.Native[pgx.Tx] { return native{pool: pool} }
+// Client has the advisory locks of one client.
+type Client struct{ *sessionlock.Client }
 
-// native is a driver.Native, and the connlock.Server of its keepers.
-type native struct {
-	pool *pgxpool.Pool
-	app  string // of the client, once Open has been told
-}
-
-func (n native) Validate() error {
-	if n.pool == nil {
-		return pgserver.ErrNilPool
+// New makes a client on the server that a pool leads to. It does no I/O.
+func New(pool *pgxpool.Pool, config sessionlock.Config) (*Client, error) {
+	k, err := open(pool, config)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	return &Client{sessionlock.NewClient(k, true)}, nil
 }
 
-func (n native) Open(app string, log *slog.Logger, ttl time.Duration) driver.Keeper[pgx.Tx] {
-	n.app = app
-	return keeper{connlock.New(n, log, ttl)}
+// open makes the keeper of a client.
+func open(pool *pgxpool.Pool, config sessionlock.Config) (*sessionlock.Keeper[keys], error) {
+	if pool == nil {
+		return nil, pgserver.ErrNilPool
+	}
+	return sessionlock.New(server{pool, config.App}, config.Log, config.TTL), nil
 }
 
-// keeper is a driver.Keeper: its Acquire takes locks on the pinned connection, its LockTx in the
-// caller's transactions.
-type keeper struct {
-	*connlock.Keeper[keys]
+// server is the sessionlock.Server of a client.
+type server struct {
+	pool *pgxpool.Pool
+	app  string // of the client
 }
 
 // keys are the two keys of a name.
 type keys struct{ lock, queue int64 }
 
-func (native) Key(name string) keys { return keysOf(name) }
+func (server) Key(name string) keys { return keysOf(name) }
 
 func keysOf(name string) keys { return keys{Key(name), QueueKey(name)} }
 

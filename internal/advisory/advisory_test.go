@@ -13,9 +13,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -72,7 +72,7 @@ func TestAdvisoryLocksOfTwoClientsComeInTurn(t *testing.T) {
 		p = s.granted(calls[0])
 		s.still(calls[1])
 		s.waiting(1)
-		calls = append(calls[1:], s.begin([]driver.Keeper[pgx.Tx]{two, one}[i%2], "n", alone, 2))
+		calls = append(calls[1:], s.begin([]keeper{two, one}[i%2], "n", alone, 2))
 	}
 	for _, c := range calls {
 		s.unlock(p)
@@ -89,14 +89,14 @@ func TestTryDoesNotPassTheAdvisoryQueue(t *testing.T) {
 		t.Error("a share excludes a share")
 	}
 	waits := s.begin(two, "n", alone, 1)
-	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
+	for i, k := range []keeper{one, two, three} {
 		if s.free(k, "n", shared) {
 			t.Errorf("client %d went past a waiter", i+1)
 		}
 	}
 	s.unlock(p)
 	s.unlock(s.granted(waits))
-	for i, k := range []driver.Keeper[pgx.Tx]{one, two, three} {
+	for i, k := range []keeper{one, two, three} {
 		if !s.free(k, "n", alone) {
 			t.Errorf("client %d: it has no holder and no waiter", i+1)
 		}
@@ -131,7 +131,7 @@ func TestManyGoroutinesHaveOneAdvisoryWaiter(t *testing.T) {
 	}
 }
 
-func (s *stage) unlockLater(p driver.Possession) {
+func (s *stage) unlockLater(p sessionlock.Possession) {
 	if err := p.Release(context.Background()); err != nil {
 		s.Error(err)
 	}
@@ -180,13 +180,13 @@ func TestTheEndOfTheAdvisoryConnectionIsNoticed(t *testing.T) {
 	})
 	start := time.Now()
 	s.exec(s.outside, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE granted AND locktype = 'advisory' AND "+keyIs, Key("a"))
-	for _, p := range []driver.Possession{p, q} {
+	for _, p := range []sessionlock.Possession{p, q} {
 		select {
-		case <-p.Lost():
+		case <-p.Kept().Done():
 		case <-time.After(10 * time.Second):
 			t.Fatal("not noticed")
 		}
-		if p.Cause() == nil {
+		if context.Cause(p.Kept()) == nil {
 			t.Error("no cause")
 		}
 		if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
@@ -202,7 +202,7 @@ const keyIs = `database = (SELECT oid FROM pg_database WHERE datname = current_d
 
 // spied lets the test do things on the connection that has the locks.
 type spied struct {
-	native
+	server
 	before chan string
 }
 
@@ -211,15 +211,15 @@ type spiedPin struct {
 	before chan string
 }
 
-func (s spied) Pin(ctx context.Context) (connlock.Pin[keys], error) {
-	p, err := s.native.Pin(ctx)
+func (s spied) Pin(ctx context.Context) (sessionlock.Pin[keys], error) {
+	p, err := s.server.Pin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return spiedPin{p.(*pin), s.before}, nil
 }
 
-func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
+func (p spiedPin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 	select {
 	case sql := <-p.before:
 		if _, err := simple(ctx, p.conn, sql); err != nil {
@@ -233,15 +233,15 @@ func (p spiedPin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
 // Broken by an unlock that does not look at what the server says.
 func TestAnUnlockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 	s := newStage(t)
-	spy := spied{native{pool: s.pool()}, make(chan string, 1)}
-	k := keeper{connlock.New(spy, slog.New(slog.DiscardHandler), absence)}
+	spy := spied{server{pool: s.pool()}, make(chan string, 1)}
+	k := sessionlock.New(spy, slog.New(slog.DiscardHandler), absence)
 	defer k.Close(t.Context())
 	p, q := s.lock(k, "a", alone), s.lock(k, "b", alone)
 	spy.before <- "SELECT pg_advisory_unlock_all()"
 	if err := p.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("unlock: %v", err)
 	}
-	<-q.Lost()
+	<-q.Kept().Done()
 	if err := q.Release(t.Context()); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("unlock: %v", err)
 	}
@@ -332,7 +332,7 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer busy.Release()
-	k := s.open(New(pool))
+	k := s.open(pool)
 	p := s.lock(k, "n", alone)
 	waits := s.begin(k, "n", alone, 1)
 	s.eventually("there are not two connections of the library's beside the pool's", func() bool { // a third looked for a pooler, and may be on its way out
@@ -346,7 +346,7 @@ func TestAdvisoryConnectionsAreOpenedAsThePoolOpensThem(t *testing.T) {
 }
 
 func TestANilPoolIsRefused(t *testing.T) {
-	if err := New(nil).Validate(); !errors.Is(err, driver.ErrConfig) {
+	if _, err := New(nil, sessionlock.Config{}); !errors.Is(err, driver.ErrConfig) {
 		t.Error(err)
 	}
 }
@@ -386,7 +386,7 @@ func TestAFullTableOfLocksAndAStandby(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer standby.Close()
-	_, _, err = s.open(New(standby)).Acquire(t.Context(), "n", alone, true)
+	_, _, err = s.open(standby).Acquire(t.Context(), "n", alone, true)
 	if !errors.Is(err, driver.ErrReadOnly) || !errors.Is(err, errStandby) || errors.Is(err, driver.ErrUnavailable) {
 		t.Errorf("on a standby: %v", err)
 	}

@@ -7,13 +7,16 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 // Broken by sending the release a second time: by then the lock is another holder's, on the same
 // connection.
 func TestToReleaseAnAdvisoryLockAgainFreesNobodyElses(t *testing.T) {
 	pool := dbtest.Postgres(t).Pool(t)
-	a, b := New(pool).Open("", slog.Default(), time.Minute), New(pool).Open("", slog.Default(), time.Minute)
+	config := sessionlock.Config{TTL: time.Minute, Log: slog.Default()}
+	a, _ := open(pool, config)
+	b, _ := open(pool, config)
 	t.Cleanup(func() {
 		for _, k := range []interface{ Close(context.Context) error }{a, b} {
 			_ = k.Close(context.Background())

@@ -19,8 +19,8 @@ var (
 )
 
 // open opens a connection beside the pool, with a read that can be interrupted.
-func (n native) open(ctx context.Context) (*pgx.Conn, error) {
-	return pgserver.Connect(ctx, n.pool, n.app, func(config *pgx.ConnConfig) {
+func (s server) open(ctx context.Context) (*pgx.Conn, error) {
+	return pgserver.Connect(ctx, s.pool, s.app, func(config *pgx.ConnConfig) {
 		// noTimeouts would come too late: it must wait until the session is known not to be a
 		// pooler's.
 		for _, timeout := range timeouts {
@@ -36,8 +36,8 @@ func (n native) open(ctx context.Context) (*pgx.Conn, error) {
 	})
 }
 
-// server identifies the running server, by the moment of its start.
-func server(ctx context.Context, conn *pgx.Conn) (string, error) {
+// whichServer identifies the running server, by the moment of its start.
+func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
 	rows, err := simple(ctx, conn, "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
 	if err != nil {
 		return "", err

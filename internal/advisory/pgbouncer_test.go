@@ -83,11 +83,11 @@ func TestAdvisoryLocksOfTransactionsWorkThroughAPooler(t *testing.T) {
 	direct := stageOn(t, db)
 	s := stageOn(t, db.PgBouncer(t, dbtest.PoolTransactions))
 	pool := s.pool()
-	k, other := s.open(New(pool)), direct.client()
+	other := direct.client()
 	p := direct.lock(other, "n", alone)
 	tx := s.begun(pool, pgx.TxOptions{})
 	for range 5 {
-		gone := s.beginTx(k, tx, "n", alone, 1)
+		gone := s.beginTx(tx, "n", alone, 1)
 		gone.cancel()
 		<-gone.done
 		if !errors.Is(gone.err, context.Canceled) {
@@ -95,7 +95,7 @@ func TestAdvisoryLocksOfTransactionsWorkThroughAPooler(t *testing.T) {
 		}
 		s.usable(tx)
 	}
-	waits := s.beginTx(k, tx, "n", alone, 1)
+	waits := s.beginTx(tx, "n", alone, 1)
 	direct.unlock(p)
 	s.granted(waits)
 	if direct.free(other, "n", shared) {

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 // The operations. One that does not wait must not pass the queue: it takes a share of the queue for
@@ -28,21 +28,21 @@ const prepareOps = `
 	PREPARE dblock_give (int8) AS SELECT pg_advisory_unlock($1)::int;
 	PREPARE dblock_give_shared (int8) AS SELECT pg_advisory_unlock_shared($1)::int;`
 
-// pin is a connlock.Pin.
+// pin is a sessionlock.Pin.
 type pin struct {
 	conn   *pgx.Conn
 	server string
 }
 
 // Pin opens the connection that has the locks.
-func (n native) Pin(ctx context.Context) (connlock.Pin[keys], error) {
-	conn, err := n.open(ctx)
+func (s server) Pin(ctx context.Context) (sessionlock.Pin[keys], error) {
+	conn, err := s.open(ctx)
 	if err != nil {
 		return nil, pgserver.Interpret(err)
 	}
 	p := &pin{conn: conn}
-	if err = n.refuse(ctx, conn); err == nil {
-		if p.server, err = server(ctx, conn); err == nil {
+	if err = s.refuse(ctx, conn); err == nil {
+		if p.server, err = whichServer(ctx, conn); err == nil {
 			_, err = simple(ctx, conn, noTimeouts+prepareOps)
 		}
 	}
@@ -77,7 +77,7 @@ func (p *pin) Watch(ctx context.Context) error {
 
 // Run sends all operations in one round trip. A session lock that one of them takes or gives stays
 // taken or given when a later one fails.
-func (p *pin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
+func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[keys]) error {
 	for len(ops) > 0 {
 		results, err := p.send(ctx, ops)
 		for i, r := range results {
@@ -103,7 +103,7 @@ func (p *pin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
 		// the share has to be given back.
 		op := ops[done]
 		op.Err = pgserver.Interpret(fmt.Errorf("max_locks_per_transaction × max_connections is what fits: %w", err))
-		if op.Kind == connlock.Try {
+		if op.Kind == sessionlock.Try {
 			if _, err := simple(ctx, p.conn, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", op.Key.queue)); err != nil {
 				return err
 			}
@@ -115,7 +115,7 @@ func (p *pin) Run(ctx context.Context, ops []*connlock.Op[keys]) error {
 
 // send sends a single operation without a batch: a batch starts a goroutine that writes, which is a
 // good part of what a free lock costs.
-func (p *pin) send(ctx context.Context, ops []*connlock.Op[keys]) ([]*pgconn.Result, error) {
+func (p *pin) send(ctx context.Context, ops []*sessionlock.Op[keys]) ([]*pgconn.Result, error) {
 	if len(ops) == 1 {
 		name, args := prepared(ops[0])
 		result := p.conn.PgConn().ExecPrepared(ctx, name, args, binaryFormats[:len(args)], nil).Read()
@@ -132,15 +132,15 @@ func (p *pin) send(ctx context.Context, ops []*connlock.Op[keys]) ([]*pgconn.Res
 var binaryFormats = []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}
 
 // prepared is an operation's prepared statement and its arguments.
-func prepared(op *connlock.Op[keys]) (name string, args [][]byte) {
+func prepared(op *sessionlock.Op[keys]) (name string, args [][]byte) {
 	args = [][]byte{int8Bytes(op.Key.lock)}
 	switch op.Kind {
-	case connlock.Try:
+	case sessionlock.Try:
 		name = "dblock_try"
 		args = append(args, int8Bytes(op.Key.queue))
-	case connlock.Take:
+	case sessionlock.Take:
 		name = "dblock_take"
-	case connlock.Give:
+	case sessionlock.Give:
 		name = "dblock_give"
 	}
 	if op.Shared {

@@ -33,12 +33,12 @@ const (
 // served. If the pooler gives it the backend of the first connection, the pooler has shown itself.
 // If the pooler gives it another backend, and has moved the first connection meanwhile, the first
 // connection shows it. Asking twice in a row finds a pooler that lends its connections in turn.
-func (n native) refuse(ctx context.Context, conn *pgx.Conn) error {
+func (s server) refuse(ctx context.Context, conn *pgx.Conn) error {
 	mine, err := backend(ctx, conn)
 	if err != nil {
 		return err
 	}
-	other, err := n.open(ctx)
+	other, err := s.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func TestAWaitForAnAdvisoryLockSurvivesRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	one, two := s.client(), s.open(New(pool))
+	one, two := s.client(), s.open(pool)
 	s.lock(one, "n", alone)
 	waits := s.begin(two, "n", alone, 1)
 	for range 3 {

@@ -12,8 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -26,6 +26,9 @@ type stage struct {
 	outside *pgxpool.Pool
 	seen    *pgx.Conn // looks at the server, and is not counted
 }
+
+// keeper has the locks of a client.
+type keeper = *sessionlock.Keeper[keys]
 
 // absence is how long waits survive without the server.
 const absence = time.Minute
@@ -50,9 +53,9 @@ func stageOn(t *testing.T, db dbtest.Database) *stage {
 }
 
 // client is a keeper on a pool of its own, whose application has its own settings.
-func (s *stage) client(settings ...string) driver.Keeper[pgx.Tx] {
+func (s *stage) client(settings ...string) keeper {
 	s.Helper()
-	return s.open(New(s.pool(settings...)))
+	return s.open((s.pool(settings...)))
 }
 
 func (s *stage) pool(settings ...string) *pgxpool.Pool {
@@ -72,12 +75,12 @@ func (s *stage) pool(settings ...string) *pgxpool.Pool {
 	return pool
 }
 
-func (s *stage) open(of driver.Native[pgx.Tx]) driver.Keeper[pgx.Tx] {
+func (s *stage) open(pool *pgxpool.Pool) keeper {
 	s.Helper()
-	if err := of.Validate(); err != nil {
+	k, err := open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
 		s.Fatal(err)
 	}
-	k := of.Open("", slog.New(slog.DiscardHandler), absence)
 	s.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.Error(err)
@@ -117,7 +120,7 @@ func (s *stage) waiters() int {
 	return s.count(`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' AND wait_event = 'advisory'`)
 }
 
-func (s *stage) lock(k driver.Keeper[pgx.Tx], name string, shared bool) driver.Possession {
+func (s *stage) lock(k keeper, name string, shared bool) sessionlock.Possession {
 	s.Helper()
 	p, ok, err := k.Acquire(s.Context(), name, shared, true)
 	if err != nil || !ok {
@@ -127,7 +130,7 @@ func (s *stage) lock(k driver.Keeper[pgx.Tx], name string, shared bool) driver.P
 }
 
 // free reports whether TryLock gets a name, and gives it back.
-func (s *stage) free(k driver.Keeper[pgx.Tx], name string, shared bool) bool {
+func (s *stage) free(k keeper, name string, shared bool) bool {
 	s.Helper()
 	p, ok, err := k.Acquire(s.Context(), name, shared, false)
 	if err != nil {
@@ -139,7 +142,7 @@ func (s *stage) free(k driver.Keeper[pgx.Tx], name string, shared bool) bool {
 	return ok
 }
 
-func (s *stage) unlock(p driver.Possession) {
+func (s *stage) unlock(p sessionlock.Possession) {
 	s.Helper()
 	if err := p.Release(context.Background()); err != nil {
 		s.Fatalf("unlock: %v", err)
@@ -150,24 +153,24 @@ func (s *stage) unlock(p driver.Possession) {
 type attempt struct {
 	done   chan struct{}
 	cancel context.CancelFunc
-	p      driver.Possession
+	p      sessionlock.Possession
 	err    error
 }
 
 // begin calls Lock, and returns when that many connections wait in the server.
-func (s *stage) begin(k driver.Keeper[pgx.Tx], name string, shared bool, waiting int) *attempt {
+func (s *stage) begin(k keeper, name string, shared bool, waiting int) *attempt {
 	s.Helper()
-	return s.call(waiting, func(ctx context.Context) (driver.Possession, error) {
+	return s.call(waiting, func(ctx context.Context) (sessionlock.Possession, error) {
 		p, _, err := k.Acquire(ctx, name, shared, true)
 		return p, err
 	})
 }
 
 // beginTx is begin for LockTx.
-func (s *stage) beginTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared bool, waiting int) *attempt {
+func (s *stage) beginTx(tx pgx.Tx, name string, shared bool, waiting int) *attempt {
 	s.Helper()
-	return s.call(waiting, func(ctx context.Context) (driver.Possession, error) {
-		ok, err := k.LockTx(ctx, tx, name, shared, true)
+	return s.call(waiting, func(ctx context.Context) (sessionlock.Possession, error) {
+		ok, err := lockTx(ctx, tx, name, shared, true)
 		if err == nil && !ok {
 			err = errors.New("not taken, and no error")
 		}
@@ -175,7 +178,7 @@ func (s *stage) beginTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared 
 	})
 }
 
-func (s *stage) call(waiting int, f func(ctx context.Context) (driver.Possession, error)) *attempt {
+func (s *stage) call(waiting int, f func(ctx context.Context) (sessionlock.Possession, error)) *attempt {
 	s.Helper()
 	ctx, cancel := context.WithCancel(s.Context())
 	a := &attempt{done: make(chan struct{}), cancel: cancel}
@@ -188,7 +191,7 @@ func (s *stage) call(waiting int, f func(ctx context.Context) (driver.Possession
 }
 
 // granted waits for a call to return with the lock.
-func (s *stage) granted(a *attempt) driver.Possession {
+func (s *stage) granted(a *attempt) sessionlock.Possession {
 	s.Helper()
 	select {
 	case <-a.done:

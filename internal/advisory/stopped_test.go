@@ -10,7 +10,7 @@ import (
 // transaction.
 func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
-	stopped, err := native{pool: s.pool()}.Waiter(t.Context())
+	stopped, err := server{pool: s.pool()}.Waiter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func TestAStoppedProcessLosesItsPlaceInTheAdvisoryQueue(t *testing.T) {
 // open.
 func TestAnAdvisoryWaiterLeavesNoTransactionOpen(t *testing.T) {
 	s := newStage(t)
-	w, err := native{pool: s.pool()}.Waiter(t.Context())
+	w, err := server{pool: s.pool()}.Waiter(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
@@ -31,15 +32,36 @@ const (
 		AND l.objsubid = 1 AND l.classid = $1::int8::oid AND l.objid = $2::int8::oid)`
 )
 
-// LockTx is driver.Keeper's. It waits on the caller's own connection, in the same queue as all
-// others, and also excludes what this client holds itself. When ctx ends, the wait is cancelled in
-// the server, under a savepoint, and the transaction goes on. It also goes on after the
-// application's own lock_timeout and statement_timeout.
+// LockTx takes names until a transaction ends, in their order. It waits on the caller's own
+// connection, in the same queue as all others, and also excludes what this client holds itself.
+// When ctx ends, the wait is cancelled in the server, under a savepoint, and the transaction goes
+// on. It also goes on after the application's own lock_timeout and statement_timeout.
 //
 // At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
 // statement began. Where that is this one, the transaction sees the database as of before the wait:
 // lock at READ COMMITTED, or expect a serialisation error.
-func (k keeper) LockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
+func (c *Client) LockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
+	return c.InTx(ctx, "locktx", name, options, true, inTx(tx))
+}
+
+// TryLockTx is LockTx without waiting.
+func (c *Client) TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
+	return c.InTx(ctx, "trylocktx", name, options, false, inTx(tx))
+}
+
+// inTx takes one name in a transaction.
+func inTx(tx pgx.Tx) func(ctx context.Context, name string, shared, wait bool) (bool, error) {
+	return func(ctx context.Context, name string, shared, wait bool) (bool, error) {
+		if tx == nil {
+			return false, fmt.Errorf("%w: the transaction is nil", contract.ErrInvalidOption)
+		}
+		return lockTx(ctx, tx, name, shared, wait)
+	}
+}
+
+// lockTx takes a name. With wait false it returns false where the name has another holder. After an
+// error the transaction is as it was before.
+func lockTx(ctx context.Context, tx pgx.Tx, name string, shared, wait bool) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
 	}

@@ -16,9 +16,9 @@ import (
 
 var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Serializable}
 
-func (s *stage) lockTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared, wait bool) bool {
+func (s *stage) lockTx(tx pgx.Tx, name string, shared, wait bool) bool {
 	s.Helper()
-	ok, err := k.LockTx(s.Context(), tx, name, shared, wait)
+	ok, err := lockTx(s.Context(), tx, name, shared, wait)
 	if err != nil {
 		s.Fatalf("lock in a transaction: %v", err)
 	}
@@ -29,11 +29,11 @@ func (s *stage) lockTx(k driver.Keeper[pgx.Tx], tx pgx.Tx, name string, shared, 
 func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k, other := s.open(New(pool)), s.client()
+	k, other := s.open(pool), s.client()
 	for _, level := range levels {
 		for _, end := range []func(pgx.Tx, context.Context) error{pgx.Tx.Commit, pgx.Tx.Rollback} {
 			tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
-			if !s.lockTx(k, tx, "n", alone, true) {
+			if !s.lockTx(tx, "n", alone, true) {
 				t.Fatal("nobody has it")
 			}
 			if s.free(k, "n", alone) || s.free(other, "n", shared) {
@@ -45,10 +45,10 @@ func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 			}
 			p := s.granted(waits)
 			tx = s.begun(pool, pgx.TxOptions{IsoLevel: level})
-			if s.lockTx(k, tx, "n", alone, false) || s.lockTx(k, tx, "n", shared, false) {
+			if s.lockTx(tx, "n", alone, false) || s.lockTx(tx, "n", shared, false) {
 				t.Error("sessions do not exclude the transaction")
 			}
-			waitsTx := s.beginTx(k, tx, "n", alone, 1)
+			waitsTx := s.beginTx(tx, "n", alone, 1)
 			s.unlock(p)
 			s.granted(waitsTx)
 			s.usable(tx)
@@ -63,9 +63,9 @@ func TestAnAdvisoryLockOfATransactionEndsWithIt(t *testing.T) {
 func TestSharesOfTransactionsGoTogether(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(New(pool))
+	k := s.open(pool)
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
-	if !s.lockTx(k, a, "n", shared, true) || !s.lockTx(k, b, "n", shared, false) || !s.free(k, "n", shared) {
+	if !s.lockTx(a, "n", shared, true) || !s.lockTx(b, "n", shared, false) || !s.free(k, "n", shared) {
 		t.Error("a share excludes a share")
 	}
 	if s.free(k, "n", alone) {
@@ -79,14 +79,14 @@ func TestSharesOfTransactionsGoTogether(t *testing.T) {
 func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	one, two := s.open(New(pool)), s.client()
+	one, two := s.open(pool), s.client()
 	p := s.lock(one, "n", alone)
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
 	first := s.begin(two, "n", alone, 1)
-	second := s.beginTx(one, a, "n", alone, 2)
+	second := s.beginTx(a, "n", alone, 2)
 	third := s.begin(one, "n", alone, 3)
-	fourth := s.beginTx(two, b, "n", alone, 4)
-	if s.lockTx(one, s.begun(pool, pgx.TxOptions{}), "n", alone, false) {
+	fourth := s.beginTx(b, "n", alone, 4)
+	if s.lockTx(s.begun(pool, pgx.TxOptions{}), "n", alone, false) {
 		t.Error("TryLockTx went past the queue")
 	}
 	s.unlock(p)
@@ -108,11 +108,11 @@ func TestTransactionsAndSessionsAreInOneAdvisoryQueue(t *testing.T) {
 func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(New(pool))
+	k := s.open(pool)
 	for _, level := range levels {
 		p := s.lock(k, "n", alone)
 		tx := s.begun(pool, pgx.TxOptions{IsoLevel: level})
-		waits := s.beginTx(k, tx, "n", alone, 1)
+		waits := s.beginTx(tx, "n", alone, 1)
 		waits.cancel()
 		<-waits.done
 		if !errors.Is(waits.err, context.Canceled) {
@@ -124,7 +124,7 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 			t.Errorf("%d locks were left on the transaction's connection", n)
 		}
 		s.unlock(p)
-		if !s.lockTx(k, tx, "n", alone, true) {
+		if !s.lockTx(tx, "n", alone, true) {
 			t.Error("nobody has it")
 		}
 		s.commit(tx)
@@ -132,7 +132,7 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	tx := s.begun(pool, pgx.TxOptions{})
-	if _, err := k.LockTx(ended, tx, "n", alone, true); !errors.Is(err, context.Canceled) {
+	if _, err := lockTx(ended, tx, "n", alone, true); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	s.usable(tx)
@@ -142,11 +142,11 @@ func TestATransactionGoesOnWhenItsContextEndedTheWait(t *testing.T) {
 func TestALateCancellationDoesNotHitTheCallersNextStatement(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(New(pool))
+	k := s.open(pool)
 	for range 25 {
 		p := s.lock(k, "n", alone)
 		tx := s.begun(pool, pgx.TxOptions{})
-		waits := s.beginTx(k, tx, "n", alone, 1)
+		waits := s.beginTx(tx, "n", alone, 1)
 		go func() {
 			for end := time.Now().Add(rand.N(2 * time.Millisecond)); time.Now().Before(end); { // as long as it may take to go over
 			}
@@ -169,22 +169,22 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 	s := newStage(t)
 	for setting, kind := range map[string]error{"lock_timeout": driver.ErrBusy, "statement_timeout": driver.ErrUnavailable} {
 		pool := s.pool(setting, "50ms")
-		k := s.open(New(pool))
+		k := s.open(pool)
 		p := s.lock(k, "n", alone)
 		holder := s.begun(s.outside, pgx.TxOptions{})
 		tx := s.begun(pool, pgx.TxOptions{})
-		if ok, err := k.LockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
+		if ok, err := lockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
 			t.Errorf("%s: %v, %v", setting, ok, err)
 		}
 		s.usable(tx)
 		s.unlock(p)
-		s.lockTx(k, holder, "n", alone, true)
-		if ok, err := k.LockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
+		s.lockTx(holder, "n", alone, true)
+		if ok, err := lockTx(t.Context(), tx, "n", alone, true); ok || !errors.Is(err, kind) {
 			t.Errorf("%s: %v, %v", setting, ok, err)
 		}
 		s.usable(tx)
 		s.commit(holder)
-		if !s.lockTx(k, tx, "n", alone, true) {
+		if !s.lockTx(tx, "n", alone, true) {
 			t.Error("nobody has it")
 		}
 		s.commit(tx)
@@ -196,12 +196,12 @@ func TestTheApplicationsTimeoutsEndTheWaitAndNotTheTransaction(t *testing.T) {
 func TestATransactionThatHasTheLockDoesNotWaitForItsWaiters(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(New(pool))
+	k := s.open(pool)
 	for _, first := range []bool{alone, shared} {
 		tx := s.begun(pool, pgx.TxOptions{})
-		s.lockTx(k, tx, "n", first, true)
+		s.lockTx(tx, "n", first, true)
 		waits := s.begin(k, "n", alone, 1)
-		if !s.lockTx(k, tx, "n", alone, true) {
+		if !s.lockTx(tx, "n", alone, true) {
 			t.Error("it has it")
 		}
 		s.still(waits)
@@ -213,20 +213,19 @@ func TestATransactionThatHasTheLockDoesNotWaitForItsWaiters(t *testing.T) {
 func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool("deadlock_timeout", "50ms")
-	k := s.open(New(pool))
 	a, b := s.begun(pool, pgx.TxOptions{}), s.begun(pool, pgx.TxOptions{})
-	s.lockTx(k, a, "a", alone, true)
-	s.lockTx(k, b, "b", alone, true)
+	s.lockTx(a, "a", alone, true)
+	s.lockTx(b, "b", alone, true)
 	crossed := make(chan error, 1)
 	go func() {
-		_, err := k.LockTx(t.Context(), a, "b", alone, true)
+		_, err := lockTx(t.Context(), a, "b", alone, true)
 		if err != nil { // let the other one through
 			err = errors.Join(err, a.Rollback(t.Context()))
 		}
 		crossed <- err
 	}()
 	s.eventually("it does not wait", func() bool { return s.waiters() == 1 || len(crossed) > 0 })
-	_, err := k.LockTx(t.Context(), b, "a", alone, true)
+	_, err := lockTx(t.Context(), b, "a", alone, true)
 	s.usable(b)
 	s.commit(b)
 	if other := <-crossed; !errors.Is(err, driver.ErrRetry) && !errors.Is(other, driver.ErrRetry) || err != nil && other != nil {
@@ -238,10 +237,9 @@ func TestADeadlockOfTransactionsIsSaidAndTheyGoOn(t *testing.T) {
 func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
-	k := s.open(New(pool))
 	over := s.begun(pool, pgx.TxOptions{})
 	s.commit(over)
-	if _, err := k.LockTx(t.Context(), over, "n", alone, true); !errors.Is(err, pgx.ErrTxClosed) {
+	if _, err := lockTx(t.Context(), over, "n", alone, true); !errors.Is(err, pgx.ErrTxClosed) {
 		t.Errorf("committed: %v", err)
 	}
 	tx := s.begun(pool, pgx.TxOptions{})
@@ -249,7 +247,7 @@ func TestATransactionThatIsOverIsLeftAlone(t *testing.T) {
 	if _, err := tx.Exec(t.Context(), "SELECT 1/0"); err == nil {
 		t.Fatal("1/0")
 	}
-	if _, err := k.LockTx(t.Context(), tx, "n", alone, true); pgserver.State(err) != "25P02" {
+	if _, err := lockTx(t.Context(), tx, "n", alone, true); pgserver.State(err) != "25P02" {
 		t.Errorf("aborted: %v", err)
 	}
 	s.exec(tx, "ROLLBACK TO theirs")
@@ -261,7 +259,7 @@ func TestHoldersOfAnAdvisoryLockExcludeEachOther(t *testing.T) {
 	s := newStage(t)
 	pool := s.pool()
 	s.exec(s.outside, "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)")
-	keepers := []driver.Keeper[pgx.Tx]{s.open(New(pool)), s.client(), s.client()}
+	keepers := []keeper{s.open(pool), s.client(), s.client()}
 	const rounds, hands = 15, 6
 	add := func(on interface {
 		QueryRow(context.Context, string, ...any) pgx.Row
@@ -293,7 +291,7 @@ func TestHoldersOfAnAdvisoryLockExcludeEachOther(t *testing.T) {
 						continue
 					}
 					err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
-						if _, err := k.LockTx(t.Context(), tx, "n", alone, true); err != nil {
+						if _, err := lockTx(t.Context(), tx, "n", alone, true); err != nil {
 							return err
 						}
 						return add(tx, func(n int) error {

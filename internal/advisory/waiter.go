@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 const (
@@ -23,7 +23,7 @@ const (
 	waiterCheck = `SELECT set_config(name, '1s', false) FROM pg_catalog.pg_settings WHERE name = 'client_connection_check_interval'`
 )
 
-// waiter is a connlock.Waiter.
+// waiter is a sessionlock.Waiter.
 type waiter struct {
 	conn   *pgx.Conn
 	server string
@@ -31,13 +31,13 @@ type waiter struct {
 }
 
 // Waiter opens a connection to wait on.
-func (n native) Waiter(ctx context.Context) (connlock.Waiter[keys], error) {
-	conn, err := n.open(ctx)
+func (s server) Waiter(ctx context.Context) (sessionlock.Waiter[keys], error) {
+	conn, err := s.open(ctx)
 	if err != nil {
 		return nil, pgserver.Interpret(err)
 	}
 	w := &waiter{conn: conn}
-	if w.server, err = server(ctx, conn); err == nil {
+	if w.server, err = whichServer(ctx, conn); err == nil {
 		if _, err = simple(ctx, conn, noTimeouts+waiterTimeout); err == nil {
 			if _, err = simple(ctx, conn, waiterCheck); !conn.IsClosed() {
 				err = nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/queue"
 	"github.com/dblock-go/dblock/internal/wait"
@@ -19,49 +20,49 @@ import (
 const busyTries = 10
 
 // acquire tries until it holds the name, or until trying again is of no use.
-func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	if err := t.checkPermits(ctx, r, o); err != nil {
+func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+	if err := c.checkPermits(ctx, r, o); err != nil {
 		return nil, err
 	}
 	if r.Units == 0 || r.Of == driver.Readers { // permits are not entered again
 		k := entry{r.Name, o}
-		if !t.entries.lock(ctx, k, wait) {
-			return nil, t.refused(ctx.Err())
+		if !c.entries.lock(ctx, k, wait) {
+			return nil, c.refused(ctx.Err())
 		}
-		defer t.entries.unlock(k)
+		defer c.entries.unlock(k)
 	}
 	r.Host, r.Thread, r.Wait = o.Host, o.Thread, wait
 	var away absence
 	if !wait {
-		away = t.absent()
+		away = c.absent()
 	}
 	busy := false // a holder or a waiter was seen: the name's row was locked, or it had a place in the queue
 	for tries := 1; ; tries++ {
-		if h, entered, err := t.reenter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
+		if h, entered, err := c.reenter(ctx, r, o); err != nil && !errors.Is(err, ErrLost) {
 			return nil, err
 		} else if entered {
 			return h, nil
 		}
-		h, err := t.tryAcquire(ctx, r, o, wait)
+		h, err := c.tryAcquire(ctx, r, o, wait)
 		switch {
 		case err == nil:
 			return h, nil
 		case errors.Is(err, driver.ErrBusy) && !wait && ctx.Err() == nil && tries < busyTries:
-			t.registry.setContended(r.Name, true) // from now on look first: the look names the holder
+			c.registry.setContended(r.Name, true) // from now on look first: the look names the holder
 		case errors.Is(err, ErrNotAcquired):
 			return nil, err
 		case ctx.Err() != nil && (busy || errors.Is(err, driver.ErrBusy)):
-			return nil, t.refused(ended(ctx, err))
+			return nil, c.refused(ended(ctx, err))
 		case ctx.Err() != nil:
-			return nil, t.unseen(ctx, err)
+			return nil, c.unseen(ctx, err)
 		case errors.Is(err, driver.ErrSchema):
-			return nil, t.explain(ctx, err)
+			return nil, c.explain(ctx, err)
 		case errors.Is(err, driver.ErrBusy) && !wait:
-			return nil, t.refused(err)
-		case away.tooLong(t, err):
+			return nil, c.refused(err)
+		case away.tooLong(c, err):
 			return nil, err
-		case t.outage(err):
-			if !t.begun() || !wait && tries > 2 {
+		case c.outage(err):
+			if !c.begun() || !wait && tries > 2 {
 				return nil, err
 			}
 		case errors.Is(err, driver.ErrRetry), errors.Is(err, driver.ErrBusy):
@@ -82,9 +83,9 @@ func (t *tables) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 }
 
 // explain says what is wrong with the tables, where that can be found out.
-func (t *tables) explain(ctx context.Context, err error) error {
+func (c *Client) explain(ctx context.Context, err error) error {
 	if errors.Is(err, driver.ErrSchema) {
-		if which := t.schema(ctx); which != nil {
+		if which := c.sessions.checkSchema(ctx); which != nil {
 			return which
 		}
 	}
@@ -92,18 +93,18 @@ func (t *tables) explain(ctx context.Context, err error) error {
 }
 
 // checkPermits refuses what would wait for permits that its own caller has.
-func (t *tables) checkPermits(ctx context.Context, r *driver.Request, o Owner) error {
-	if _, under := t.owners.in(ctx); !under {
+func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) error {
+	if _, under := c.owners.in(ctx); !under {
 		return nil
 	}
-	mine, of := t.registry.units(ctx, r.Name, o)
+	mine, of := c.registry.units(ctx, r.Name, o)
 	switch {
 	case mine == 0:
 		return nil
 	case r.Units > 0 && r.Of != driver.Readers && r.Of != of:
 		return fmt.Errorf("%w: Permits: asked for %d of %d, and held %d of %d: ask with the same number", ErrInvalidOption, r.Units, r.Of, mine, of)
 	case r.Units == 0 || r.Of == driver.Readers || mine+r.Units > r.Of:
-		return t.selfDeadlock(o, r.Name, r.Units)
+		return c.selfDeadlock(o, r.Name, r.Units)
 	}
 	return nil
 }
@@ -121,12 +122,12 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err := h.grip.settle(ctx, h); err != nil {
+	if err := c.rows(h).settle(ctx, h); err != nil {
 		return nil, false, err
 	}
 	m := h.mode.Load()
 	switch {
-	case h.entries == 0 || h.ctx.Err() != nil || h.grip.over() != nil:
+	case h.entries == 0 || h.ctx.Err() != nil || h.in.over() != nil:
 		return nil, false, nil
 	case m.shared() && r.Units == 0:
 		return nil, false, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))
@@ -136,7 +137,7 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold
 	if err := h.contradiction(r); err != nil {
 		return nil, false, err
 	}
-	if err := h.grip.entered(ctx, h, h.entries+1); err != nil {
+	if err := c.rows(h).entered(ctx, h, h.entries+1); err != nil {
 		return nil, false, err
 	}
 	h.entries++
@@ -145,14 +146,14 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold
 
 // tryAcquire makes one attempt in the session that is alive now, and undoes it where that is called
 // for.
-func (t *tables) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	if t.closing() {
+func (c *Client) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+	if c.closing() {
 		return nil, ErrClosed
 	}
-	ctx, cancel := untilClosed(ctx, t.answering)
+	ctx, cancel := contract.UntilClosed(ctx, c.answering)
 	defer cancel()
-	h, err := t.attempt(ctx, r, o, wait)
-	if err != nil && t.closing() {
+	h, err := c.attempt(ctx, r, o, wait)
+	if err != nil && c.closing() {
 		return nil, ErrClosed
 	}
 	return h, err
@@ -160,43 +161,43 @@ func (t *tables) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wai
 
 // session returns the session that is alive now, and opens one where none is. Without wait it does
 // not wait for a transaction which has locked the database: ErrBusy.
-func (t *tables) session(ctx context.Context, wait bool) (*clientSession, error) {
-	if s := t.sessions.alive(); s != nil {
+func (c *Client) session(ctx context.Context, wait bool) (*clientSession, error) {
+	if s := c.sessions.alive(); s != nil {
 		return s, nil
 	}
-	open := t.sessions.open
+	open := c.sessions.open
 	if !wait {
-		open = t.sessions.tryOpen
+		open = c.sessions.tryOpen
 	}
 	var opened *clientSession
-	err := t.statement(ctx, func(ctx context.Context) (err error) {
+	err := c.statement(ctx, func(ctx context.Context) (err error) {
 		opened, err = open(ctx)
 		return err
 	})
 	return opened, err
 }
 
-func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
-	s, err := t.session(ctx, wait)
+func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error) {
+	s, err := c.session(ctx, wait)
 	if err != nil {
 		return nil, err
 	}
-	r.Session, r.Attempt = s.ID, t.owners.attempt(ctx, o)
-	k := t.registry.request(r.Name, r.Attempt)
-	got, err := t.takeOrQueue(ctx, s, r, o, wait)
-	t.registry.joined(k, got.run)
+	r.Session, r.Attempt = s.ID, c.owners.attempt(ctx, o)
+	k := c.registry.request(r.Name, r.Attempt)
+	got, err := c.takeOrQueue(ctx, s, r, o, wait)
+	c.registry.joined(k, got.run)
 	if err == nil {
-		if h, ok := t.rely(ctx, s, k, rows{t, s}, r, o, got.grant, got.asked); ok {
+		if h, ok := c.rely(ctx, s, k, r, o, got.grant, got.asked); ok {
 			return h, nil
 		}
-		err, got.left = t.unreliable(r, got), something
+		err, got.left = c.unreliable(r, got), something
 	}
 	switch got.left {
 	case nothing:
-		t.registry.transition(k, finish)
+		c.registry.transition(k, finish)
 	default:
 		k.answered = got.answered
-		t.abandon(s, k, got.left == unsure)
+		c.abandon(s, k, got.left == unsure)
 	}
 	if s.Context().Err() != nil && !errors.Is(err, ErrNotAcquired) {
 		return nil, errSessionOver
@@ -205,8 +206,8 @@ func (t *tables) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 }
 
 // unreliable is why a grant cannot be relied upon.
-func (t *tables) unreliable(r *driver.Request, got *receipt) error {
-	now := t.config.Clock.Now()
+func (c *Client) unreliable(r *driver.Request, got *receipt) error {
+	now := c.config.Clock.Now()
 	if !tooLate(got.grant.Lease, got.asked, now) {
 		return errSessionOver
 	}
@@ -241,66 +242,66 @@ func shared(grant driver.Grant, asked time.Duration, err error) *receipt {
 // takeOrQueue tries the ways to a lock in turn: the single statement that takes a free name, unless
 // others were seen waiting for it; for an owner that outlives its process, the way back into its
 // own lock; the queue.
-func (t *tables) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
-	if !t.registry.isContended(r.Name) {
-		got, taken, failed := t.takeSoon(ctx, s, r)
+func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
+	if !c.registry.isContended(r.Name) {
+		got, taken, failed := c.takeSoon(ctx, s, r)
 		if taken || failed != nil {
 			return got, failed
 		}
 		defer func() { // whatever comes of it, a holder or a waiter was seen
 			if err != nil && ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) {
-				err = t.refused(ended(ctx, err))
+				err = c.refused(ended(ctx, err))
 			}
 		}()
 	}
 	if o.Explicit && r.Units == 0 {
-		got, back, err := t.comeBack(ctx, r)
+		got, back, err := c.comeBack(ctx, r)
 		if back || err != nil {
 			return got, err
 		}
 	}
 	if !wait {
-		return t.peek(ctx, s, r)
+		return c.peek(ctx, s, r)
 	}
-	return t.queue(ctx, s, r)
+	return c.queue(ctx, s, r)
 }
 
 // takeSoon takes a name at once, or together with those for which the session's other goroutines
 // ask meanwhile.
-func (t *tables) takeSoon(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, taken bool, err error) {
+func (c *Client) takeSoon(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, taken bool, err error) {
 	if r.Units > 0 {
-		return t.take(ctx, r)
+		return c.take(ctx, r)
 	}
 	if done, alone := s.exchange.Alone(); alone {
 		defer done()
-		return t.take(ctx, r)
+		return c.take(ctx, r)
 	}
 	o, err := s.exchange.Do(ctx, change{take: *r})
 	if err == nil && !o.done {
-		t.registry.setContended(r.Name, true)
+		c.registry.setContended(r.Name, true)
 	}
 	return shared(o.grant, o.asked, err), o.done, err
 }
 
-func (t *tables) take(ctx context.Context, r *driver.Request) (got *receipt, taken bool, err error) {
-	got = &receipt{asked: t.config.Clock.Now()}
-	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, taken, err = t.engine.Take(ctx, *r)
+func (c *Client) take(ctx context.Context, r *driver.Request) (got *receipt, taken bool, err error) {
+	got = &receipt{asked: c.config.Clock.Now()}
+	err = c.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, taken, err = c.engine.Take(ctx, *r)
 		return err
 	})
 	if err != nil {
 		got.left = residueOf(err)
 	} else if !taken {
-		t.registry.setContended(r.Name, true)
+		c.registry.setContended(r.Name, true)
 	}
 	return got, taken, err
 }
 
 // comeBack takes a lock over that the same owner has, in whatever process.
-func (t *tables) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
-	got = &receipt{asked: t.config.Clock.Now()}
-	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, back, err = t.engine.Reenter(ctx, *r)
+func (c *Client) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
+	got = &receipt{asked: c.config.Clock.Now()}
+	err = c.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, back, err = c.engine.Reenter(ctx, *r)
 		return err
 	})
 	if err != nil {
@@ -311,31 +312,31 @@ func (t *tables) comeBack(ctx context.Context, r *driver.Request) (got *receipt,
 
 // peek looks at a name before it touches it: to find a lock held costs no write. Holders and
 // waiters that are over their time make way.
-func (t *tables) peek(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
+func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
 	var state driver.State
 	for fails := 0; fails < 2; {
 		var err error
-		if state, err = t.look(ctx, "", r.Name); err != nil {
+		if state, err = c.look(ctx, "", r.Name); err != nil {
 			return &receipt{}, err
 		}
 		is := queue.Of(state)
 		if gone := overdue(state); gone != nil && !is.Free(*r) {
-			freed, err := t.reclaim(ctx, s, r.Name, *gone)
+			freed, err := c.reclaim(ctx, s, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return &receipt{}, err
 			}
 			if err != nil {
-				return &receipt{}, t.notAcquired(state, err)
+				return &receipt{}, c.notAcquired(state, err)
 			}
 			if !freed { // another did it, or the holder lives
 				fails++
 			}
 			continue // there may be more of them
 		}
-		if t.undone(ctx, state.Holder.Attempt) {
+		if c.undone(ctx, state.Holder.Attempt) {
 			continue // it was this client's own, from before
 		}
-		if state.Holder.Session == s.ID && !t.registry.claimed(state.Holder.Attempt) {
+		if state.Holder.Session == s.ID && !c.registry.claimed(state.Holder.Attempt) {
 			fails++
 			continue // likewise, and it was undone since the look
 		}
@@ -344,14 +345,14 @@ func (t *tables) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 		case collides:
 			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
 		case !is.Free(*r):
-			return &receipt{}, t.notAcquired(state, nil)
+			return &receipt{}, c.notAcquired(state, nil)
 		}
-		if got, taken, err := t.take(ctx, r); taken || err != nil {
+		if got, taken, err := c.take(ctx, r); taken || err != nil {
 			return got, err
 		}
 		fails++
 	}
-	return &receipt{}, t.notAcquired(state, nil)
+	return &receipt{}, c.notAcquired(state, nil)
 }
 
 // overdue is a holder of the name that is over its time, if there is one.
@@ -365,17 +366,17 @@ func overdue(s driver.State) *driver.Holder {
 }
 
 // queue joins the end of the queue, and waits there without a connection.
-func (t *tables) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
-	r.Passable = r.Passable && !t.registry.isSlow(r.Name, t.config.Clock.Now())
+func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
+	r.Passable = r.Passable && !c.registry.isSlow(r.Name, c.config.Clock.Now())
 	s.hub.Ready(ctx)
 	w := s.hub.Add(r.Name, r.Attempt, r.Passable)
-	got, outcome, err := t.join(ctx, s, r)
+	got, outcome, err := c.join(ctx, s, r)
 	switch {
 	case err == nil && outcome == driver.Gone:
-		t.registry.setContended(r.Name, false)
+		c.registry.setContended(r.Name, false)
 		err = errAgain
 	case err == nil && outcome == driver.Queued:
-		err = t.await(ctx, s, w, got)
+		err = c.await(ctx, s, w, got)
 	}
 	if late, granted := s.hub.Remove(w); granted {
 		got.run = late.Run
@@ -384,7 +385,7 @@ func (t *tables) queue(ctx context.Context, s *clientSession, r *driver.Request)
 }
 
 // await waits for the turn of a place in the queue.
-func (t *tables) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
+func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
 	s.hub.Queued(w)
 	suspicion := s.deadlock.Watch(w.Attempt)
 	defer s.deadlock.Forget(suspicion)
@@ -399,52 +400,52 @@ func (t *tables) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 		return errSessionOver
 	case cycle := <-suspicion.C:
 		got.left = something
-		return t.config.Deadlocked(cycle)
-	case <-t.background.Done():
+		return c.config.Deadlocked(cycle)
+	case <-c.background.Done():
 		got.left = something
 		return ErrClosed
 	case <-ctx.Done():
 		got.left = something
-		return t.waitedFor(s, w.Name, context.Cause(ctx))
+		return c.waitedFor(s, w.Name, context.Cause(ctx))
 	}
 }
 
 // waitedFor says what was last seen of a name that was waited for.
-func (t *tables) waitedFor(s *clientSession, name string, cause error) error {
+func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
 	state, _ := s.hub.State(name)
-	return t.notAcquired(state, cause)
+	return c.notAcquired(state, cause)
 }
 
 // join sends a request that joins a queue; for a whole name, while another is under way to the same
 // queue, together with those of the session's other goroutines that join it meanwhile.
-func (t *tables) join(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
+func (c *Client) join(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
 	if r.Units == 0 {
 		joining := s.joins.of(r)
 		defer s.joins.done(r)
 		done, alone := s.joins.alone(ctx, r, joining)
 		if !alone {
 			j, err := joining.Do(ctx, r)
-			return shared(j.grant, j.asked, err), j.outcome, t.lingered(s, r.Name, joining, err)
+			return shared(j.grant, j.asked, err), j.outcome, c.lingered(s, r.Name, joining, err)
 		}
 		defer done()
 	}
-	return t.enqueue(ctx, r)
+	return c.enqueue(ctx, r)
 }
 
 // lingered is the error of a request that joined a queue with others. Where it lingered, others of
 // its session were seen waiting.
-func (t *tables) lingered(s *clientSession, name string, joining *joining, err error) error {
+func (c *Client) lingered(s *clientSession, name string, joining *joining, err error) error {
 	var left *coalesce.Left
 	if errors.As(err, &left) && left.Answered == nil && joining.lingering.Load() {
-		return t.waitedFor(s, name, left.Cause)
+		return c.waitedFor(s, name, left.Cause)
 	}
 	return err
 }
 
-func (t *tables) enqueue(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
-	got = &receipt{asked: t.config.Clock.Now()}
-	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, outcome, err = t.engine.Enqueue(ctx, *r)
+func (c *Client) enqueue(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
+	got = &receipt{asked: c.config.Clock.Now()}
+	err = c.statement(ctx, func(ctx context.Context) (err error) {
+		got.grant, outcome, err = c.engine.Enqueue(ctx, *r)
 		return err
 	})
 	if err != nil {

@@ -39,10 +39,6 @@ func (l *Locks) Context() context.Context { return l.ctx }
 // that failed with the error.
 func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Locks, failed string, err error) {
 	first := wants[0].Name
-	t, err := c.table()
-	if err != nil {
-		return nil, first, err
-	}
 	if ctx.Err() != nil {
 		return nil, first, context.Cause(ctx)
 	}
@@ -57,7 +53,7 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 		requests[i].Wait = wait
 	}
 	for {
-		all, failed, err := t.gather(ctx, requests, o, wait)
+		all, failed, err := c.gather(ctx, requests, o, wait)
 		switch {
 		case err == nil:
 			return all, "", nil
@@ -77,25 +73,25 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 
 // gather takes all names in their order. Where it fails it releases what it has, and tells of which
 // name it was.
-func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner, wait bool) (_ *Locks, failed string, err error) {
-	all := &Locks{client: t.Client}
-	ctx = t.owners.joint(ctx, o)
-	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(t.owners.with(context.WithoutCancel(ctx), o, t.owners.path(ctx, o)), all, true))
+func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner, wait bool) (_ *Locks, failed string, err error) {
+	all := &Locks{client: c}
+	ctx = c.owners.joint(ctx, o)
+	all.ctx, all.cancel = context.WithCancelCause(context.WithValue(c.owners.with(context.WithoutCancel(ctx), o, c.owners.path(ctx, o)), all, true))
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
-	told := t.tellStarts(within, requests, wait)
+	told := c.tellStarts(within, requests, wait)
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
 		var taken int
 		if !o.Explicit { // an owner that comes back is let in name by name
-			taken, err = t.takeBatch(within, all, requests, o, told)
+			taken, err = c.takeBatch(within, all, requests, o, told)
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name
 			var h *hold
 			r := requests[taken]
-			if h, err = t.acquire(told.under(taken, within), &r, o, wait); err == nil {
+			if h, err = c.acquire(told.under(taken, within), &r, o, wait); err == nil {
 				all.add(h, told.at(taken), h.attempt != r.Attempt)
 				taken++
 			}
@@ -118,7 +114,7 @@ func (t *tables) gather(ctx context.Context, requests []driver.Request, o Owner,
 		_ = all.Unlock(ctx) // what it cannot release, the client goes on to
 		return nil, failed, err
 	}
-	t.underWay.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
+	c.underWay.Go(func() { _ = all.Unlock(ctx) }) // ctx has ended: the caller waits no longer
 	return nil, failed, err
 }
 
@@ -140,15 +136,15 @@ func (r *registry) takenWith(h *hold, l *Locks) {
 
 // takeBatch takes the names before the first that is not free, or that the owner has already, and
 // returns how many.
-func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, told sights) (int, error) {
+func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, told sights) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
 		k := entry{r.Name, o}
-		if !t.entries.lock(ctx, k, false) { // the same owner is at it elsewhere
+		if !c.entries.lock(ctx, k, false) { // the same owner is at it elsewhere
 			break
 		}
-		defer t.entries.unlock(k)
-		if t.registry.owned(r.Name, o) != nil || t.registry.isContended(r.Name) || t.checkPermits(ctx, &r, o) != nil {
+		defer c.entries.unlock(k)
+		if c.registry.owned(r.Name, o) != nil || c.registry.isContended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
 			break
 		}
 		fresh++
@@ -156,49 +152,49 @@ func (t *tables) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	if fresh < 2 { // one is taken as well by Lock
 		return 0, nil
 	}
-	s, err := t.session(ctx, false)
+	s, err := c.session(ctx, false)
 	if err != nil {
-		return 0, t.severally(err)
+		return 0, c.severally(err)
 	}
 	rs := slices.Clone(requests[:fresh])
 	claims := make([]*claim, fresh)
 	for i := range rs {
-		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, t.owners.attempt(ctx, o), o.Host, o.Thread
-		claims[i] = t.registry.request(rs[i].Name, rs[i].Attempt)
+		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.attempt(ctx, o), o.Host, o.Thread
+		claims[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
 	}
-	asked := t.config.Clock.Now()
+	asked := c.config.Clock.Now()
 	var grants []driver.Grant
-	err = t.statement(ctx, func(ctx context.Context) (err error) {
-		grants, err = t.engine.TakeAll(ctx, rs)
+	err = c.statement(ctx, func(ctx context.Context) (err error) {
+		grants, err = c.engine.TakeAll(ctx, rs)
 		return err
 	})
 	taken := 0
 	late := false
 	for i := range rs {
 		if i >= len(grants) || err != nil {
-			t.registry.transition(claims[i], finish)
+			c.registry.transition(claims[i], finish)
 			continue
 		}
 		if !late {
-			if h, ok := t.rely(told.under(i, ctx), s, claims[i], rows{t, s}, &rs[i], o, grants[i], asked); ok {
+			if h, ok := c.rely(told.under(i, ctx), s, claims[i], &rs[i], o, grants[i], asked); ok {
 				all.add(h, told.at(i), false)
 				taken++
 				continue
 			}
 			late = true // the answer came after a lease was over: what follows is out of order
 		}
-		t.abandon(s, claims[i], false)
+		c.abandon(s, claims[i], false)
 	}
 	if err != nil && residueOf(err) == unsure {
 		s.Check() // what has come of it all the same is nobody's
 	}
-	return taken, t.severally(err)
+	return taken, c.severally(err)
 }
 
 // severally passes over what acquire deals with name by name: a race that was lost, a database that
 // is away.
-func (t *tables) severally(err error) error {
-	if t.transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
+func (c *Client) severally(err error) error {
+	if c.transient(err) || errors.Is(err, errSessionOver) || errors.Is(err, driver.ErrSchema) {
 		return nil
 	}
 	return err
@@ -234,8 +230,7 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 // releaseBatch releases together those locks for which it knows no reason to do it one by one.
 // Unlock then finds them unlocked, or does the rest.
 func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
-	t, err := c.table()
-	if err != nil || len(locks) < 2 || c.begin() != nil {
+	if len(locks) < 2 || c.begin() != nil {
 		return
 	}
 	defer c.done()
@@ -260,10 +255,10 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 		l.hold.entries = 0
 	}
 	var released []bool
-	err = driver.ErrRetry
+	err := error(driver.ErrRetry)
 	for tries := 0; tries < 3 && errors.Is(err, driver.ErrRetry); tries++ {
 		err = c.statement(ctx, func(ctx context.Context) (err error) {
-			_, released, err = t.engine.Batch(ctx, nil, list)
+			_, released, err = c.engine.Batch(ctx, nil, list)
 			return err
 		})
 	}
@@ -290,6 +285,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.grip.over() == nil && !h.departure.possible() && !h.contended &&
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.departure.possible() && !h.contended &&
 		!h.mode.Load().late && l.client.registry.state(h.claim) == Held
 }

@@ -116,13 +116,6 @@ func (c *calls) unseen(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, ended(ctx, err))
 }
 
-// untilClosed is ctx that also ends, with cause ErrClosed, when another one does.
-func untilClosed(ctx, other context.Context) (context.Context, context.CancelFunc) {
-	within, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(other, func() { cancel(ErrClosed) })
-	return within, func() { stop(); cancel(nil) }
-}
-
 // pause waits for about d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {

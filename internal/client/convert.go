@@ -9,73 +9,6 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// settle finds out what a hold is, where that is not known.
-func (g rows) settle(ctx context.Context, h *hold) error {
-	if !g.registry.state(h.claim).unsettled() {
-		return nil
-	}
-	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
-		return err
-	}
-	defer h.conversion.Unlock()
-	err := g.ascertain(ctx, h)
-	if errors.Is(err, driver.ErrNotHeld) {
-		g.lose(h, err)
-		err = lost(err)
-	}
-	return err
-}
-
-// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a run
-// a plain hold. MUST be called with conversion locked.
-func (g rows) ascertain(ctx context.Context, h *hold) error {
-	was := g.registry.state(h.claim)
-	if h.ctx.Err() != nil || !was.unsettled() {
-		return nil
-	}
-	if was == InRun {
-		select {
-		case <-h.run.Settle():
-			if over := g.over(); over != nil {
-				return lost(over)
-			}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	state, err := g.look(ctx, g.in.ID, h.name)
-	if err != nil {
-		return err
-	}
-	for _, own := range state.Granted {
-		if own.Attempt != h.attempt {
-			continue
-		}
-		now := *h.mode.Load()
-		now.token = own.Grant.Token
-		switch {
-		case state.Sharing == 0:
-			now.units, now.of = 0, 0
-			if was.yielding() { // its Downgrade may still run: not with another token
-				now.token, err = g.engine.Raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
-				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
-					return g.ascertain(ctx, h)
-				}
-				if err != nil {
-					return err
-				}
-			}
-		case now.units == 0:
-			now.units, now.of = 1, driver.Readers
-		}
-		g.registry.setMode(h, now)
-		g.registry.transition(h.claim, settle)
-		return nil
-	}
-	return driver.ErrNotHeld
-}
-
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	sent := false
@@ -154,7 +87,7 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 // here, whatever the database has.
 func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	h := l.hold
-	if _, inTable := h.grip.(rows); inTable && !h.fixed {
+	if !h.fixed {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
 	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
@@ -204,10 +137,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 		return errNilContext
 	}
 	h := l.hold
-	g, inTable := h.grip.(rows)
-	if !inTable {
-		return fmt.Errorf("%w: the lock is not in a table", driver.ErrUnsupported)
-	}
+	g := l.client.rows(h)
 	if err := g.begin(); err != nil {
 		return err
 	}
@@ -222,7 +152,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
 			return lost(err)
-		case !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil || !g.in.Alive():
+		case !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond) // with nothing locked: what is in the way may need it

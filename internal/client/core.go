@@ -7,7 +7,9 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -51,37 +53,28 @@ type Tx interface {
 	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Release(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Database(ctx context.Context) (string, error)
-	// Lock is as of driver.Transactions or driver.Keeper; without tables, may and aside are nil.
-	Lock(ctx context.Context, name string, shared, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
+	// Lock is as of driver.Transactions.
+	Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
 }
 
-// backing is what a client's locks are in: rows of tables, or the server's own lock functions.
-type backing interface {
-	// allow refuses what such a lock cannot be, before any I/O.
-	allow(w *Want) error
-	// acquire takes a name, and waits for it where wait is true.
-	acquire(ctx context.Context, r *driver.Request, o Owner, wait bool) (*hold, error)
-	// lockTx takes a name in a transaction.
-	lockTx(ctx context.Context, name string, shared, wait bool, tx Tx) error
-	// schema is why this build cannot work with the database's tables, or nil.
-	schema(ctx context.Context) error
-	// ping is why a lock cannot be taken now, or nil.
-	ping(ctx context.Context) error
-	// stats adds what only the backing knows.
-	stats(s *Stats)
-	// close ends what the locks hang on, when all are released.
-	close() error
+// undo is an attempt of a session's that is to be given back.
+type undo struct {
+	of    *clientSession
+	claim *claim
 }
 
 // Client takes locks in one database. It is safe for concurrent use.
 type Client struct {
 	*calls
 	config   Config
-	backing  backing
+	engine   driver.Backend
 	owners   *owners
 	entries  *entries
 	registry *registry
 	history  *history
+	sessions *sessions
+	settling *outage.Report
+	undos    *coalesce.Coalescer[undo, error]
 
 	down    chan struct{} // closed when nothing runs any more
 	failure error         // why Close could not release everything; to be read once down is closed

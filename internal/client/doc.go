@@ -1,14 +1,13 @@
 // Package client is what stands between the words that users read (package dblock) and the engines
 // (package driver): acquiring, holding and losing locks, without the type of the application's
-// transactions. A transaction comes in as a Tx, the server's own locks as a Keeper.
+// transactions. A transaction comes in as a Tx.
 //
 // # The path of a lock
 //
-// Client.Acquire (lock.go) asks the backing of the client: tables, or native. Tables.acquire
-// (acquire.go) tries until it holds the name: tryAcquire makes one attempt in the present session,
-// takeOrQueue sends it, by take where the name seems free and otherwise by queue, and rely
-// (loss.go) makes a hold of the grant. Lock.Unlock (lock.go) ends in the release of the hold's grip
-// (rows.go).
+// Client.acquire (acquire.go), which Client.Acquire (lock.go) calls, tries until it holds the name:
+// tryAcquire makes one attempt in the present session, takeOrQueue sends it, by take where the name
+// seems free and otherwise by queue, and rely (loss.go) makes a hold of the grant. Lock.Unlock
+// (lock.go) ends in rows.release (rows.go).
 //
 // # Files
 //
@@ -20,11 +19,11 @@
 //	batch.go                                               several names as one lock
 //	convert.go  transaction.go                             what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
-//	acquire.go  native.go  unlock.go                       in tables; the server's own; the way back
+//	acquire.go  unlock.go                                  acquiring, and the way back
 //	run.go                                                 settling a run
-//	rows.go  undo.go  loss.go                              a hold in tables; failed attempts; losses
+//	rows.go  undo.go  loss.go                              a hold in the database; failed attempts; losses
 //	passing.go                                             a lock that goes on to the next of a run
-//	tables.go                                              a client with tables
+//	tables.go                                              what the client reads and writes
 //	told.go                                                what an observer is told
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts

@@ -3,27 +3,22 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // The kinds of failure that the client itself finds. Package dblock documents them.
 var (
-	ErrNotAcquired   = errors.New("not acquired")
-	ErrLost          = errors.New("lost")
-	ErrDeadlock      = errors.New("deadlock")
-	ErrClosed        = errors.New("the client is closed")
-	ErrInvalidOption = errors.New("invalid option")
+	ErrNotAcquired   = contract.ErrNotAcquired
+	ErrLost          = contract.ErrLost
+	ErrDeadlock      = contract.ErrDeadlock
+	ErrClosed        = contract.ErrClosed
+	ErrInvalidOption = contract.ErrInvalidOption
+
+	errNilContext = contract.ErrNilContext
+	errUnlocked   = contract.ErrUnlocked
 )
-
-// ErrNoTables is why a lock that is not in a table cannot do what needs one.
-var ErrNoTables = fmt.Errorf("%w: it needs locks in tables", driver.ErrUnsupported)
-
-var errNilContext = fmt.Errorf("%w: the context is nil", ErrInvalidOption)
-
-// errUnlocked is the cause with which a lock ends that was unlocked.
-var errUnlocked = fmt.Errorf("%w: unlocked", driver.ErrNotHeld)
 
 // The reasons to acquire once more.
 var (
@@ -44,7 +39,7 @@ var (
 var errExhausted = errors.New("the pool gave no connection")
 
 // lost is ErrLost with its reason.
-func lost(reason error) error { return fmt.Errorf("%w: %w", ErrLost, reason) }
+func lost(reason error) error { return contract.Lost(reason) }
 
 // isOutage reports whether an error says that the database cannot serve now. A server that accepts
 // no writes is one, to a client that has begun: a failover has left it there.
@@ -79,14 +74,6 @@ func residueOf(err error) residue {
 
 // ended is an error that came of a context's end: it is both.
 func ended(ctx context.Context, err error) error { return driver.Join(context.Cause(ctx), err) }
-
-// JoinUnlock joins what was done under a lock with its Unlock. That the lock was lost is said once.
-func JoinUnlock(done, unlocked error) error {
-	if errors.Is(done, ErrLost) && errors.Is(unlocked, ErrLost) {
-		return done
-	}
-	return driver.Join(done, unlocked)
-}
 
 // worded is an error that says what another one means here.
 type worded struct {

@@ -50,13 +50,10 @@ type history struct {
 
 // eventOf is what is to be said of a hold.
 func eventOf(h *hold, kind, detail string) driver.Event {
-	e := driver.Event{
-		Name: h.name, Kind: kind, Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Detail: Clean(detail), Metadata: h.metadata,
+	return driver.Event{
+		Name: h.name, Kind: kind, Session: h.in.ID, Token: h.mode.Load().token,
+		Host: h.owner.Host, Thread: h.owner.Thread, Detail: Clean(detail), Metadata: h.metadata,
 	}
-	if s, ok := h.grip.session(); ok {
-		e.Session = s.ID
-	}
-	return e
 }
 
 // record notes what happened to a hold, where that is wanted.

@@ -28,7 +28,7 @@ type claim struct {
 // same owner.
 type hold struct {
 	*claim
-	grip      grip
+	in        *clientSession // that has it in the database
 	owner     Owner
 	mode      atomic.Pointer[mode]
 	contended bool // others were waiting when it was granted
@@ -54,27 +54,10 @@ type hold struct {
 	entries int        // how often its owner has entered it and not unlocked; 0: it counts as released
 }
 
-// grip is what keeps a hold in the database: a session and its rows, or a connection of the
-// server's own locks.
-type grip interface {
-	// over is why nothing can be held by it any more, or nil.
-	over() error
-	// settle finds out the mode of a hold, where an answer was lost.
-	settle(ctx context.Context, h *hold) error
-	// entered records how often a hold was entered, and finds out whether it is still held.
-	entered(ctx context.Context, h *hold, entries int) error
-	// release gives what is not relied upon any more to the next. It is safe to repeat. It is
-	// called with the hold's mu locked.
-	release(ctx context.Context, h *hold) error
-	// session is the session that has the hold; false: there is none, nor a table.
-	session() (*clientSession, bool)
-}
-
 // held is the hold as the database knows it.
 func (h *hold) held() driver.Held {
 	m := h.mode.Load()
-	s, _ := h.grip.session()
-	return driver.Held{Name: h.name, Session: s.ID, Token: m.token, Shared: m.shared()}
+	return driver.Held{Name: h.name, Session: h.in.ID, Token: m.token, Shared: m.shared()}
 }
 
 // ending is how a hold ends that was not unlocked.
@@ -89,7 +72,7 @@ type ending struct {
 // that it guards may still be open, and only a takeover looks for that. Of everything else the
 // database's rest is nobody's, and is given back.
 func (h *hold) gone(reason error) ending {
-	alive := h.grip.over() == nil
+	alive := h.in.over() == nil
 	if h.departure.possible() && alive && !errors.Is(reason, errLeaseOver) {
 		return ending{depart, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}

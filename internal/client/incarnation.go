@@ -7,7 +7,6 @@ import (
 )
 
 // Incarnation asks the database for how long it has had its data, as driver.Quorum says.
-// ErrNoTables.
 func (c *Client) Incarnation(ctx context.Context, renew bool, floor int64) (i driver.Incarnation, err error) {
 	err = c.Inquire(ctx, func(ctx context.Context, engine driver.Backend) (err error) {
 		i, err = engine.Incarnation(ctx, renew, floor)

@@ -37,10 +37,23 @@ func (silent) Beside(ctx context.Context, _ func(context.Context, driver.Upkeep)
 	return ctx.Err()
 }
 
+// ttl: nobody but the test looks at the clock while it runs.
+const ttl = 24 * time.Hour
+
+// aliveSession is a session until the test ends.
+func aliveSession(t *testing.T, c clock.Clock) *clientSession {
+	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: c, Beating: quiet, Connecting: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Stop(ErrClosed) })
+	return &clientSession{Session: s}
+}
+
 // A run that the database has taken is disbanded while its present member does not know yet that it
 // is that.
 func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
-	c := newClient(Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
+	c := New(newPaper(), Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
 	k := c.registry.request("n", "a")
 	c.registry.transition(k, abandon)
 	h := &hold{claim: k}
@@ -51,27 +64,21 @@ func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 }
 
 func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
-	const ttl = 24 * time.Hour // nobody but the grant looks at the clock while the test runs
 	var now atomic.Int64
 	read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
-	s, err := session.Open(t.Context(), silent{}, session.Config{TTL: ttl, Clock: read, Beating: quiet, Connecting: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Stop(ErrClosed)
-	c := newClient(Config{Clock: read, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
-	by := &clientSession{Session: s}
+	by := aliveSession(t, read)
+	c := New(newPaper(), Config{Clock: read, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
 	rely := func(name, attempt string, token int64) bool {
 		k := c.registry.request(name, attempt)
-		_, held := c.rely(t.Context(), by, k, rows{&tables{Client: c}, by}, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, read())
+		_, held := c.rely(t.Context(), by, k, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, read())
 		return held
 	}
-	now.Store(int64(s.Deadline() - 1))
+	now.Store(int64(by.Deadline() - 1))
 	if !rely("in time", "a", 1) {
 		t.Error("a grant before the deadline is not held")
 	}
-	now.Store(int64(s.Deadline()))
-	if s.Context().Err() != nil {
+	now.Store(int64(by.Deadline()))
+	if by.Context().Err() != nil {
 		t.Fatal("the session has noticed by itself")
 	}
 	if rely("late", "b", 2) {
@@ -79,16 +86,11 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	}
 }
 
-// released is a grip that gives back whatever it is told to.
-type released struct{ grip }
-
-func (released) over() error                          { return nil }
-func (released) release(context.Context, *hold) error { return nil }
-
 func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
-		h := &hold{claim: &claim{name: "n", attempt: "a"}, grip: released{}, entries: 1}
+		still := clock.Func(func() time.Duration { return 0 })
+		c := New(newPaper(), Config{Clock: still, Log: slog.New(slog.DiscardHandler)})
+		h := &hold{claim: &claim{name: "n", attempt: "a"}, in: aliveSession(t, still), entries: 1}
 		h.mode.Store(&mode{token: 7})
 		h.ctx, h.cancel = context.WithCancelCause(t.Context())
 		if _, _, added := c.registry.add(h, func() bool { return true }); !added || !c.registry.take(h, lose) {

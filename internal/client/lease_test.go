@@ -14,8 +14,9 @@ import (
 // leased is a client with a hold whose fixed lease ends after a time, on a clock of the bubble's.
 func leased(t *testing.T, lease time.Duration) (*Client, *hold) {
 	began := time.Now()
-	c := newClient(Config{Clock: clock.Func(func() time.Duration { return time.Since(began) }), Log: slog.New(slog.DiscardHandler)})
-	h := &hold{claim: c.registry.request("n", "a"), grip: standing{}, fixed: true}
+	now := clock.Func(func() time.Duration { return time.Since(began) })
+	c := New(newPaper(), Config{Clock: now, Log: slog.New(slog.DiscardHandler)})
+	h := &hold{claim: c.registry.request("n", "a"), in: aliveSession(t, now), fixed: true}
 	h.mode.Store(&mode{token: 7})
 	h.ctx, h.cancel = context.WithCancelCause(t.Context())
 	if _, _, added := c.registry.add(h, func() bool { c.watchLease(h, lease); return true }); !added {
@@ -23,12 +24,6 @@ func leased(t *testing.T, lease time.Duration) (*Client, *hold) {
 	}
 	return c, h
 }
-
-// standing is the grip of a hold that nothing ends but its lease.
-type standing struct{ grip }
-
-func (standing) over() error                     { return nil }
-func (standing) session() (*clientSession, bool) { return nil, false }
 
 func TestAFixedLeaseEndsWhenItWasMovedToAndNotBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -22,7 +22,7 @@ type Lock struct {
 // Name returns the name of the lock.
 func (l *Lock) Name() string { return l.hold.name }
 
-// Token returns the fencing token, 0 where the lock has none.
+// Token returns the fencing token.
 func (l *Lock) Token() int64 { return l.hold.mode.Load().token }
 
 // Entered reports whether the owner had the name already, in this client, and entered it again.
@@ -37,14 +37,13 @@ func (l *Lock) Shared() bool {
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on. The
-// zero time for a lock without a session, and for one that is not held any more.
+// zero time for one that is not held any more.
 func (l *Lock) Until() time.Time {
 	h := l.hold
-	s, ok := h.grip.session()
-	if !ok || l.client.registry.held(h.attempt) != h {
+	if l.client.registry.held(h.attempt) != h {
 		return time.Time{}
 	}
-	end := s.Deadline()
+	end := h.in.Deadline()
 	if h.fixed {
 		end = min(end, l.client.registry.leaseEnd(h))
 	}
@@ -53,9 +52,7 @@ func (l *Lock) Until() time.Time {
 
 // Asked receives why others want the lock. From the first call on the client listens for that.
 func (l *Lock) Asked() <-chan string {
-	if s, ok := l.hold.grip.session(); ok {
-		s.hub.Listen()
-	}
+	l.hold.in.hub.Listen()
 	l.client.registry.mu.Lock()
 	defer l.client.registry.mu.Unlock()
 	return l.hold.listen()
@@ -101,12 +98,9 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		return nil, err
 	}
 	defer c.done()
-	if err := c.backing.allow(w); err != nil {
-		return nil, err
-	}
 	w.Passable = w.Owner == nil && w.Units == 0 && w.Lease == 0 && w.MinHold == 0 && w.Metadata == ""
 	ctx, told := c.tellStart(ctx, attemptAt(&w.Request, wait))
-	h, err := c.backing.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
+	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {
 		told.end(0, err)
 		return nil, err

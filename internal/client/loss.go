@@ -94,9 +94,9 @@ func (c *Client) end(h *hold, cause error) {
 
 // rely makes a hold of a grant, unless that came too late. Of a grant that was asked for at a time,
 // by the client's clock, a fixed lease is counted from then.
-func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, g grip, r *driver.Request, o Owner, got driver.Grant, asked time.Duration) (*hold, bool) {
+func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, r *driver.Request, o Owner, got driver.Grant, asked time.Duration) (*hold, bool) {
 	h := &hold{
-		claim: k, grip: g, owner: o, contended: got.Contended, fixed: got.Lease != 0, entries: 1, metadata: r.Metadata,
+		claim: k, in: s, owner: o, contended: got.Contended, fixed: got.Lease != 0, entries: 1, metadata: r.Metadata,
 		lease: r.Lease, minHold: r.MinHold, since: c.moment(),
 	}
 	h.mode.Store(&mode{token: got.Token, units: r.Units, of: r.Of})

@@ -2,10 +2,10 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
@@ -21,9 +21,9 @@ func (c *Client) Ping(ctx context.Context) error {
 		return err
 	}
 	defer c.done()
-	within, cancel := untilClosed(ctx, c.background)
+	within, cancel := contract.UntilClosed(ctx, c.background)
 	defer cancel()
-	err := c.backing.ping(within)
+	err := c.ping(within)
 	switch {
 	case err != nil && c.closing():
 		return ErrClosed
@@ -35,15 +35,15 @@ func (c *Client) Ping(ctx context.Context) error {
 
 // ping writes what a heartbeat does: that of the session, or where there is none one that finds no
 // row.
-func (t *tables) ping(ctx context.Context) error {
-	if err := t.statement(ctx, t.schema); err != nil {
+func (c *Client) ping(ctx context.Context) error {
+	if err := c.statement(ctx, c.sessions.checkSchema); err != nil {
 		return err
 	}
-	err := t.inquire(ctx, func(ctx context.Context) error {
-		if s := t.sessions.alive(); s != nil {
+	err := c.inquire(ctx, func(ctx context.Context) error {
+		if s := c.sessions.alive(); s != nil {
 			return s.Ping(ctx)
 		}
-		_, err := t.engine.Beat(ctx, noSession, t.config.TTL)
+		_, err := c.engine.Beat(ctx, noSession, c.config.TTL)
 		return err
 	})
 	switch {
@@ -52,16 +52,5 @@ func (t *tables) ping(ctx context.Context) error {
 	case errors.Is(err, driver.ErrBusy), errors.Is(err, driver.ErrRetry):
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
-	return t.explain(ctx, err)
-}
-
-// ping takes a name that nobody else asks for, on the connection that keeps the locks.
-func (n native) ping(ctx context.Context) error {
-	return n.statement(ctx, func(ctx context.Context) error {
-		p, got, err := n.keeper.Acquire(ctx, "dblock/ping/"+rand.Text(), false, false)
-		if err != nil || !got {
-			return err
-		}
-		return p.Release(ctx)
-	})
+	return c.explain(ctx, err)
 }

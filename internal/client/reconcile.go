@@ -11,26 +11,26 @@ import (
 // What no handle claims is given back: a statement that ran after its caller had given up. What a
 // handle claims and the database does not have is lost: taken by the same owner elsewhere, by an
 // operator, or by a failover to a server that never heard of it.
-func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
-	s := t.sessions.last()
+func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
+	s := c.sessions.last()
 	if s == nil || s.Session != in {
 		return nil
 	}
-	believed := t.registry.heldBy(s) // before the question: what is granted after it is not in the answer
-	overdue := t.registry.overdue()
+	believed := c.registry.heldBy(s) // before the question: what is granted after it is not in the answer
+	overdue := c.registry.overdue()
 	claims, err := list(ctx)
 	if err != nil {
 		return err
 	}
-	if t.sessions.last() != s || t.begin() != nil {
+	if c.sessions.last() != s || c.begin() != nil {
 		return nil
 	}
-	defer t.done()
+	defer c.done()
 	for _, claim := range claims {
 		delete(believed, claim.Attempt)
 		delete(overdue, claim.Attempt)
-		if run := t.registry.passedIn(claim); run != nil { // the present member is asked
-			t.underWay.Go(func() {
+		if run := c.registry.passedIn(claim); run != nil { // the present member is asked
+			c.underWay.Go(func() {
 				select {
 				case <-run.Settle():
 					s.Check()
@@ -38,27 +38,27 @@ func (t *tables) reconcile(ctx context.Context, in *session.Session, list func(c
 				}
 			})
 		}
-		if k := t.registry.found(claim); k != nil {
-			t.abandon(s, k, false)
+		if k := c.registry.found(claim); k != nil {
+			c.abandon(s, k, false)
 		}
 	}
 	for _, k := range overdue { // somebody has taken it
-		t.registry.transition(k, finish)
+		c.registry.transition(k, finish)
 	}
 	for _, h := range believed {
-		if t.registry.state(h.claim) == InRun {
+		if c.registry.state(h.claim) == InRun {
 			h.run.Settle() // the row may show another member: that finds out
 			continue
 		}
-		t.lose(h, errDisowned)
+		c.lose(h, errDisowned)
 	}
 	return nil
 }
 
 // stray follows a hint about an attempt that nobody waits with, or about none in particular (""):
 // if it holds a lock, that may be lost, or somebody asks for it.
-func (t *tables) stray(attempt string) {
-	if t.registry.claimed(attempt) || attempt == "" && t.registry.holding() { // held, or about to be
-		t.sessions.last().Check()
+func (c *Client) stray(attempt string) {
+	if c.registry.claimed(attempt) || attempt == "" && c.registry.holding() { // held, or about to be
+		c.sessions.last().Check()
 	}
 }

@@ -239,7 +239,7 @@ func (r *registry) heldBy(s *clientSession) map[string]*hold {
 	defer r.mu.Unlock()
 	holds := make(map[string]*hold, len(r.holds))
 	for attempt, h := range r.holds {
-		if by, _ := h.grip.session(); by == s {
+		if h.in == s {
 			holds[attempt] = h
 		}
 	}

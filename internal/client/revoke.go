@@ -28,18 +28,14 @@ func (c *Client) Break(ctx context.Context, name, reason string, tokens []int64)
 	if ctx == nil {
 		return 0, errNilContext
 	}
-	t, err := c.table()
-	if err != nil {
-		return 0, err
-	}
 	if err := c.begin(); err != nil {
 		return 0, err
 	}
 	defer c.done()
-	b := &breach{tables: t, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{}}
+	b := &breach{Client: c, name: name, reason: reason, tokens: tokens, taken: map[int64]bool{}, doubted: map[int64]bool{}}
 	for {
 		b.again = false
-		err := t.inquire(ctx, b.once)
+		err := c.inquire(ctx, b.once)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return b.count(), c.refused(ended(ctx, err))
@@ -55,7 +51,7 @@ func (c *Client) Break(ctx context.Context, name, reason string, tokens []int64)
 
 // breach is one Break under way.
 type breach struct {
-	*tables
+	*Client
 	name, reason string
 	tokens       []int64        // of the holders that are meant; none: all
 	meant        []driver.Range // the tokens of those holders that were seen

@@ -8,20 +8,87 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// rows is the grip of a hold in tables: what its session has in the database.
+// rows are what a session has of its holds in the database.
 type rows struct {
-	*tables
+	*Client
 	in *clientSession
 }
 
-func (g rows) session() (*clientSession, bool) { return g.in, true }
+func (c *Client) rows(h *hold) rows { return rows{c, h.in} }
 
-func (g rows) over() error { return overOf(g.in) }
+// settle finds out what a hold is, where that is not known.
+func (g rows) settle(ctx context.Context, h *hold) error {
+	if !g.registry.state(h.claim).unsettled() {
+		return nil
+	}
+	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
+		return err
+	}
+	defer h.conversion.Unlock()
+	err := g.ascertain(ctx, h)
+	if errors.Is(err, driver.ErrNotHeld) {
+		g.lose(h, err)
+		err = lost(err)
+	}
+	return err
+}
 
+// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a run
+// a plain hold. MUST be called with conversion locked.
+func (g rows) ascertain(ctx context.Context, h *hold) error {
+	was := g.registry.state(h.claim)
+	if h.ctx.Err() != nil || !was.unsettled() {
+		return nil
+	}
+	if was == InRun {
+		select {
+		case <-h.run.Settle():
+			if over := g.in.over(); over != nil {
+				return lost(over)
+			}
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	state, err := g.look(ctx, g.in.ID, h.name)
+	if err != nil {
+		return err
+	}
+	for _, own := range state.Granted {
+		if own.Attempt != h.attempt {
+			continue
+		}
+		now := *h.mode.Load()
+		now.token = own.Grant.Token
+		switch {
+		case state.Sharing == 0:
+			now.units, now.of = 0, 0
+			if was.yielding() { // its Downgrade may still run: not with another token
+				now.token, err = g.engine.Raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
+				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
+					return g.ascertain(ctx, h)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		case now.units == 0:
+			now.units, now.of = 1, driver.Readers
+		}
+		g.registry.setMode(h, now)
+		g.registry.transition(h.claim, settle)
+		return nil
+	}
+	return driver.ErrNotHeld
+}
+
+// entered records how often a hold was entered, and finds out whether it is still held.
 func (g rows) entered(ctx context.Context, h *hold, entries int) error {
-	ctx, cancel := untilClosed(ctx, g.answering)
+	ctx, cancel := contract.UntilClosed(ctx, g.answering)
 	defer cancel()
 	for away := g.absent(); ; {
 		err := g.statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
@@ -31,14 +98,16 @@ func (g rows) entered(ctx context.Context, h *hold, entries int) error {
 			return lost(err)
 		case err != nil && h.ctx.Err() != nil: // by UnlockTx, where nothing else is known
 			return cmp.Or(h.ended(), lost(err))
-		case err == nil || !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil || !g.in.Alive():
+		case err == nil || !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil || !g.in.Alive():
 			return err
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
 }
 
-// release: after an answer that was lost, not to hold the lock any more is success.
+// release gives what is not relied upon any more to the next. It is safe to repeat: after an answer
+// that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
+// locked.
 func (g rows) release(ctx context.Context, h *hold) error {
 	if h.run != nil {
 		var passed bool
@@ -95,7 +164,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		case !g.in.Alive(): // it was held when Unlock began, and is no loss
 			g.registry.transition(h.claim, finish)
 			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the lock ended with its session, and the database did not say that it is released: %w", err))
-		case !g.transient(err) || away.tooLong(g.tables, err) || ctx.Err() != nil,
+		case !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil,
 			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
 			g.abandon(g.in, h.claim, true)
 			return err

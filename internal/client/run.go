@@ -16,29 +16,29 @@ const worthwhile = 2
 // settleRun makes the present member of a run a plain holder. It is repeated until an answer is
 // known, since a run never goes on once that was sent. Without a present member the database has
 // taken the run.
-func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int) {
+func (c *Client) settleRun(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int) {
 	if present.Attempt == "" {
-		t.disband(s, r)
+		c.disband(s, r)
 		return
 	}
 	singly := served < worthwhile
 	if singly {
-		t.registry.noteSlow(r.Name, t.config.Clock.Now())
+		c.registry.noteSlow(r.Name, c.config.Clock.Now())
 	}
 	for tries := 1; ctx.Err() == nil; tries++ {
-		err := t.statement(ctx, func(ctx context.Context) error {
-			return t.engine.Settle(ctx, driver.Held{Name: r.Name, Session: s.ID, Token: present.Grant.Token}, singly)
+		err := c.statement(ctx, func(ctx context.Context) error {
+			return c.engine.Settle(ctx, driver.Held{Name: r.Name, Session: s.ID, Token: present.Grant.Token}, singly)
 		})
 		switch {
 		case err == nil:
-			t.settling.Worked()
-			t.registry.settled(present.Attempt, r.End())
+			c.settling.Worked()
+			c.registry.settled(present.Attempt, r.End())
 			return
 		case errors.Is(err, driver.ErrNotHeld):
-			t.disband(s, r)
+			c.disband(s, r)
 			return
-		case !t.transient(err) && ctx.Err() == nil:
-			t.settling.Failed(err, "name", r.Name)
+		case !c.transient(err) && ctx.Err() == nil:
+			c.settling.Failed(err, "name", r.Name)
 		}
 		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 500*time.Millisecond))
 	}
@@ -47,17 +47,17 @@ func (t *tables) settleRun(ctx context.Context, s *clientSession, r *wait.Run, p
 // disband ends a run that the database has taken from its session: its present member has lost the
 // lock, and what the database still has of it and of those before it is given back; of a member
 // that departed, when that is unlocked. Those behind it wait where they did.
-func (t *tables) disband(s *clientSession, r *wait.Run) {
+func (c *Client) disband(s *clientSession, r *wait.Run) {
 	present := r.Disown()
-	if h := t.registry.held(present.Attempt); h != nil {
-		t.lose(h, errDisowned)
+	if h := c.registry.held(present.Attempt); h != nil {
+		c.lose(h, errDisowned)
 	}
-	if t.begin() == nil {
-		t.dropRun(s, r)
-		if k := t.registry.known(r.Name, present.Attempt); present.Attempt != "" && t.registry.state(k) != Departed {
-			t.abandon(s, k, false)
+	if c.begin() == nil {
+		c.dropRun(s, r)
+		if k := c.registry.known(r.Name, present.Attempt); present.Attempt != "" && c.registry.state(k) != Departed {
+			c.abandon(s, k, false)
 		}
-		t.done()
+		c.done()
 	}
 	s.hub.Recheck(r.Name)
 }

@@ -28,6 +28,17 @@ type clientSession struct {
 	deadlock *deadlock.Detector
 }
 
+// over is why the session holds nothing any more, or nil.
+func (s *clientSession) over() error {
+	switch {
+	case s.Context().Err() != nil:
+		return context.Cause(s.Context())
+	case !s.Alive():
+		return session.ErrExpired
+	}
+	return nil
+}
+
 // deliver tells the waiters of this client what a statement has given them. Where its answer was
 // lost they look for themselves.
 func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {

@@ -188,7 +188,7 @@ func TestAnObserverIsToldOfEachNameOfSeveral(t *testing.T) {
 func TestAHoldThatEndsWhileItIsToldOfEndsAfterThat(t *testing.T) {
 	observed(t, func(t *testing.T, p *paper, d *diary, c *Client) {
 		lose := func() {
-			for _, h := range c.registry.heldBy(c.backing.(*tables).sessions.last()) {
+			for _, h := range c.registry.heldBy(c.sessions.last()) {
 				c.lose(h, errDisowned)
 			}
 		}

@@ -110,10 +110,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 // held.
 func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	h := l.hold
-	g, inTable := h.grip.(rows)
-	if !inTable {
-		return fmt.Errorf("%w: the lock has no row and no token that a transaction could check", driver.ErrUnsupported)
-	}
+	g := l.client.rows(h)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -146,16 +143,16 @@ const identifyTimeout = time.Second
 // what it was told there nor what it has locked means anything here. is identifies the
 // transaction's database, "" where that was not told. Then the transaction is asked, but only after
 // an error that another database would explain: on MySQL it may have its snapshot from then on.
-func (t *tables) elsewhere(ctx context.Context, tx Tx, is string, err error) error {
+func (c *Client) elsewhere(ctx context.Context, tx Tx, is string, err error) error {
 	if is == "" && (errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrRetry)) {
 		is, _ = tx.Database(ctx) // where it does not answer, err is what is known
 	}
 	if is == "" {
 		return nil
 	}
-	mine := t.database(ctx, false)
+	mine := c.database(ctx, false)
 	if mine != "" && mine != is {
-		mine = t.database(ctx, true) // its tables may have been made anew meanwhile
+		mine = c.database(ctx, true) // its tables may have been made anew meanwhile
 	}
 	if mine == "" || mine == is {
 		return nil
@@ -166,15 +163,15 @@ func (t *tables) elsewhere(ctx context.Context, tx Tx, is string, err error) err
 // database identifies the client's database, again where it asks anew; "" where that is not known:
 // nobody has asked yet, and the pool has no connection left to ask with, since transactions may
 // have them all.
-func (t *tables) database(ctx context.Context, anew bool) string {
-	if anew || t.sessions.database.Load() == nil {
-		if inUse, most := t.engine.Connections(); most == 0 || inUse < most {
+func (c *Client) database(ctx context.Context, anew bool) string {
+	if anew || c.sessions.database.Load() == nil {
+		if inUse, most := c.engine.Connections(); most == 0 || inUse < most {
 			ctx, cancel := context.WithTimeout(ctx, identifyTimeout)
 			defer cancel()
-			_ = t.statement(ctx, t.schema)
+			_ = c.statement(ctx, c.sessions.checkSchema)
 		}
 	}
-	id, _ := t.sessions.database.Load().(string)
+	id, _ := c.sessions.database.Load().(string)
 	return id
 }
 

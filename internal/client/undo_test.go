@@ -33,7 +33,7 @@ func (p *partly) Look(context.Context, string, []string) ([]driver.State, error)
 func TestAQueueThatIsBusyKeepsNobodyInAnother(t *testing.T) {
 	still := clock.Func(func() time.Duration { return 0 })
 	p := &partly{}
-	c := &tables{Client: newClient(Config{TTL: time.Hour, Clock: still, Log: slog.New(slog.DiscardHandler)}), engine: p}
+	c := New(p, Config{TTL: time.Hour, Clock: still, Log: slog.New(slog.DiscardHandler)})
 	s := &clientSession{Session: &session.Session{ID: "s"}, hub: wait.New(t.Context(), p, "s", wait.Config{Clock: still})}
 	var all []undo
 	for _, attempt := range []string{"a", "b", "c", "d"} {

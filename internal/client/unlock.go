@@ -15,7 +15,7 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 		return err
 	}
 	defer h.mu.Unlock()
-	if over := h.grip.over(); over != nil { // it is about to be said
+	if over := h.in.over(); over != nil { // it is about to be said
 		c.lose(h, over)
 		if c.registry.state(h.claim) != Departed {
 			<-h.ctx.Done() // whatever took it out of the registry ends it
@@ -25,9 +25,9 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 		return err
 	}
 	if h.entries > 1 {
-		err := h.grip.settle(ctx, h)
+		err := c.rows(h).settle(ctx, h)
 		if err == nil {
-			err = h.grip.entered(ctx, h, h.entries-1)
+			err = c.rows(h).entered(ctx, h, h.entries-1)
 		}
 		if err == nil {
 			h.entries--
@@ -51,7 +51,7 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 			return err
 		}
 	}
-	err := h.grip.release(ctx, h)
+	err := c.rows(h).release(ctx, h)
 	c.tellEnded(h, err)
 	return err
 }
@@ -78,7 +78,7 @@ func (c *Client) giveUp(h *hold) error {
 		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
 		defer cancel()
 	}
-	err := h.grip.release(ctx, h)
+	err := c.rows(h).release(ctx, h)
 	if errors.Is(err, ErrLost) {
 		c.tellEnded(h, err)
 	}

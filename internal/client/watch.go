@@ -16,13 +16,9 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 	if ctx == nil {
 		return errNilContext
 	}
-	t, err := c.table()
-	if err != nil {
-		return err
-	}
 	begun := false
 	for first := true; ; first = false {
-		err := t.watch(ctx, name, func(hinted bool) (bool, error) {
+		err := c.watch(ctx, name, func(hinted bool) (bool, error) {
 			more, err := changed(hinted)
 			begun = begun || err == nil
 			return more, err
@@ -30,7 +26,7 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 		switch {
 		case err == nil:
 			return nil
-		case ctx.Err() == nil && transient(err, begun || t.begun()) && (!first || t.begun()): // a failover
+		case ctx.Err() == nil && transient(err, begun || c.begun()) && (!first || c.begun()): // a failover
 			pause(ctx, 100*time.Millisecond)
 		default:
 			return err
@@ -39,13 +35,13 @@ func (c *Client) Watch(ctx context.Context, name string, changed func(hinted boo
 }
 
 // watch does so for as long as one session lives.
-func (t *tables) watch(ctx context.Context, name string, changed func(hinted bool) (bool, error)) error {
+func (c *Client) watch(ctx context.Context, name string, changed func(hinted bool) (bool, error)) error {
 	id := rand.Text()
-	s, w, err := t.beginWatch(ctx, name, id)
+	s, w, err := c.beginWatch(ctx, name, id)
 	if err != nil {
 		return err
 	}
-	defer t.endWatch(s, w, name, id)
+	defer c.endWatch(s, w, name, id)
 	for {
 		if more, err := changed(w.Hinted()); err != nil || !more {
 			return err
@@ -54,7 +50,7 @@ func (t *tables) watch(ctx context.Context, name string, changed func(hinted boo
 		case <-w.News:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-t.background.Done():
+		case <-c.background.Done():
 			return ErrClosed
 		case <-s.Context().Done():
 			return driver.Fail(driver.ErrUnavailable, errSessionOver)
@@ -62,16 +58,16 @@ func (t *tables) watch(ctx context.Context, name string, changed func(hinted boo
 	}
 }
 
-func (t *tables) beginWatch(ctx context.Context, name, id string) (s *clientSession, w *wait.Watcher, err error) {
-	if err := t.begin(); err != nil {
+func (c *Client) beginWatch(ctx context.Context, name, id string) (s *clientSession, w *wait.Watcher, err error) {
+	if err := c.begin(); err != nil {
 		return nil, nil, err
 	}
-	defer t.done()
-	err = t.inquire(ctx, func(ctx context.Context) (err error) {
-		if s, err = t.sessions.open(ctx); err != nil {
+	defer c.done()
+	err = c.inquire(ctx, func(ctx context.Context) (err error) {
+		if s, err = c.sessions.open(ctx); err != nil {
 			return err
 		}
-		return t.engine.Watch(ctx, s.ID, name, id)
+		return c.engine.Watch(ctx, s.ID, name, id)
 	})
 	if err != nil {
 		return nil, nil, err
@@ -79,13 +75,13 @@ func (t *tables) beginWatch(ctx context.Context, name, id string) (s *clientSess
 	return s, s.hub.Watch(name, id), nil
 }
 
-func (t *tables) endWatch(s *clientSession, w *wait.Watcher, name, id string) {
+func (c *Client) endWatch(s *clientSession, w *wait.Watcher, name, id string) {
 	s.hub.Unwatch(w)
-	if t.begin() != nil {
+	if c.begin() != nil {
 		return // a row too many goes with the session
 	}
 	go func() {
-		defer t.done()
-		_ = t.statement(t.tidying, func(ctx context.Context) error { return t.engine.Unwatch(ctx, name, id) })
+		defer c.done()
+		_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.Unwatch(ctx, name, id) })
 	}()
 }

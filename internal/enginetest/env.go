@@ -340,14 +340,14 @@ func refused(t testing.TB, c Client, name string, options ...dblock.LockOption) 
 }
 
 // ended waits until a lock's context has ended, and checks why.
-func ended(t testing.TB, d time.Duration, l Lock, cause error) {
+func ended(t testing.TB, d time.Duration, l dblock.Handle, cause error) {
 	t.Helper()
 	within(t, d, fmt.Sprintf("the context of %q ends", l.Name()), l.Context().Done())
 	is(t, context.Cause(l.Context()), cause)
 }
 
 // live checks that a lock is still held.
-func live(t testing.TB, l Lock) {
+func live(t testing.TB, l dblock.Handle) {
 	t.Helper()
 	if l.Context().Err() != nil {
 		t.Fatalf("%q was lost: %v", l.Name(), context.Cause(l.Context()))

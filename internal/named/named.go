@@ -1,5 +1,5 @@
 // Package named keeps locks in the named locks (GET_LOCK) of MySQL and MariaDB. mysql.Named says
-// what users may expect of them. Package connlock decides what happens on which connection; this
+// what users may expect of them. Package sessionlock decides what happens on which connection; this
 // package is its Server.
 //
 // # Keys
@@ -20,19 +20,16 @@
 package named
 
 import (
-	"context"
 	"crypto/sha256"
 	"database/sql"
 	"encoding/base32"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 const (
@@ -58,52 +55,23 @@ func notPlain(r rune) bool {
 
 func queueKey(key string) string { return key + queueSuffix }
 
-// New makes the named locks of the server that a pool leads to.
-func New(db *sql.DB) driver.Native[*sql.Tx] { return native{db} }
-
-// native is a driver.Native.
-type native struct{ db *sql.DB }
-
-func (n native) Validate() error {
-	if n.db == nil {
-		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
+// Open makes the keeper of a client, on the server that a pool leads to. It does no I/O.
+func Open(db *sql.DB, config sessionlock.Config) (*sessionlock.Keeper[string], error) {
+	if db == nil {
+		return nil, driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
 	}
-	if n := n.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; the locks need one of their own, a wait another, and work a third: SetMaxOpenConns(3) or more", n))
+	most := db.Stats().MaxOpenConnections
+	if most == 1 || most == 2 {
+		return nil, driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; the locks need one of their own, a wait another, and work a third: SetMaxOpenConns(3) or more", most))
 	}
-	return nil
-}
-
-func (n native) Open(_ string, log *slog.Logger, ttl time.Duration) driver.Keeper[*sql.Tx] {
-	k := keeper{connlock.New(&server{db: n.db}, log, ttl)}
-	if most := n.db.Stats().MaxOpenConnections; most > 0 {
+	k := sessionlock.New(&server{db: db}, config.Log, config.TTL)
+	if most > 0 {
 		k.Limit(max(1, (most-1)/2)) // more waiters would take the connections that holders need for their work
 	}
-	return k
+	return k, nil
 }
 
-// keeper refuses what named locks do not have.
-type keeper struct {
-	*connlock.Keeper[string]
-}
-
-var (
-	errNotShared = errors.New("named locks are exclusive")
-	errNotInTx   = errors.New("a named lock does not end with a transaction: use Lock around it, or mysql.New, whose locks in tables have LockTx")
-)
-
-func (k keeper) Acquire(ctx context.Context, name string, shared, wait bool) (driver.Possession, bool, error) {
-	if shared {
-		return nil, false, driver.Fail(driver.ErrUnsupported, errNotShared)
-	}
-	return k.Keeper.Acquire(ctx, name, false, wait)
-}
-
-func (k keeper) LockTx(context.Context, *sql.Tx, string, bool, bool) (bool, error) {
-	return false, driver.Fail(driver.ErrUnsupported, errNotInTx)
-}
-
-// server is a keeper's connlock.Server.
+// server is the sessionlock.Server of a client.
 type server struct {
 	db  *sql.DB
 	pin atomic.Pointer[pin] // the open one; nil: none

@@ -12,11 +12,10 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/named"
-	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 // Keys are for ever: programs of different versions must agree on them.
@@ -45,14 +44,16 @@ func TestNamedKeysAreForEver(t *testing.T) {
 }
 
 func TestNamedValidates(t *testing.T) {
-	is(t, named.New(nil).Validate(), driver.ErrConfig)
+	_, err := named.Open(nil, sessionlock.Config{})
+	is(t, err, driver.ErrConfig)
 	connector, err := sqldriver.NewConnector(sqldriver.NewConfig())
 	must(t, err)
 	db := sql.OpenDB(connector)
 	defer db.Close()
 	for n, want := range map[int]error{0: nil, 1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
 		db.SetMaxOpenConns(n)
-		is(t, named.New(db).Validate(), want)
+		_, err := named.Open(db, sessionlock.Config{})
+		is(t, err, want)
 	}
 }
 
@@ -66,7 +67,7 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 			t.Error("taken twice")
 		}
 		var calls []<-chan outcome
-		for i, k := range []driver.Keeper[*sql.Tx]{two, three, one} {
+		for i, k := range []*sessionlock.Keeper[string]{two, three, one} {
 			c, cancel := s.begin(k, "n", int64(i+1))
 			defer cancel()
 			calls = append(calls, c)
@@ -102,47 +103,6 @@ func TestNamedLocksAreServedInOrder(t *testing.T) {
 	})
 }
 
-// Three clients and 18 goroutines at once.
-func TestNamedLocksExclude(t *testing.T) {
-	onStage(t, func(t *testing.T, s stage) {
-		var all sync.WaitGroup
-		var inside [2]atomic.Int32
-		var grants, refusals atomic.Int32
-		for range 3 {
-			k := s.client(nil)
-			for i := range 6 {
-				all.Go(func() {
-					for range 15 {
-						n := i % 2
-						p, got, err := k.Acquire(t.Context(), s.name(fmt.Sprint(n)), false, i < 4)
-						if err != nil {
-							t.Error(err)
-							return
-						}
-						if !got {
-							refusals.Add(1)
-							continue
-						}
-						if inside[n].Add(1) != 1 {
-							t.Error("two hold it")
-						}
-						grants.Add(1)
-						inside[n].Add(-1)
-						if err := p.Release(t.Context()); err != nil {
-							t.Error(err)
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-		if grants.Load() < 180 {
-			t.Errorf("%d grants, %d refusals", grants.Load(), refusals.Load())
-		}
-		s.nothingLeft("0", "1")
-	})
-}
-
 // Broken by handing names to GET_LOCK as they are: to MySQL 'A' is 'a', and 65 characters are too
 // many.
 func TestNamesOfNamedLocksAreBytes(t *testing.T) {
@@ -150,7 +110,7 @@ func TestNamesOfNamedLocksAreBytes(t *testing.T) {
 		k, other := s.client(nil), s.client(nil)
 		long := strings.Repeat("y", 64-len(s.prefix))
 		names := []string{"a", "A", "á", "Á", "a ", " a", "ａ", "ß", "ss", "🔒", "🔓", "a'\\\"", "%s", "a\x00", long, long + "y", strings.Repeat("z", 220), strings.Repeat("Z", 220)}
-		held := make([]driver.Possession, len(names))
+		held := make([]sessionlock.Possession, len(names))
 		for i, name := range names {
 			held[i] = s.lock(k, name)
 		}
@@ -172,7 +132,7 @@ func TestAThousandNamedLocksAreOneConnection(t *testing.T) {
 		pool.SetMaxOpenConns(3)
 		k := s.keeper(pool)
 		var all sync.WaitGroup
-		held := make([]driver.Possession, 1000)
+		held := make([]sessionlock.Possession, 1000)
 		for i := range held {
 			all.Go(func() {
 				p, _, err := k.Acquire(t.Context(), s.name(fmt.Sprint(i)), false, true)
@@ -281,7 +241,7 @@ func TestAWaiterThatIsCutOffDoesNotStayInTheQueue(t *testing.T) {
 func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 	onStage(t, func(t *testing.T, s stage) {
 		var sent atomic.Int64
-		for name, k := range map[string]driver.Keeper[*sql.Tx]{
+		for name, k := range map[string]*sessionlock.Keeper[string]{
 			"looking":        s.client(counted(&sent)),
 			"no liveness":    s.client(func(c *sqldriver.Config) { c.CheckConnLiveness = false }),
 			"wrapped driver": s.keeper(s.tapped(nil, false)),
@@ -304,8 +264,8 @@ func TestTheLossOfNamedLocksIsNoticedWithoutTraffic(t *testing.T) {
 				s.exec(fmt.Sprint("KILL CONNECTION ", pin))
 				s.lost(p)
 				s.lost(q)
-				t.Log(time.Since(began), p.Cause())
-				if p.Cause() == nil {
+				t.Log(time.Since(began), context.Cause(p.Kept()))
+				if context.Cause(p.Kept()) == nil {
 					t.Error("no cause")
 				}
 				is(t, p.Release(t.Context()), driver.ErrNotHeld)
@@ -322,7 +282,7 @@ func TestWaitersForNamedLocksLeaveConnectionsToTheWork(t *testing.T) {
 		pool := s.open(nil)
 		pool.SetMaxOpenConns(5)
 		k := s.keeper(pool)
-		var held []driver.Possession
+		var held []sessionlock.Possession
 		var calls []<-chan outcome
 		for i := range 4 {
 			held = append(held, s.lock(one, fmt.Sprint(i)))
@@ -361,58 +321,5 @@ func TestClosingEndsNamedLocksAndWaits(t *testing.T) {
 		if n := pool.Stats().InUse; n > 0 {
 			t.Errorf("%d connections of the pool are in use", n)
 		}
-	})
-}
-
-// mysql.Named, by way of a client.
-func TestNamedLocksThroughTheClient(t *testing.T) {
-	onStage(t, func(t *testing.T, s stage) {
-		pool := s.open(nil)
-		client, err := dblock.New(mysql.Named(pool))
-		must(t, err)
-		defer client.Close(context.Background())
-		name := s.name("N 🔒")
-		lock, err := client.Lock(t.Context(), name)
-		must(t, err)
-		_, err = client.TryLock(t.Context(), name)
-		is(t, err, dblock.ErrNotAcquired)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		_, err = client.Lock(ctx, name)
-		cancel()
-		is(t, err, dblock.ErrNotAcquired)
-		again, err := client.Lock(lock.Context(), name) // the same owner
-		must(t, err)
-		if lock.Token() != 0 {
-			t.Error("a token", lock.Token())
-		}
-
-		tx, err := pool.Begin()
-		must(t, err)
-		defer tx.Rollback()
-		is(t, lock.Guard(t.Context(), tx), dblock.ErrUnsupported)
-		is(t, lock.UnlockTx(t.Context(), tx), dblock.ErrUnsupported)
-		err = client.LockTx(t.Context(), tx, name)
-		if is(t, err, dblock.ErrUnsupported); !strings.Contains(err.Error(), "mysql.New") {
-			t.Error(err)
-		}
-		is(t, client.TryLockTx(t.Context(), tx, name), dblock.ErrUnsupported)
-		for _, option := range []dblock.LockOption{dblock.Shared(), dblock.Owner("h", "t"), dblock.Lease(time.Minute)} {
-			_, err := client.Lock(t.Context(), s.name("o"), option)
-			is(t, err, dblock.ErrUnsupported)
-		}
-
-		must(t, again.Unlock(t.Context()))
-		if s.holder(named.Key(name)) == -1 {
-			t.Error("the first Unlock of two gave it back")
-		}
-		must(t, lock.Unlock(t.Context()))
-		s.nothingLeft("N 🔒")
-
-		err = client.Do(t.Context(), name, func(ctx context.Context, l *dblock.Lock[*sql.Tx]) error {
-			s.exec(fmt.Sprint("KILL CONNECTION ", s.holder(named.Key(name))))
-			<-ctx.Done()
-			return context.Cause(ctx)
-		})
-		is(t, err, dblock.ErrLost)
 	})
 }

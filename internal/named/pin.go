@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	together = 200
 )
 
-// pin is a connlock.Pin. The goroutine that runs the operations uses it, and so do waiters whose
+// pin is a sessionlock.Pin. The goroutine that runs the operations uses it, and so do waiters whose
 // statement has to be interrupted: the one that has the turn.
 type pin struct {
 	reserved
@@ -36,7 +36,7 @@ type pin struct {
 }
 
 // Pin opens the connection that has the locks.
-func (s *server) Pin(ctx context.Context) (connlock.Pin[string], error) {
+func (s *server) Pin(ctx context.Context) (sessionlock.Pin[string], error) {
 	conn, err := s.open(ctx, forever)
 	if err != nil {
 		return nil, err
@@ -125,7 +125,7 @@ func (p *pin) ask(ctx context.Context) error {
 
 // Run makes each operation a column of a statement; columns are evaluated from left to right. One
 // that does not wait asks whether the queue is free, without joining it. Keys need no quoting.
-func (p *pin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
+func (p *pin) Run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	if err := p.enter(ctx); err != nil {
 		return err
 	}
@@ -140,7 +140,7 @@ func (p *pin) Run(ctx context.Context, ops []*connlock.Op[string]) error {
 	return nil
 }
 
-func (p *pin) run(ctx context.Context, ops []*connlock.Op[string]) error {
+func (p *pin) run(ctx context.Context, ops []*sessionlock.Op[string]) error {
 	text := []byte("SELECT CONNECTION_ID(), @@GLOBAL.read_only")
 	var id int64
 	var readOnly string
@@ -148,11 +148,11 @@ func (p *pin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 	into := []any{&id, &readOnly}
 	for i, op := range ops {
 		switch op.Kind {
-		case connlock.Try:
+		case sessionlock.Try:
 			text = fmt.Appendf(text, ", IF(IS_FREE_LOCK('%s'), GET_LOCK('%s', 0), 0)", queueKey(op.Key), op.Key)
-		case connlock.Take:
+		case sessionlock.Take:
 			text = fmt.Appendf(text, ", GET_LOCK('%s', 0)", op.Key)
-		case connlock.Give:
+		case sessionlock.Give:
 			text = fmt.Appendf(text, ", RELEASE_LOCK('%s')", op.Key)
 		}
 		into = append(into, &answers[i])
@@ -168,7 +168,7 @@ func (p *pin) run(ctx context.Context, ops []*connlock.Op[string]) error {
 	}
 	for i, op := range ops {
 		op.OK = answers[i].Int64 == 1
-		if !answers[i].Valid && op.Kind != connlock.Give {
+		if !answers[i].Valid && op.Kind != sessionlock.Give {
 			op.Err = driver.Fail(driver.ErrUnavailable, errors.New("the server answered GET_LOCK with NULL: it failed, for want of memory or since it was killed"))
 		}
 	}

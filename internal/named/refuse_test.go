@@ -30,7 +30,7 @@ func TestAnUnlockingThatTheServerDeniesEndsTheConnection(t *testing.T) {
 			deny.Store(true)
 			is(t, p.Release(t.Context()), driver.ErrNotHeld)
 			s.lost(q)
-			if q.Cause() == nil {
+			if context.Cause(q.Kept()) == nil {
 				t.Error("no cause")
 			}
 			deny.Store(false)
@@ -150,7 +150,7 @@ func TestNamedLocksEndWithThePrimary(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 			s.lost(p)
-			is(t, p.Cause(), c.kind)
+			is(t, context.Cause(p.Kept()), c.kind)
 		}
 	})
 }

@@ -28,7 +28,7 @@ func TestNamedLocksAndTheFateOfTheirServer(t *testing.T) {
 	_, _, err := k.Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
 	s.lost(p)
-	is(t, p.Cause(), driver.ErrReadOnly)
+	is(t, context.Cause(p.Kept()), driver.ErrReadOnly)
 	_, _, err = s.client(nil).Acquire(t.Context(), "m", false, true)
 	is(t, err, driver.ErrReadOnly)
 	s.nothingLeft("n", "m")

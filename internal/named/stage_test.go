@@ -16,9 +16,9 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/named"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -79,14 +79,15 @@ func (s stage) number(text string, args ...any) (n int64) {
 }
 
 // client is a keeper on a pool of its own.
-func (s stage) client(change func(*sqldriver.Config)) driver.Keeper[*sql.Tx] {
+func (s stage) client(change func(*sqldriver.Config)) *sessionlock.Keeper[string] {
 	return s.keeper(s.open(change))
 }
 
-func (s stage) keeper(pool *sql.DB) driver.Keeper[*sql.Tx] { return s.keeperFor(pool, absence) }
+func (s stage) keeper(pool *sql.DB) *sessionlock.Keeper[string] { return s.keeperFor(pool, absence) }
 
-func (s stage) keeperFor(pool *sql.DB, absence time.Duration) driver.Keeper[*sql.Tx] {
-	k := named.New(pool).Open("", slog.New(slog.DiscardHandler), absence)
+func (s stage) keeperFor(pool *sql.DB, absence time.Duration) *sessionlock.Keeper[string] {
+	k, err := named.Open(pool, sessionlock.Config{TTL: absence, Log: slog.New(slog.DiscardHandler)})
+	must(s.t, err)
 	s.t.Cleanup(func() {
 		if err := k.Close(context.Background()); err != nil {
 			s.t.Error(err)
@@ -95,7 +96,7 @@ func (s stage) keeperFor(pool *sql.DB, absence time.Duration) driver.Keeper[*sql
 	return k
 }
 
-func (s stage) lock(k driver.Keeper[*sql.Tx], name string) driver.Possession {
+func (s stage) lock(k *sessionlock.Keeper[string], name string) sessionlock.Possession {
 	s.t.Helper()
 	p, got, err := k.Acquire(s.t.Context(), s.name(name), false, true)
 	if err != nil || !got {
@@ -105,7 +106,7 @@ func (s stage) lock(k driver.Keeper[*sql.Tx], name string) driver.Possession {
 }
 
 // try reports whether a name can be had at once, and gives it back.
-func (s stage) try(k driver.Keeper[*sql.Tx], name string) bool {
+func (s stage) try(k *sessionlock.Keeper[string], name string) bool {
 	s.t.Helper()
 	p, got, err := k.Acquire(s.t.Context(), s.name(name), false, false)
 	must(s.t, err)
@@ -115,19 +116,19 @@ func (s stage) try(k driver.Keeper[*sql.Tx], name string) bool {
 	return got
 }
 
-func (s stage) unlock(p driver.Possession) {
+func (s stage) unlock(p sessionlock.Possession) {
 	s.t.Helper()
 	must(s.t, p.Release(s.t.Context()))
 }
 
 // outcome is what a call returned that runs while the test goes on.
 type outcome struct {
-	possession driver.Possession
+	possession sessionlock.Possession
 	err        error
 }
 
 // begin asks for a name, and returns when that many waiters wait in the server.
-func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-chan outcome, context.CancelFunc) {
+func (s stage) begin(k *sessionlock.Keeper[string], name string, waiters int64) (<-chan outcome, context.CancelFunc) {
 	s.t.Helper()
 	ctx, cancel := context.WithCancel(s.t.Context())
 	c := make(chan outcome, 1)
@@ -139,7 +140,7 @@ func (s stage) begin(k driver.Keeper[*sql.Tx], name string, waiters int64) (<-ch
 	return c, cancel
 }
 
-func (s stage) granted(c <-chan outcome) driver.Possession {
+func (s stage) granted(c <-chan outcome) sessionlock.Possession {
 	s.t.Helper()
 	select {
 	case o := <-c:
@@ -151,10 +152,10 @@ func (s stage) granted(c <-chan outcome) driver.Possession {
 	}
 }
 
-func (s stage) lost(p driver.Possession) {
+func (s stage) lost(p sessionlock.Possession) {
 	s.t.Helper()
 	select {
-	case <-p.Lost():
+	case <-p.Kept().Done():
 	case <-time.After(patience):
 		s.t.Fatal("it is not lost")
 	}

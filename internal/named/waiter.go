@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/connlock"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/sessionlock"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 	forever = 365 * 24 * time.Hour
 	// abandoned is how long the server keeps the connection of an idle waiter: a process that is
 	// stopped while its waiter is the first of a queue must not stay the first. It is longer than
-	// package connlock keeps an idle waiter.
+	// package sessionlock keeps an idle waiter.
 	abandoned = 10 * time.Second
 	// userLockDeadlock is the number of MySQL's deadlock among named locks. MariaDB's is the number
 	// of a deadlock among rows.
@@ -36,7 +36,7 @@ const (
 	sawItFree    = 3
 )
 
-// waiter is a connlock.Waiter.
+// waiter is a sessionlock.Waiter.
 type waiter struct {
 	reserved
 	owner *server
@@ -46,7 +46,7 @@ type waiter struct {
 }
 
 // Waiter opens a connection to wait on.
-func (s *server) Waiter(ctx context.Context) (connlock.Waiter[string], error) {
+func (s *server) Waiter(ctx context.Context) (sessionlock.Waiter[string], error) {
 	conn, err := s.open(ctx, abandoned)
 	if err != nil {
 		return nil, err

@@ -261,7 +261,7 @@ func (x *transaction) Release(ctx context.Context, h driver.Held, _ driver.Aside
 
 func (x *transaction) Database(context.Context) (string, error) { return "", nil }
 
-func (x *transaction) Lock(context.Context, string, bool, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
+func (x *transaction) Lock(context.Context, string, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
 	panic("LockTx is not played")
 }
 

@@ -4,13 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/sqlite"
 )
@@ -76,51 +74,4 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if len(holds) != 2 || holds[0].Name != "n" || holds[0].Token != token || holds[0].Err != nil || holds[0].Held <= 0 || holds[1].Name != "once/job" {
 		t.Errorf("%+v", holds)
 	}
-}
-
-func TestAnObserverOfTheServersOwnLocksIsToldOfAttemptsAndHolds(t *testing.T) {
-	var ends []dblock.HoldResult
-	var results []dblock.AcquireResult
-	lost := make(chan struct{})
-	client := newClient(t, driver.Engine[*sql.Tx]{Native: single{lost}}, dblock.WithObserver(dblock.Observer{
-		AcquireEnd: func(_ context.Context, _ dblock.Attempt, r dblock.AcquireResult) { results = append(results, r) },
-		HoldEnd:    func(r dblock.HoldResult) { ends = append(ends, r) },
-	}))
-	l, err := client.Lock(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	again, err := client.Lock(l.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := client.Stats(); s != (dblock.Stats{Held: 1}) {
-		t.Errorf("%+v", s)
-	}
-	if err := client.Ping(t.Context()); err != nil {
-		t.Error(err)
-	}
-	for _, l := range []*dblock.Lock[*sql.Tx]{l, again} {
-		if err := l.Unlock(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	if len(results) != 2 || results[0].Err != nil || len(ends) != 1 || ends[0].Name != "n" || ends[0].Err != nil {
-		t.Errorf("%+v, %+v", results, ends)
-	}
-}
-
-// single is a server whose own locks are free.
-type single struct{ lost chan struct{} }
-
-func (single) Validate() error                                                   { return nil }
-func (s single) Open(string, *slog.Logger, time.Duration) driver.Keeper[*sql.Tx] { return s }
-func (single) Close(context.Context) error                                       { return nil }
-func (single) LockTx(context.Context, *sql.Tx, string, bool, bool) (bool, error) { return true, nil }
-func (s single) Lost() <-chan struct{}                                           { return s.lost }
-func (single) Cause() error                                                      { return nil }
-func (single) Release(context.Context) error                                     { return nil }
-
-func (s single) Acquire(context.Context, string, bool, bool) (driver.Possession, bool, error) {
-	return s, true, nil
 }

@@ -29,14 +29,22 @@ const deskConns = 8
 // desk is what a process of the money test has: a pool, clients on it, and what a transaction is
 // there.
 type desk[TX any] struct {
-	client    *dblock.Client[TX]
-	native    *dblock.Client[TX] // of the server's own locks; nil: not with this kind of transaction
-	begin     func(ctx context.Context) (TX, error)
-	exec      func(ctx context.Context, tx TX, statement string) error
-	number    func(ctx context.Context, tx TX, query string) (int64, error)
-	commit    func(ctx context.Context, tx TX) error
-	rollback  func(ctx context.Context, tx TX) error
-	closePool func()
+	client      *dblock.Client[TX]
+	native      dblock.Locker // of the server's own locks; nil: not with this kind of transaction
+	nativeTx    txLocker[TX]  // the same for transactions; nil: there is none
+	begin       func(ctx context.Context) (TX, error)
+	exec        func(ctx context.Context, tx TX, statement string) error
+	number      func(ctx context.Context, tx TX, query string) (int64, error)
+	commit      func(ctx context.Context, tx TX) error
+	rollback    func(ctx context.Context, tx TX) error
+	closePool   func()
+	closeNative func(ctx context.Context) error
+}
+
+// txLocker takes locks in transactions.
+type txLocker[TX any] interface {
+	LockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
+	TryLockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
 }
 
 func pgxDesk(c actorConfig) (*desk[pgx.Tx], error) {
@@ -62,8 +70,12 @@ func pgxDesk(c actorConfig) (*desk[pgx.Tx], error) {
 		rollback:  func(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) },
 		closePool: pool.Close,
 	}
-	if d.client, err = tellerClient(c, postgres.New(pool)); err == nil {
-		d.native, err = tellerClient(c, postgres.Advisory(pool))
+	if d.client, err = tellerClient(c, postgres.New(pool)); err != nil {
+		return nil, err
+	}
+	own, err := postgres.Advisory(pool, postgres.AdvisoryTTL(c.TTL), postgres.AdvisoryLogger(tellerLog()))
+	if err == nil {
+		d.native, d.nativeTx, d.closeNative = own, own, own.Close
 	}
 	return d, err
 }
@@ -103,18 +115,23 @@ func sqlDesk(c actorConfig) (*desk[*sql.Tx], error) {
 		named.SetMaxOpenConns(deskConns)
 		named.SetMaxIdleConns(deskConns)
 		d.closePool = func() { _ = errors.Join(named.Close(), db.Close()) }
-		if d.native, err = tellerClient(c, dblockmysql.Named(named)); err != nil {
+		own, err := dblockmysql.Named(named, dblockmysql.NamedTTL(c.TTL), dblockmysql.NamedLogger(tellerLog()))
+		if err != nil {
 			return nil, err
 		}
+		d.native, d.closeNative = own, own.Close
 	}
 	d.client, err = tellerClient(c, engine)
 	return d, err
 }
 
 func tellerClient[TX any](c actorConfig, engine driver.Engine[TX]) (*dblock.Client[TX], error) {
-	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	return dblock.New(engine, dblock.WithTTL(c.TTL), dblock.WithLogger(log),
+	return dblock.New(engine, dblock.WithTTL(c.TTL), dblock.WithLogger(tellerLog()),
 		dblock.WithReaper(reaper.Interval(reapInterval), reaper.OnReport(func(reaper.Report) {})))
+}
+
+func tellerLog() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 func (d *desk[TX]) close() error {
@@ -122,7 +139,7 @@ func (d *desk[TX]) close() error {
 	defer cancel()
 	err := d.client.Close(ctx)
 	if d.native != nil {
-		err = errors.Join(err, d.native.Close(ctx))
+		err = errors.Join(err, d.closeNative(ctx))
 	}
 	d.closePool()
 	return err

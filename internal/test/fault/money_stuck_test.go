@@ -136,7 +136,7 @@ func (b *bank) nativesAreFree() {
 func takeAll[TX any](b *bank, d *desk[TX], names []string) {
 	b.Helper()
 	for _, name := range names {
-		var l *dblock.Lock[TX]
+		var l dblock.Handle
 		var err error
 		if !within(patience, func() bool {
 			l, err = d.native.TryLock(b.Context(), name)

@@ -36,10 +36,10 @@ func (t *teller[TX]) underAdvisory(ctx context.Context, random *rand.Rand, m mov
 	}
 	return t.within(ctx, func(tx TX) error {
 		if t.config.Bug != bugNoAdvisory {
-			if err := t.native.LockTx(ctx, tx, till, dblock.Shared()); err != nil {
+			if err := t.nativeTx.LockTx(ctx, tx, till, dblock.Shared()); err != nil {
 				return err
 			}
-			if err := t.lockTx(ctx, random, t.native, schemeAdvisory, tx, m.names()); err != nil {
+			if err := t.lockTx(ctx, random, t.nativeTx, schemeAdvisory, tx, m.names()); err != nil {
 				return err
 			}
 		}
@@ -74,7 +74,7 @@ func (t *teller[TX]) audited(m move, total int64, from, to time.Duration) error 
 // auditTx reads in the transaction that holds the till.
 func (t *teller[TX]) auditTx(ctx context.Context, random *rand.Rand, m move) error {
 	return t.within(ctx, func(tx TX) error {
-		if err := t.native.LockTx(ctx, tx, till); err != nil {
+		if err := t.nativeTx.LockTx(ctx, tx, till); err != nil {
 			return err
 		}
 		from := session.Boottime()

@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"
@@ -14,7 +14,9 @@ import (
 
 var errClosed = errors.New("the client was closed")
 
-// Keeper is driver.Keeper without LockTx, which needs no connection of the client's.
+// Keeper has the locks of one client. All methods are safe for concurrent use; every wait ends with
+// its context. They return errors that match one of the kinds of package driver, the context's own
+// error, or the vendor's error as it came.
 type Keeper[K comparable] struct {
 	server  Server[K]
 	log     *slog.Logger
@@ -67,8 +69,21 @@ type request[K comparable] struct {
 
 func (l *line[K]) admits(shared bool) bool { return !l.exclusive && (shared || l.shares == 0) }
 
-// Acquire is driver.Keeper's.
-func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool) (driver.Possession, bool, error) {
+// Possession is one name that was acquired.
+type Possession interface {
+	// Kept ends when the connection is gone, and with it the lock. The reason is its cause.
+	Kept() context.Context
+
+	// Release releases the name, once. A second call waits for the same answer. ErrNotHeld where
+	// the lock was lost.
+	Release(ctx context.Context) error
+}
+
+// Acquire takes a name, exclusive or shared. Goroutines that want the same name get it in the order
+// in which they asked. With wait false it returns false where the name has another holder or
+// waiter. ErrConfig where the connection cannot keep locks (a pooler in between, a cluster),
+// ErrReadOnly on a standby.
+func (k *Keeper[K]) Acquire(ctx context.Context, name string, shared, wait bool) (Possession, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
 	}
@@ -233,8 +248,8 @@ func (k *Keeper[K]) passes(err error) bool {
 	return k.reached && !k.closed && errors.Is(err, driver.ErrUnavailable)
 }
 
-// Close is driver.Keeper's. It does not give locks back one by one: the end of the connection does
-// that.
+// Close closes the connections. It does not give locks back one by one: the end of the connection
+// does that. When it returns nil, no goroutine of the keeper runs any more. It is idempotent.
 func (k *Keeper[K]) Close(ctx context.Context) error {
 	k.mu.Lock()
 	if !k.closed {
@@ -283,16 +298,7 @@ type possession[K comparable] struct {
 	denied error         // to be read once given is closed
 }
 
-func (p *possession[K]) Lost() <-chan struct{} { return p.pin.lost }
-
-func (p *possession[K]) Cause() error {
-	select {
-	case <-p.pin.lost:
-		return p.pin.cause
-	default:
-		return nil
-	}
-}
+func (p *possession[K]) Kept() context.Context { return p.pin.kept }
 
 var errDenied = errors.New("the server says that the lock was not held: something unlocked it on the connection that keeps this client's locks, which was closed")
 
@@ -332,7 +338,7 @@ func (p *possession[K]) Release(ctx context.Context) error {
 // later. MUST be called with mu locked.
 func (k *Keeper[K]) give(p *possession[K], then func(err error)) {
 	if k.pin != p.pin {
-		then(p.pin.cause)
+		then(context.Cause(p.pin.kept))
 		return
 	}
 	if p.shared {

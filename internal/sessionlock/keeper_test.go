@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"
@@ -287,7 +287,7 @@ func TestNamesWithTheSameKeyExcludeEachOther(t *testing.T) {
 func TestMoreNamesThanWaiters(t *testing.T) {
 	in(t, func(b *bench) {
 		one, two := b.keeper(), b.keeper()
-		var held []driver.Possession
+		var held []Possession
 		var calls []*call
 		for i := range MaxWaiters + 5 {
 			held = append(held, b.lock(one, fmt.Sprint(i), alone))
@@ -341,9 +341,9 @@ func TestCloseEndsEverything(t *testing.T) {
 				b.Fatal(err)
 			}
 		}
-		<-p.Lost()
-		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(p.Cause(), errClosed) {
-			b.Errorf("%v, %v", own.err, p.Cause())
+		<-p.Kept().Done()
+		if !own.returned() || !errors.Is(own.err, driver.ErrUnavailable) || !errors.Is(context.Cause(p.Kept()), errClosed) {
+			b.Errorf("%v, %v", own.err, context.Cause(p.Kept()))
 		}
 		if _, _, err := one.Acquire(context.Background(), "n", alone, true); !errors.Is(err, errClosed) {
 			b.Errorf("afterwards: %v", err)

@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"
@@ -22,22 +22,22 @@ func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {
 		cut := errors.New("cut")
 		b.do(func() { b.pins[0].dead = cut })
 		synctest.Wait()
-		for _, p := range []driver.Possession{first, second} {
+		for _, p := range []Possession{first, second} {
 			select {
-			case <-p.Lost():
+			case <-p.Kept().Done():
 			default:
 				b.Fatal("not lost")
 			}
-			if !errors.Is(p.Cause(), cut) {
-				b.Errorf("cause: %v", p.Cause())
+			if !errors.Is(context.Cause(p.Kept()), cut) {
+				b.Errorf("cause: %v", context.Cause(p.Kept()))
 			}
 			if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, cut) {
 				b.Errorf("release: %v", err)
 			}
 		}
 		p := b.has(own)
-		if p.Cause() != nil {
-			b.Errorf("cause: %v", p.Cause())
+		if context.Cause(p.Kept()) != nil {
+			b.Errorf("cause: %v", context.Cause(p.Kept()))
 		}
 		b.unlock(p)
 		b.unlock(b.has(other))
@@ -67,9 +67,9 @@ func TestALockThatTheServerDeniesEndsTheConnection(t *testing.T) {
 		if err := p.Release(context.Background()); !errors.Is(err, driver.ErrNotHeld) || !errors.Is(err, errDenied) {
 			b.Errorf("release: %v", err)
 		}
-		<-q.Lost()
-		if !errors.Is(q.Cause(), errDenied) {
-			b.Errorf("cause: %v", q.Cause())
+		<-q.Kept().Done()
+		if !errors.Is(context.Cause(q.Kept()), errDenied) {
+			b.Errorf("cause: %v", context.Cause(q.Kept()))
 		}
 		b.do(func() { b.wrong = false })
 		b.unlock(b.lock(k, "b", alone))
@@ -82,9 +82,9 @@ func TestAServerThatDoesNotAnswerIsALoss(t *testing.T) {
 		p := b.lock(k, "a", alone)
 		b.do(func() { b.stall = true })
 		c := b.begin(k, "b", alone)
-		<-p.Lost()
-		if !strings.Contains(p.Cause().Error(), "no answer within 15s") {
-			b.Errorf("cause: %v", p.Cause())
+		<-p.Kept().Done()
+		if !strings.Contains(context.Cause(p.Kept()).Error(), "no answer within 15s") {
+			b.Errorf("cause: %v", context.Cause(p.Kept()))
 		}
 		b.do(func() { b.stall = false })
 		b.unlock(b.has(c))

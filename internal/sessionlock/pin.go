@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"
@@ -34,8 +34,8 @@ type job[K comparable] struct {
 // pin is a pinned connection from its opening to its end. One goroutine owns the connection. Jobs
 // that came while it was busy travel together.
 type pin[K comparable] struct {
-	lost  chan struct{} // closed when the connection is lost, after cause was set
-	cause error
+	kept context.Context // ends when the connection is lost, with the cause
+	end  context.CancelCauseFunc
 
 	wake      chan struct{}
 	jobs      []job[K]           // protected by the keeper's mu
@@ -52,7 +52,8 @@ func (k *Keeper[K]) submit(op Op[K], done func(p *pin[K], op Op[K], err error)) 
 			go done(nil, op, lostError{errClosed})
 			return
 		}
-		p = &pin[K]{lost: make(chan struct{}), wake: make(chan struct{}, 1)}
+		p = &pin[K]{wake: make(chan struct{}, 1)}
+		p.kept, p.end = context.WithCancelCause(context.Background())
 		k.pin = p
 		k.running.Go(func() { k.own(p) })
 	}
@@ -217,15 +218,15 @@ func (k *Keeper[K]) lose(p *pin[K], jobs []job[K], err error) {
 		l.exclusive, l.shares = false, 0
 		k.forget(l)
 	}
-	p.cause = err
+	cause := err
 	var lost lostError
 	if errors.As(err, &lost) {
-		p.cause = lost.cause
+		cause = lost.cause
 	}
-	close(p.lost)
+	p.end(cause)
 	k.mu.Unlock()
-	if held > 0 && !errors.Is(p.cause, errClosed) {
-		k.log.Warn("dblock: the connection that keeps the locks was lost", "locks", held, "because", p.cause)
+	if held > 0 && !errors.Is(cause, errClosed) {
+		k.log.Warn("dblock: the connection that keeps the locks was lost", "locks", held, "because", cause)
 	}
 	for _, j := range jobs {
 		j.done(p, j.op, err)

@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/leak"
 )
 
@@ -58,7 +57,7 @@ const (
 	shared = true
 )
 
-func (b *bench) lock(k *Keeper[string], name string, shared bool) driver.Possession {
+func (b *bench) lock(k *Keeper[string], name string, shared bool) Possession {
 	b.Helper()
 	p, ok, err := k.Acquire(context.Background(), name, shared, true)
 	if err != nil || !ok {
@@ -80,7 +79,7 @@ func (b *bench) try(k *Keeper[string], name string, shared bool) bool {
 	return ok
 }
 
-func (b *bench) unlock(p driver.Possession) {
+func (b *bench) unlock(p Possession) {
 	b.Helper()
 	if err := p.Release(context.Background()); err != nil {
 		b.Fatalf("unlock: %v", err)
@@ -91,7 +90,7 @@ func (b *bench) unlock(p driver.Possession) {
 type call struct {
 	cancel context.CancelFunc
 	done   chan struct{}
-	p      driver.Possession
+	p      Possession
 	err    error
 }
 
@@ -117,7 +116,7 @@ func (c *call) returned() bool {
 	}
 }
 
-func (b *bench) has(c *call) driver.Possession {
+func (b *bench) has(c *call) Possession {
 	b.Helper()
 	if !c.returned() || c.p == nil {
 		b.Fatalf("it does not have the lock: returned %v, %v", c.returned(), c.err)

@@ -1,7 +1,7 @@
-// Package connlock is the core of connection locks: locks that live as long as a connection. A
-// server's own locks (advisory locks, named locks) end with the session that took them. A Keeper
-// keeps all locks of one client on one connection, the pinned one. It knows no SQL: packages
-// advisory and named each give it a Server.
+// Package sessionlock is the client of a server's own locks (advisory locks, named locks), which
+// end with the session that took them. A Keeper keeps all locks of one client on one connection,
+// the pinned one. A Client makes handles of what its keeper has. Neither knows SQL: packages
+// advisory and named each give them a Server.
 //
 // # Two keys for a name
 //
@@ -37,7 +37,7 @@
 // client that never had a connection fails at once, and so does a request that does not wait. While
 // the pinned connection cannot be opened, the client leaves the server's queue, so that it holds up
 // no other client.
-package connlock
+package sessionlock
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package connlock
+package sessionlock
 
 import (
 	"context"

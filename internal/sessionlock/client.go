@@ -1,0 +1,305 @@
+package sessionlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// cleanupTimeout is how long Unlock tries when its context has already ended.
+const cleanupTimeout = 5 * time.Second
+
+const (
+	defaultTTL     = 15 * time.Second
+	minTTL, maxTTL = time.Second, 24 * time.Hour
+)
+
+// Option configures a client.
+type Option func(*Config)
+
+// Config is how a client works.
+type Config struct {
+	TTL time.Duration // how long a wait goes on without the server
+	App string        // what the server shows the connections as, where it shows such a name
+	Log *slog.Logger
+}
+
+// Configured validates options.
+func Configured(options []Option) (Config, error) {
+	c := Config{TTL: defaultTTL, App: filepath.Base(os.Args[0]), Log: slog.Default()}
+	for _, o := range options {
+		if o == nil {
+			return c, fmt.Errorf("%w: a nil option", contract.ErrInvalidOption)
+		}
+		o(&c)
+	}
+	switch {
+	case c.TTL < minTTL || c.TTL > maxTTL:
+		return c, fmt.Errorf("%w: TTL %v: want %v to %v", contract.ErrInvalidOption, c.TTL, minTTL, maxTTL)
+	case c.Log == nil:
+		return c, fmt.Errorf("%w: the logger is nil: want one, slog.DiscardHandler for silence", contract.ErrInvalidOption)
+	}
+	if err := contract.CheckText(c.App); err != nil {
+		return c, fmt.Errorf("%w: app %w", contract.ErrInvalidOption, err)
+	}
+	return c, nil
+}
+
+// Client takes locks on a keeper, and is a dblock.Locker. It adds to the keeper what a handle is:
+// its context, and its owner, who enters a name again under that context.
+type Client struct {
+	keeper   keeper
+	shares   bool            // the server has shared locks
+	open     context.Context // ends when Close begins
+	closing  context.CancelFunc
+	tidying  context.Context // ends when Close may take no longer
+	abort    context.CancelFunc
+	underWay sync.WaitGroup // calls
+	down     chan struct{}  // closed when nothing runs any more
+	failure  error          // why Close could not release everything; to be read once down is closed
+
+	mu     sync.Mutex // protects what follows, and the entries of holds
+	closed bool
+	holds  map[claim]*hold
+}
+
+// keeper is a Keeper of any kind of keys.
+type keeper interface {
+	Acquire(ctx context.Context, name string, shared, wait bool) (Possession, bool, error)
+	Close(ctx context.Context) error
+}
+
+// NewClient makes a client of a keeper. shares says whether the server has shared locks.
+func NewClient[K comparable](k *Keeper[K], shares bool) *Client {
+	c := &Client{keeper: k, shares: shares, down: make(chan struct{}), holds: map[claim]*hold{}}
+	c.open, c.closing = context.WithCancel(context.Background())
+	c.tidying, c.abort = context.WithCancel(context.Background())
+	return c
+}
+
+// Lock waits for a name until ctx ends.
+func (c *Client) Lock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
+	return c.take(ctx, "lock", name, options, true)
+}
+
+// TryLock takes a name that nobody has and nobody waits for.
+func (c *Client) TryLock(ctx context.Context, name string, options ...contract.Option) (contract.Handle, error) {
+	return c.take(ctx, "trylock", name, options, false)
+}
+
+// Do runs fn under the lock. The context of fn ends when ctx does, or the lock.
+func (c *Client) Do(ctx context.Context, name string, fn func(ctx context.Context, l contract.Handle) error, options ...contract.Option) (err error) {
+	if fn == nil {
+		return failure("do", name, fmt.Errorf("%w: fn is nil", contract.ErrInvalidOption))
+	}
+	l, err := c.Lock(ctx, name, options...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
+	h := l.(*handle).hold
+	inner, cancel := context.WithCancelCause(h.under(ctx))
+	defer cancel(context.Canceled)
+	defer context.AfterFunc(h.ctx, func() { cancel(context.Cause(h.ctx)) })()
+	return fn(inner, l)
+}
+
+// take is Lock and TryLock. The error says what was done to which name.
+func (c *Client) take(ctx context.Context, op, name string, options []contract.Option, wait bool) (contract.Handle, error) {
+	l, err := c.tryTake(ctx, name, options, wait)
+	if err != nil { // not a nil *handle in an interface
+		return nil, failure(op, name, err)
+	}
+	return l, nil
+}
+
+func (c *Client) tryTake(ctx context.Context, name string, options []contract.Option, wait bool) (*handle, error) {
+	o, err := contract.OfOne(name, options)
+	switch {
+	case err != nil:
+		return nil, err
+	case ctx == nil:
+		return nil, contract.ErrNilContext
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case o.Leasing():
+		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
+	case o.Shared() && !c.shares:
+		return nil, fmt.Errorf("%w: the server has no shared named locks", driver.ErrUnsupported)
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.underWay.Done()
+	k := claim{name, c.ownerIn(ctx)}
+	for {
+		h, is, err := c.enter(k, o.Shared())
+		if is == claimed {
+			err = c.acquire(ctx, h, o.Shared(), wait)
+		}
+		switch {
+		case err != nil:
+			return nil, err
+		case is != busy:
+			return &handle{client: c, hold: h}, nil
+		case !wait:
+			return nil, contract.ErrNotAcquired
+		}
+		select { // another goroutine of the owner is at it, and this one enters what that gets
+		case <-h.settled:
+		case <-ctx.Done():
+			return nil, refused(context.Cause(ctx))
+		}
+	}
+}
+
+// begin counts a call in, so that Close waits for it. ErrClosed.
+func (c *Client) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return contract.ErrClosed
+	}
+	c.underWay.Add(1)
+	return nil
+}
+
+// acquire gets a name for the hold that claims it, and settles that.
+func (c *Client) acquire(ctx context.Context, h *hold, shared, wait bool) error {
+	defer close(h.settled)
+	within, cancel := contract.UntilClosed(ctx, c.open)
+	defer cancel()
+	p, got, err := c.keeper.Acquire(within, h.name, shared, wait)
+	if err = c.outcome(ctx, got, wait, err); err != nil {
+		c.forget(h)
+		return err
+	}
+	own, end := context.WithCancelCause(h.under(context.WithoutCancel(ctx)))
+	stop := context.AfterFunc(p.Kept(), func() {
+		c.forget(h)
+		end(fmt.Errorf("dblock: %q: %w", h.name, contract.Lost(context.Cause(p.Kept()))))
+	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h.possession, h.ctx, h.shared = p, own, shared
+	h.end = func(cause error) { stop(); end(cause) }
+	if c.closed { // Close gives back the keeper's connection, and this with it
+		h.end(contract.ErrClosed)
+		return contract.ErrClosed
+	}
+	h.entries = 1
+	return nil
+}
+
+// outcome is why a request of the keeper did not get a name, or nil.
+func (c *Client) outcome(ctx context.Context, got, wait bool, err error) error {
+	switch {
+	case err == nil && got:
+		return nil
+	case err == nil:
+		return contract.ErrNotAcquired
+	case c.open.Err() != nil:
+		return contract.ErrClosed
+	case ctx.Err() == nil:
+		return err
+	case errors.Is(err, driver.ErrUnavailable): // it saw no holder
+		return driver.Join(err, context.Cause(ctx))
+	case !wait: // it would have said so, had it seen a holder
+		return fmt.Errorf("%w: no answer before the context ended: %w", driver.ErrUnavailable, driver.Join(context.Cause(ctx), err))
+	}
+	return refused(driver.Join(context.Cause(ctx), err))
+}
+
+// refused is ErrNotAcquired for a reason.
+func refused(cause error) error { return fmt.Errorf("%w: %w", contract.ErrNotAcquired, cause) }
+
+// failure says what was being done to which lock when it failed.
+func failure(op, name string, err error) error { return fmt.Errorf("dblock: %s %q: %w", op, name, err) }
+
+// InTx takes names until a transaction ends, in their order. lock takes one of them.
+func (c *Client) InTx(ctx context.Context, op, name string, options []contract.Option, wait bool, lock func(ctx context.Context, name string, shared, wait bool) (bool, error)) error {
+	names, shared, err := contract.OfTx(name, options)
+	switch {
+	case err != nil:
+	case ctx == nil:
+		err = contract.ErrNilContext
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	default:
+		err = c.begin()
+	}
+	if err != nil {
+		return failure(op, name, err)
+	}
+	defer c.underWay.Done()
+	within, cancel := contract.UntilClosed(ctx, c.open)
+	defer cancel()
+	for _, name := range names {
+		got, err := lock(within, name, shared, wait)
+		if err = c.outcome(ctx, got, wait, err); err != nil {
+			return failure(op, name, err)
+		}
+	}
+	return nil
+}
+
+// Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
+// any more.
+func (c *Client) Close(ctx context.Context) error {
+	if ctx == nil {
+		return contract.ErrNilContext
+	}
+	c.mu.Lock()
+	if !c.closed {
+		c.closed = true
+		go c.shutDown()
+	}
+	c.mu.Unlock()
+	select {
+	case <-c.down:
+	case <-ctx.Done():
+		c.abort()
+		return fmt.Errorf("dblock: close: %w", context.Cause(ctx))
+	}
+	if c.failure != nil {
+		return fmt.Errorf("dblock: close: %w", c.failure)
+	}
+	return nil
+}
+
+// shutDown is what Close waits for. No call begins any more.
+func (c *Client) shutDown() {
+	defer close(c.down)
+	defer c.abort()
+	c.closing()
+	c.mu.Lock()
+	var held []*hold
+	for k, h := range c.holds {
+		if h.entries > 0 {
+			held = append(held, h)
+			delete(c.holds, k)
+			h.end(contract.ErrClosed)
+		}
+	}
+	c.mu.Unlock()
+	failures := make([]error, len(held))
+	var all sync.WaitGroup
+	for i, h := range held {
+		all.Go(func() {
+			if err := h.possession.Release(c.tidying); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				failures[i] = fmt.Errorf("unlocking %q: %w", h.name, err)
+			}
+		})
+	}
+	all.Wait()
+	c.underWay.Wait()
+	c.failure = driver.Join(append(failures, c.keeper.Close(c.tidying))...)
+}

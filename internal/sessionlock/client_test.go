@@ -1,0 +1,94 @@
+package sessionlock
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// Broken by taking the end of a context for a holder.
+func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
+	in(t, func(b *bench) {
+		c := NewClient(b.keeper(), true)
+		b.do(func() { b.stall = true })
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		for what, try := range map[string]func() error{
+			"TryLock": func() error { _, err := c.TryLock(ctx, "n"); return err },
+			"TryLockTx": func() error {
+				return c.InTx(ctx, "trylocktx", "n", nil, false, func(ctx context.Context, _ string, _, _ bool) (bool, error) {
+					<-ctx.Done()
+					return false, ctx.Err()
+				})
+			},
+		} {
+			if err := try(); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, contract.ErrNotAcquired) {
+				b.Errorf("%s: %v: nobody was seen to hold the lock", what, err)
+			}
+			ctx, cancel = context.WithTimeout(b.Context(), time.Second)
+			defer cancel()
+		}
+		if err := c.outcome(ctx, false, false, driver.ErrBusy); !errors.Is(err, driver.ErrBusy) {
+			b.Errorf("%v", err)
+		}
+		b.do(func() { b.stall = false })
+		if err := c.Close(b.Context()); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+func TestAClientTellsOfALossOnceAndGoesOn(t *testing.T) {
+	in(t, func(b *bench) {
+		c := NewClient(b.keeper(), true)
+		first, err := c.Lock(b.Context(), "n")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.cut()
+		<-first.Context().Done()
+		for range 2 {
+			if err := first.Unlock(b.Context()); !errors.Is(err, contract.ErrLost) || !errors.Is(context.Cause(first.Context()), contract.ErrLost) {
+				b.Errorf("%v", err)
+			}
+		}
+		again, err := c.TryLock(b.Context(), "n")
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := again.Unlock(b.Context()); err != nil || len(c.holds) > 0 {
+			b.Errorf("%v, and %d holds are left", err, len(c.holds))
+		}
+		if err := c.Close(b.Context()); err != nil {
+			b.Error(err)
+		}
+	})
+}
+
+// The server does not answer: Close says so when its context ends, and the lock is given up with
+// the connection.
+func TestCloseWaitsNoLongerThanItsContext(t *testing.T) {
+	in(t, func(b *bench) {
+		c := NewClient(b.keeper(), true)
+		l, err := c.Lock(b.Context(), "n")
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.do(func() { b.stall = true })
+		ctx, cancel := context.WithTimeout(b.Context(), time.Second)
+		defer cancel()
+		if err := c.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			b.Errorf("%v", err)
+		}
+		if !errors.Is(context.Cause(l.Context()), contract.ErrClosed) {
+			b.Errorf("%v", context.Cause(l.Context()))
+		}
+		b.do(func() { b.stall = false })
+		synctest.Wait()
+	})
+}

@@ -1,0 +1,162 @@
+package sessionlock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
+)
+
+// owner is who enters a lock again. Go has no thread that would tell goroutines apart, so an owner
+// travels in the context: what is called under a lock's context is the same owner.
+type owner struct{ _ byte } // not of size 0: each has an address of its own
+
+// ownerKey is the key of the owner in a context. To another client it is another owner.
+type ownerKey struct{ of *Client }
+
+// ownerIn is the owner in ctx, or else a new one.
+func (c *Client) ownerIn(ctx context.Context) *owner {
+	if o, ok := ctx.Value(ownerKey{c}).(*owner); ok {
+		return o
+	}
+	return &owner{}
+}
+
+// claim is a name that one owner wants or has.
+type claim struct {
+	name string
+	*owner
+}
+
+// hold is a name that the client has, or is about to get, entered once or several times by the same
+// owner.
+type hold struct {
+	claim
+	client  *Client
+	settled chan struct{} // closed when it was acquired, or not
+
+	// What follows is set before settled is closed, where it was acquired.
+	possession Possession
+	shared     bool
+	ctx        context.Context
+	end        func(cause error)
+
+	entries int // how often it was entered and not unlocked; 0: not relied upon. The client's mu protects it
+}
+
+// under makes ctx one of the hold's: the same owner enters again under it, and Unlock knows that it
+// ends with the hold.
+func (h *hold) under(ctx context.Context) context.Context {
+	return context.WithValue(context.WithValue(ctx, ownerKey{h.client}, h.owner), h, true)
+}
+
+// entry is what became of an attempt to enter a hold.
+type entry int
+
+const (
+	claimed entry = iota // the owner had nothing of the name: the hold is to be acquired
+	entered
+	busy // another goroutine of the owner is acquiring it
+)
+
+// enter enters what the owner has of a name, or claims the name.
+func (c *Client) enter(k claim, shared bool) (*hold, entry, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	h := c.holds[k]
+	switch {
+	case c.closed:
+		return nil, busy, contract.ErrClosed
+	case h == nil || h.entries > 0 && h.possession.Kept().Err() != nil:
+		h = &hold{claim: k, client: c, settled: make(chan struct{})}
+		c.holds[k] = h
+		return h, claimed, nil
+	case h.entries == 0:
+		return h, busy, nil
+	case h.shared && !shared:
+		return nil, busy, fmt.Errorf("%w: it would wait for itself: it has the name shared: unlock first", contract.ErrDeadlock)
+	}
+	h.entries++
+	return h, entered, nil
+}
+
+// forget drops a hold that can be entered no more. MUST NOT be called with mu locked.
+func (c *Client) forget(h *hold) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds[h.claim] == h {
+		delete(c.holds, h.claim)
+	}
+}
+
+// handle is a lock that is held, or was: one for each call that acquired or entered it. It is
+// unlocked once.
+type handle struct {
+	client *Client
+	hold   *hold
+
+	unlocking sync.Once
+	last      bool  // it was the last entry that was not unlocked
+	outcome   error // what Unlock says, where it was not the last
+}
+
+func (l *handle) Name() string             { return l.hold.name }
+func (l *handle) Context() context.Context { return l.hold.ctx }
+
+// Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
+// returns what the first did; after an error of its context it waits for the answer again.
+func (l *handle) Unlock(ctx context.Context) error {
+	if ctx == nil {
+		return failure("unlock", l.Name(), contract.ErrNilContext)
+	}
+	h := l.hold
+	l.unlocking.Do(func() {
+		l.client.mu.Lock()
+		defer l.client.mu.Unlock()
+		if l.outcome = h.over(); l.outcome != nil {
+			return
+		}
+		h.entries--
+		if l.last = h.entries == 0; l.last {
+			if l.client.holds[h.claim] == h {
+				delete(l.client.holds, h.claim)
+			}
+			h.end(contract.ErrUnlocked)
+		}
+	})
+	err := l.outcome
+	if l.last {
+		err = h.release(ctx)
+	}
+	if err != nil {
+		return failure("unlock", l.Name(), err)
+	}
+	return nil
+}
+
+// over is how the hold has ended that was not unlocked, without the name of the lock, or nil.
+func (h *hold) over() error {
+	cause := context.Cause(h.ctx)
+	if errors.Is(cause, contract.ErrLost) {
+		return errors.Unwrap(cause)
+	}
+	return cause
+}
+
+// release gives the lock back: with a context of its own where ctx has ended, or ends with the
+// hold.
+func (h *hold) release(ctx context.Context) error {
+	if ctx.Err() != nil || ctx.Value(h) != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+		defer cancel()
+	}
+	err := h.possession.Release(ctx)
+	if errors.Is(err, driver.ErrNotHeld) {
+		return contract.Lost(err)
+	}
+	return err
+}

@@ -1,0 +1,126 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+var _ dblock.Locker = (*postgres.AdvisoryClient)(nil)
+
+// advisory makes a client of an application named orders.
+func advisory(t *testing.T, pool *pgxpool.Pool) *postgres.AdvisoryClient {
+	t.Helper()
+	c, err := postgres.Advisory(pool, postgres.AdvisoryApp("orders"), postgres.AdvisoryTTL(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func TestAdvisoryRefusesBadInput(t *testing.T) {
+	if c, err := postgres.Advisory(nil); c != nil || !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("%v, %v", c, err)
+	}
+	pool := dbtest.Empty(t, dbtest.KindPostgres).Pool(t)
+	for what, option := range map[string]postgres.AdvisoryOption{
+		"nil": nil, "a TTL of nothing": postgres.AdvisoryTTL(0), "a TTL of two days": postgres.AdvisoryTTL(48 * time.Hour),
+		"no name": postgres.AdvisoryApp(""), "no logger": postgres.AdvisoryLogger(nil),
+	} {
+		if c, err := postgres.Advisory(pool, option); c != nil || !errors.Is(err, dblock.ErrInvalidOption) {
+			t.Errorf("%s: %v, %v", what, c, err)
+		}
+	}
+	if _, err := postgres.Advisory(pool, postgres.AdvisoryLogger(slog.New(slog.DiscardHandler))); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAdvisoryLocksOfTransactions(t *testing.T) {
+	pool := dbtest.Empty(t, dbtest.KindPostgres).Pool(t)
+	a, b := advisory(t, pool), advisory(t, pool)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	is := func(err, want error) {
+		t.Helper()
+		if !errors.Is(err, want) {
+			t.Errorf("%v: want %v", err, want)
+		}
+	}
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	is(a.LockTx(ctx, nil, "n"), dblock.ErrInvalidOption)
+	is(a.LockTx(ctx, tx, ""), dblock.ErrInvalidName)
+	is(a.LockTx(ctx, tx, "n", dblock.Also("")), dblock.ErrInvalidName)
+	is(a.LockTx(ctx, tx, "n", dblock.Lease(time.Second)), dblock.ErrInvalidOption)
+	held, err := b.Lock(ctx, "also")
+	if err != nil {
+		t.Fatal(err)
+	}
+	is(a.TryLockTx(ctx, tx, "n", dblock.Also("also")), dblock.ErrNotAcquired)
+	brief, stop := context.WithTimeout(ctx, 50*time.Millisecond)
+	err = a.LockTx(brief, tx, "also")
+	stop()
+	is(err, dblock.ErrNotAcquired)
+	is(err, context.DeadlineExceeded)
+	got := make(chan error, 1)
+	go func() { got <- a.LockTx(ctx, tx, "n", dblock.Also("also")) }() // and the transaction is as usable as before
+	is(held.Unlock(ctx), nil)
+	is(<-got, nil)
+	for _, name := range []string{"n", "also"} {
+		for _, c := range []*postgres.AdvisoryClient{a, b} {
+			_, err = c.TryLock(ctx, name, dblock.Shared())
+			is(err, dblock.ErrNotAcquired)
+		}
+	}
+	is(tx.Commit(ctx), nil)
+	reader, err := b.Lock(ctx, "n", dblock.Shared())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if tx, err = pool.Begin(ctx); err != nil {
+		t.Fatal(err)
+	}
+	is(a.LockTx(ctx, tx, "n", dblock.Shared()), nil)
+	is(a.TryLockTx(ctx, tx, "other"), nil)
+	waiting := make(chan error, 1)
+	go func() {
+		tx, err := pool.Begin(ctx)
+		if err == nil {
+			defer tx.Rollback(ctx)
+			err = a.LockTx(ctx, tx, "n")
+		}
+		waiting <- err
+	}()
+	for { // a waiter holds back whoever comes after it
+		l, err := b.TryLock(ctx, "n", dblock.Shared())
+		if errors.Is(err, dblock.ErrNotAcquired) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		is(l.Unlock(ctx), nil)
+	}
+	is(a.Close(ctx), nil)
+	is(<-waiting, dblock.ErrClosed)
+	is(a.LockTx(ctx, tx, "n"), dblock.ErrClosed)
+	is(tx.Rollback(ctx), nil)
+	is(reader.Unlock(ctx), nil)
+}
