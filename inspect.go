@@ -30,7 +30,6 @@ type Party struct {
 	Token        int64     // 0: it waits
 	Shared       bool      // it wants or has the name together with others
 	Permits      int       // units that it wants or has of a semaphore; 0: it is none
-	Holds        int       // how often the owner has entered
 	Since        time.Time // when it was granted, or joined the queue, by the database's clock
 	Until        time.Time // when it ends if its client gives no sign of life any more, by this machine's clock
 	Alive        bool      // that time is not over; what is not alive is taken away by the next waiter, or by the reaper
@@ -152,7 +151,7 @@ func (c *Client[TX]) describe(ctx context.Context, op string, names []string, wa
 
 func partyOf(p driver.Party, capacity int, now time.Time) Party {
 	party := Party{
-		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0, Holds: p.Holds,
+		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0,
 		Since: p.Since, Until: endAfter(now, p.Left), Alive: p.Left > 0, Metadata: metadataOf(p.Metadata), Asked: p.Asked,
 	}
 	if capacity > 0 {

@@ -29,7 +29,7 @@ func (*instant) OpenSession(context.Context, driver.Session) error             {
 func (*instant) EndSession(context.Context, string) error                      { return nil }
 func (*instant) Upkeep(context.Context) (driver.Upkeep, error)                 { return nothing{}, nil }
 func (*instant) Orphans(context.Context, string, int) ([]driver.Claim, error)  { return nil, nil }
-func (*instant) Vacate(context.Context, driver.Vacancy) ([]driver.Handoff, bool, error) {
+func (*instant) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
 	return nil, true, nil
 }
 
@@ -39,7 +39,7 @@ func (*instant) Schema(context.Context) (driver.Schema, error) {
 
 func (i *instant) Take(context.Context, driver.Request) (driver.Grant, bool, error) {
 	i.token++
-	return driver.Grant{Token: i.token}, true, nil
+	return driver.Grant{First: i.token, Token: i.token}, true, nil
 }
 
 // BenchmarkObserver is a Lock and its Unlock, without I/O: without an observer, with one that has

@@ -199,8 +199,8 @@ func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Asi
 	return t.engine.Guard(ctx, t.tx, h, aside)
 }
 
-func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, aside driver.Aside) error {
-	return t.engine.ReleaseTx(ctx, t.tx, h, aside)
+func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, d driver.Detachment, aside driver.Aside) error {
+	return t.engine.ReleaseTx(ctx, t.tx, h, d, aside)
 }
 
 func (t engineTx[TX]) Database(ctx context.Context) (string, error) {

@@ -57,7 +57,7 @@ func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.C
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		l.rise() // so that Close need not wait for a database that is away
+		l.reconnect() // so that Close need not wait for a database that is away
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {
@@ -86,8 +86,8 @@ func (f *Fake[TX]) Advance(d time.Duration) { f.line.advance(d) }
 // dblock.ErrUnavailable at once, and its client does what it does then: waiters wait on, holders
 // keep their locks until the TTL is over (Advance), and the first call of a client fails with
 // ErrUnavailable. Other processes go on; call Down of each for a database that is away.
-func (f *Fake[TX]) Down() { f.line.fall() }
+func (f *Fake[TX]) Down() { f.line.disconnect() }
 
 // Up ends Down. The client comes back by itself, after a pause of up to some seconds: a call that
 // waits goes on then. A new call works at once.
-func (f *Fake[TX]) Up() { f.line.rise() }
+func (f *Fake[TX]) Up() { f.line.reconnect() }

@@ -20,8 +20,8 @@ type run struct {
 // moment reports whether the slot is that of a moment.
 func (r *run) moment() bool { return r.slotEnds == r.Slot }
 
-// shown is a run as clients see it: one that has not ended has failed if its session is no more.
-func (d *database) shown(r *run) driver.Run {
+// runAsSeen is a run as clients see it: one that has not ended has failed if its session is no more.
+func (d *database) runAsSeen(r *run) driver.Run {
 	s := r.Run
 	s.Began, s.SlotEnds = timeOf(r.began), timeOf(r.slotEnds)
 	if r.ended != 0 {
@@ -32,34 +32,29 @@ func (d *database) shown(r *run) driver.Run {
 	return s
 }
 
-// begun is what BeginRun answers.
-type begun struct {
-	run  driver.Run
-	ours bool
-}
-
-func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
-	b, err := ask(ctx, l, func() (begun, error) {
+func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (begun driver.Run, ours bool, err error) {
+	err = l.do(ctx, func() error {
 		if slot.Early(l.now()) {
-			return begun{}, driver.ErrFuture
+			return driver.ErrFuture
 		}
-		return l.beginRun(r, slot, retry), nil
+		begun, ours = l.beginRun(r, slot, retry)
+		return nil
 	})
-	return b.run, b.ours, err
+	return begun, ours, err
 }
 
 // beginRun claims a slot, unless it is claimed already, or counts as run.
-func (d *database) beginRun(r driver.Run, slot driver.Slot, retry bool) begun {
+func (d *database) beginRun(r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool) {
 	now := d.now()
 	number, begins, ends := slot.At(now)
 	r.Slot = number
 	var there *run // of a slot with this number, whatever its interval
 	for _, other := range d.runs[r.Name] {
-		shown := d.shown(other)
+		shown := d.runAsSeen(other)
 		switch {
 		case other.Slot == r.Slot && other.slotEnds == ends:
 			if there = other; other.Token == r.Token || !retry || !shown.Failed {
-				return begun{shown, other.Token == r.Token && other.ended == 0}
+				return shown, other.Token == r.Token && other.ended == 0
 			}
 		case other.Slot == r.Slot:
 			there = other
@@ -67,7 +62,7 @@ func (d *database) beginRun(r driver.Run, slot driver.Slot, retry bool) begun {
 	}
 	if there == nil || there.slotEnds != ends || slot.Length == 0 {
 		if other := d.standsFor(r.Name, slot, begins, ends, retry); other != nil {
-			return begun{run: d.shown(other)}
+			return d.runAsSeen(other), false
 		}
 	}
 	mine := &run{Run: r, began: now, slotEnds: ends}
@@ -76,7 +71,7 @@ func (d *database) beginRun(r driver.Run, slot driver.Slot, retry bool) begun {
 		mine.Tries = there.Tries + 1
 	}
 	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *run) bool { return other == there }), mine)
-	return begun{d.shown(mine), true}
+	return d.runAsSeen(mine), true
 }
 
 // standsFor is the run of another slot for which a slot counts as run.
@@ -90,7 +85,7 @@ func (d *database) standsFor(name string, slot driver.Slot, begins, ends int64, 
 		ends = math.MaxInt64
 	}
 	for _, other := range d.runs[name] {
-		if other.slotEnds > begins && other.began >= begins && other.began < ends && !(retry && d.shown(other).Failed) {
+		if other.slotEnds > begins && other.began >= begins && other.began < ends && !(retry && d.runAsSeen(other).Failed) {
 			return other
 		}
 	}
@@ -110,13 +105,13 @@ func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 }
 
 func (l *line) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
-	return ask(ctx, l, func() (latest []driver.Run, err error) {
+	return get(ctx, l, func() (latest []driver.Run) {
 		for _, name := range slices.Sorted(maps.Keys(l.runs)) {
 			if all := l.runs[name]; name > after && len(all) > 0 && len(latest) < limit {
-				latest = append(latest, l.shown(slices.MaxFunc(all, byTime)))
+				latest = append(latest, l.runAsSeen(slices.MaxFunc(all, byTime)))
 			}
 		}
-		return latest, nil
+		return latest
 	})
 }
 
@@ -128,14 +123,14 @@ func (l *line) Runs(ctx context.Context, name string, before time.Time, limit in
 	if !before.IsZero() {
 		began = before.UnixMicro()
 	}
-	return ask(ctx, l, func() (runs []driver.Run, err error) {
+	return get(ctx, l, func() (runs []driver.Run) {
 		all := slices.Clone(l.runs[name])
 		slices.SortFunc(all, func(a, b *run) int { return byTime(b, a) })
 		for _, r := range all {
 			if r.began < began && len(runs) < limit {
-				runs = append(runs, l.shown(r))
+				runs = append(runs, l.runAsSeen(r))
 			}
 		}
-		return runs, nil
+		return runs
 	})
 }

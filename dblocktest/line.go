@@ -27,31 +27,37 @@ func (l *line) down() bool {
 	}
 }
 
-// ask runs a transition of the database, unless ctx has ended or the line is down.
-func ask[A any](ctx context.Context, l *line, transition func() (A, error)) (a A, err error) {
+// do runs f alone on the database, unless ctx has ended or the line is down.
+func (l *line) do(ctx context.Context, f func() error) error {
 	if err := ctx.Err(); err != nil {
-		return a, err
+		return err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down() {
-		return a, errDown
+		return errDown
 	}
-	return transition()
+	return f()
 }
 
-// do is ask without an answer.
-func (l *line) do(ctx context.Context, transition func() error) error {
-	_, err := ask(ctx, l, func() (struct{}, error) { return struct{}{}, transition() })
-	return err
+// get is do with an answer, for what cannot fail.
+func get[A any](ctx context.Context, l *line, f func() A) (a A, err error) {
+	err = l.do(ctx, func() error {
+		a = f()
+		return nil
+	})
+	return a, err
 }
+
+// ping does nothing.
+func (l *line) ping(ctx context.Context) error { return l.do(ctx, func() error { return nil }) }
 
 // Validate finds nothing wrong.
 func (l *line) Validate() error { return nil }
 
 // Schema is that of this build.
 func (l *line) Schema(ctx context.Context) (driver.Schema, error) {
-	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: driver.SchemaVersion}, l.do(ctx, func() error { return nil })
+	return driver.Schema{Version: driver.SchemaVersion, UsableFrom: driver.SchemaVersion}, l.ping(ctx)
 }
 
 // Connections are any number.
@@ -60,23 +66,23 @@ func (l *line) Connections() (inUse, most int) { return 0, 0 }
 // DropReadOnly does nothing: nothing here is read-only.
 func (l *line) DropReadOnly(context.Context) {}
 
-// fall cuts the line.
-func (l *line) fall() {
+// disconnect cuts the line.
+func (l *line) disconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down() {
 		return
 	}
 	close(l.cut)
-	for session, e := range l.ears {
-		if e.line == l {
-			delete(l.ears, session)
+	for session, listens := range l.listeners {
+		if listens.line == l {
+			delete(l.listeners, session)
 		}
 	}
 }
 
-// rise mends the line.
-func (l *line) rise() {
+// reconnect mends the line.
+func (l *line) reconnect() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down() {

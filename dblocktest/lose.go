@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Held is a lock that somebody holds. A *dblock.Lock of any type is one.
@@ -37,10 +38,10 @@ func (f *Fake[TX]) Lose(t testing.TB, lock Held) {
 
 // lose gives the lock to nobody, who keeps it until its holder has noticed.
 func (d *database) lose(lock Held) error {
-	if lock.Context().Err() != nil { // of a run, its token would stand for the member that has the name now
+	if lock.Context().Err() != nil { // of a cohort, its token would stand for the member that has the name now
 		return driver.ErrNotHeld
 	}
-	took, w, err := d.confiscate(lock.Name(), lock.Token())
+	took, w, err := d.seize(lock.Name(), lock.Token())
 	if err != nil {
 		return err
 	}
@@ -57,46 +58,43 @@ func (d *database) lose(lock Held) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.vacate(driver.Release(took, true))
+	_, _, err = d.remove(protocol.Release(took, true, false))
 	delete(d.sessions, took.Session)
-	return nil
+	return err
 }
 
-// confiscate gives a lock to a session that nobody has, with a token of its own.
-func (d *database) confiscate(is string, token int64) (took driver.Held, w *watched, err error) {
+// seize confiscates a lock whose client can notice it.
+func (d *database) seize(name string, token int64) (took driver.Held, w *watched, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n := d.locks[is]
-	h := n.heldBy(token)
-	if h == nil {
-		return took, nil, driver.ErrNotHeld
-	}
-	if w = d.clients[h.session]; w == nil || w.line.down() {
-		return took, nil, errDown
-	}
-	if h == n.whole {
-		n.endRun(false)
-	}
-	nobody := &sessionRow{Session: driver.Session{ID: rand.Text()}, started: d.now(), expires: math.MaxInt64}
-	d.sessions[nobody.ID] = nobody
-	n.token = max(n.token+1, d.now())
-	h.session, h.host, h.thread, h.attempt = nobody.ID, "nobody", "", nobody.ID
-	h.token, h.ends = n.token, 0
-	if h == n.whole {
-		n.first, n.last = n.token, n.token
-	}
-	return driver.Held{Name: is, Session: nobody.ID, Token: n.token, Shared: h.units > 0}, w, nil
-}
-
-// heldBy is the holder with a token, which of a run is the token of any member; nil: there is none.
-func (n *name) heldBy(token int64) *hold {
-	if n == nil {
-		return nil
-	}
-	for _, h := range n.holders() {
-		if h.token == token || h == n.whole && n.first <= token && token <= n.last {
-			return h
+	for _, h := range d.holders(name) {
+		if h.first <= token && token <= h.Token {
+			if w = d.clients[h.Session]; w == nil || w.line.down() {
+				return took, nil, errDown
+			}
+			return d.confiscate(name, h), w, nil
 		}
 	}
-	return nil
+	return took, nil, driver.ErrNotHeld
+}
+
+// confiscate gives what a holder has to a session that nobody has, with a token of its own.
+func (d *database) confiscate(name string, h holder) (took driver.Held) {
+	nobody := &sessionRow{Session: driver.Session{ID: rand.Text()}, started: d.now(), expires: math.MaxInt64}
+	d.sessions[nobody.ID] = nobody
+	_, _ = d.change(name, false, func(n *protocol.Name) error {
+		n.Token = max(n.Token+1, n.Now)
+		took = driver.Held{Name: name, Session: nobody.ID, Token: n.Token, Shared: h.Units > 0}
+		if !took.Shared {
+			n.Session, n.Host, n.Thread, n.Attempt = nobody.ID, "nobody", "", nobody.ID
+			n.First, n.Last, n.Ends = n.Token, n.Token, 0
+			return nil
+		}
+		share := h.Share
+		share.Session, share.Host, share.Thread, share.Attempt = nobody.ID, "nobody", "", nobody.ID
+		share.Token, share.Ends = n.Token, 0
+		n.GoneShares, n.PutShares = []protocol.Share{h.Share}, []protocol.Share{share}
+		return nil
+	})
+	return took
 }

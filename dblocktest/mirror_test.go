@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // mirror is a database in memory that can be seen, and changed, in tables of SQLite.
@@ -51,24 +52,19 @@ func (m *mirror) write() {
 			m.insert("heartbeats (session_id, expires_at)", s.ID, s.expires)
 		}
 	}
-	for _, n := range m.locks {
-		h, session := n.whole, any(nil)
-		if h == nil {
-			h = &hold{since: n.since}
-		} else {
-			session = h.session
+	for _, name := range m.names.All() {
+		row, _ := m.names.Row(name)
+		m.insert(`locks (name, session_id, host, thread, attempt, token, acquired_at, expires_at, waiters, next_ticket, metadata,
+			shared_units, capacity, mixed, rests_until, asked, first_token, last_token)`,
+			name, sql.NullString{String: row.Session, Valid: row.Session != ""}, row.Host, row.Thread, row.Attempt, row.Token, row.Since,
+			orNull(row.Ends), row.Waiters, row.Next, row.Metadata, row.Units, row.Capacity, row.Mixed, row.Rests, row.Asked, row.First, row.Last)
+		for _, s := range m.names.Shares(name) {
+			m.insert("shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)",
+				name, s.Token, s.Session, s.Host, s.Thread, s.Attempt, s.Units, s.Of, s.Since, orNull(s.Ends), s.Metadata, s.Asked)
 		}
-		m.insert(`locks (name, session_id, host, thread, holds, attempt, token, acquired_at, expires_at, waiters, next_ticket, metadata,
-			shared_units, capacity, rests_until, asked, first_token, last_token)`,
-			n.is, session, h.host, h.thread, h.holds, h.attempt, n.token, h.since, orNull(h.ends), len(n.queue), n.ticket, h.metadata,
-			n.used(), n.capacity, n.rests, h.asked, n.first, n.last)
-		for _, h := range n.shares {
-			m.insert("shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)",
-				n.is, h.token, h.session, h.host, h.thread, h.holds, h.attempt, h.units, h.of, h.since, orNull(h.ends), h.metadata, h.asked)
-		}
-		for _, p := range n.queue {
-			m.insert(`waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable, token)`,
-				n.is, p.ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.since, p.Units, p.Of, micros(p.MinHold), p.Passable, p.token)
+		for _, p := range m.names.Places(name) {
+			m.insert("waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)",
+				name, p.Ticket, p.Session, p.Host, p.Thread, p.Attempt, micros(p.Lease), p.Metadata, p.Since, p.Units, p.Of, micros(p.MinHold), max(p.Members, 1))
 		}
 	}
 	for name, watches := range m.watchers {
@@ -101,32 +97,33 @@ func (m *mirror) read() {
 		s.TTL = ttls[s.ID]
 		m.sessions[s.ID] = s
 	})
-	clear(m.locks)
-	m.rows(`SELECT name, COALESCE(session_id, ''), host, thread, holds, attempt, token, acquired_at, COALESCE(expires_at, 0), next_ticket,
-		metadata, capacity, rests_until, asked, first_token, last_token FROM dblock_locks`, func(scan func(...any)) {
-		n, h := &name{}, &hold{}
-		scan(&n.is, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &n.token, &h.since, &h.ends, &n.ticket,
-			&h.metadata, &n.capacity, &n.rests, &h.asked, &n.first, &n.last)
-		if n.since, h.token = h.since, n.last; h.session != "" {
-			n.whole = h
-		}
-		m.locks[n.is] = n
+	rows, shares, places := map[string]protocol.Row{}, map[string][]protocol.Share{}, map[string][]protocol.Place{}
+	m.rows(`SELECT name, COALESCE(session_id, ''), host, thread, attempt, token, acquired_at, COALESCE(expires_at, 0), waiters, next_ticket,
+		metadata, shared_units, capacity, mixed, rests_until, asked, first_token, last_token FROM dblock_locks`, func(scan func(...any)) {
+		r := protocol.Row{Head: 1}
+		scan(&r.Name, &r.Session, &r.Host, &r.Thread, &r.Attempt, &r.Token, &r.Since, &r.Ends, &r.Waiters, &r.Next,
+			&r.Metadata, &r.Units, &r.Capacity, &r.Mixed, &r.Rests, &r.Asked, &r.First, &r.Last)
+		rows[r.Name] = r
 	})
-	m.rows(`SELECT name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, COALESCE(expires_at, 0), metadata, asked
-		FROM dblock_shares ORDER BY token`, func(scan func(...any)) {
-		h, is := &hold{}, ""
-		scan(&is, &h.token, &h.session, &h.host, &h.thread, &h.holds, &h.attempt, &h.units, &h.of, &h.since, &h.ends, &h.metadata, &h.asked)
-		m.locks[is].shares = append(m.locks[is].shares, h)
+	m.rows(`SELECT name, token, session_id, host, thread, attempt, units, capacity, acquired_at, COALESCE(expires_at, 0), metadata, asked
+		FROM dblock_shares`, func(scan func(...any)) {
+		s, name := protocol.Share{}, ""
+		scan(&name, &s.Token, &s.Session, &s.Host, &s.Thread, &s.Attempt, &s.Units, &s.Of, &s.Since, &s.Ends, &s.Metadata, &s.Asked)
+		shares[name] = append(shares[name], s)
 	})
-	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable, token
-		FROM dblock_waiters ORDER BY ticket`, func(scan func(...any)) {
-		p, lease, rest := &place{}, int64(0), int64(0)
-		scan(&p.Name, &p.ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.since, &p.Units, &p.Of, &rest, &p.Passable, &p.token)
-		p.Lease, p.MinHold = microseconds(lease), microseconds(rest)
-		if n := m.locks[p.Name]; n != nil {
-			n.queue = append(n.queue, p)
-		}
+	m.rows(`SELECT name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members
+		FROM dblock_waiters`, func(scan func(...any)) {
+		p, lease, rest := protocol.Place{}, int64(0), int64(0)
+		scan(&p.Name, &p.Ticket, &p.Session, &p.Host, &p.Thread, &p.Attempt, &lease, &p.Metadata, &p.Since, &p.Units, &p.Of, &rest, &p.Members)
+		p.Lease, p.MinHold = duration(lease), duration(rest)
+		places[p.Name] = append(places[p.Name], p)
 	})
+	for _, name := range m.names.All() {
+		m.names.Delete(name)
+	}
+	for name, row := range rows {
+		m.names.Put(row, places[name], shares[name])
+	}
 	clear(m.watchers)
 	m.rows("SELECT name, watch, session_id FROM dblock_watchers", func(scan func(...any)) {
 		var is, watch, session string

@@ -3,7 +3,6 @@ package dblocktest
 import (
 	"context"
 	"errors"
-	"maps"
 	"sync"
 	"testing"
 	"time"
@@ -114,24 +113,15 @@ func (p *party) over() bool {
 func (p *party) attempts(of *line) map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	attempts, n := map[string]bool{}, p.locks[p.name]
-	if n == nil {
-		return attempts
+	attempts := map[string]bool{}
+	for session, w := range p.clients {
+		for _, c := range p.claims(session) {
+			if w.line == of && c.Name == p.name {
+				attempts[c.Attempt] = true
+			}
+		}
 	}
-	for _, h := range n.holders() {
-		attempts[h.attempt] = of.has(h.session)
-	}
-	for _, w := range n.queue {
-		attempts[w.Attempt] = of.has(w.Session)
-	}
-	maps.DeleteFunc(attempts, func(_ string, own bool) bool { return !own })
 	return attempts
-}
-
-// has reports whether a session is of the process. MUST be called with mu locked.
-func (l *line) has(session string) bool {
-	w := l.clients[session]
-	return w != nil && w.line == l
 }
 
 // once makes a function that runs once: when it is called, or when the test ends.
@@ -145,19 +135,17 @@ func once(t testing.TB, f func()) func() {
 // does not happen within 10 s.
 func (f *Fake[TX]) AwaitQueue(t testing.TB, name string, n int) {
 	t.Helper()
-	if !f.line.await(func() bool { return f.line.places(name) >= n }) {
-		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.places(name), name, waitLimit, n)
+	if !f.line.await(func() bool { return f.line.waiting(name) >= n }) {
+		t.Fatalf("dblocktest: %d wait for %q after %v: want %d", f.line.waiting(name), name, waitLimit, n)
 	}
 }
 
-// places is how many wait for a name.
-func (d *database) places(name string) (n int) {
+// waiting is how many wait for a name.
+func (d *database) waiting(name string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if row := d.locks[name]; row != nil {
-		n = len(row.queue) - len(row.members())
-	}
-	return n
+	row, _ := d.names.Row(name)
+	return row.Waiters
 }
 
 // await waits until something is so, and looks when a queue changes and now and then; false: it is

@@ -24,19 +24,8 @@ func (d *database) record(e driver.Event) {
 	d.events = append(d.events, e)
 }
 
-func (l *line) Announce(ctx context.Context, h driver.Held, e driver.Event) error {
-	return l.do(ctx, func() error {
-		if _, _, err := l.held(h); err != nil {
-			return err
-		}
-		l.record(e)
-		l.stir(h.Name)
-		return nil
-	})
-}
-
 func (l *line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
-	return ask(ctx, l, func() (events []driver.Event, err error) {
+	return get(ctx, l, func() (events []driver.Event) {
 		for _, e := range l.events {
 			if e.ID > f.After && e.ID < f.Below() && (f.Name == "" || e.Name == f.Name) && (len(f.Kinds) == 0 || slices.Contains(f.Kinds, e.Kind)) {
 				events = append(events, e)
@@ -45,46 +34,37 @@ func (l *line) Events(ctx context.Context, f driver.EventFilter, limit int) ([]d
 		if f.Newest {
 			slices.Reverse(events)
 		}
-		return events[:min(limit, len(events))], nil
+		return events[:min(limit, len(events))]
 	})
 }
 
 func (l *line) EventsSince(ctx context.Context, since time.Time) (int64, error) {
-	return ask(ctx, l, func() (int64, error) {
+	return get(ctx, l, func() int64 {
 		i := slices.IndexFunc(l.events, func(e driver.Event) bool { return !e.At.Before(since) })
 		if i < 0 {
-			return math.MaxInt64, nil
+			return math.MaxInt64
 		}
-		return l.events[i].ID - 1, nil
+		return l.events[i].ID - 1
 	})
 }
 
-func (l *line) Ask(ctx context.Context, name, reason string, e driver.Event) (int, error) {
-	return ask(ctx, l, func() (holders int, err error) {
-		n := l.locks[name]
-		if n == nil {
-			return 0, nil
-		}
-		for _, h := range n.holders() {
-			h.asked = reason
-			l.tell(h.session, driver.Hint{Attempt: h.attempt})
-			holders++
-		}
-		if holders > 0 {
-			l.record(e)
-		}
-		return holders, nil
-	})
-}
+// incarnation tells how long a database remembers.
+type incarnation struct{ since, floor int64 }
 
-func (l *line) EndRest(ctx context.Context, name string, token int64, e driver.Event) (bool, error) {
-	return ask(ctx, l, func() (bool, error) {
-		n := l.locks[name]
-		if n == nil || n.rests <= l.now() || token != 0 && token != n.last {
-			return false, nil
+func (l *line) Incarnation(ctx context.Context, renew bool, floor int64) (driver.Incarnation, error) {
+	return get(ctx, l, func() driver.Incarnation {
+		fresh := l.incarnation == nil
+		if fresh || renew {
+			l.incarnation = &incarnation{l.now(), max(floor, 0)}
 		}
-		n.rests = 0
-		l.record(e)
-		return true, nil
+		i := driver.Incarnation{Age: duration(l.now() - l.incarnation.since), Floor: l.incarnation.floor, Fresh: fresh}
+		if floor < 0 {
+			i.Floor = max(i.Floor, l.now())
+			for _, name := range l.names.All() {
+				row, _ := l.names.Row(name)
+				i.Floor = max(i.Floor, row.Token)
+			}
+		}
+		return i
 	})
 }

@@ -8,6 +8,13 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
+// sessionRow is a session of a client.
+type sessionRow struct {
+	driver.Session
+	started, expires int64
+	dead             bool
+}
+
 func (l *line) OpenSession(ctx context.Context, s driver.Session) error {
 	return l.do(ctx, func() error {
 		now := l.now()
@@ -37,17 +44,17 @@ func (l *line) EndSession(ctx context.Context, id string) error {
 
 // Upkeep reserves nothing: there is no connection.
 func (l *line) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	return upkeep{l}, l.do(ctx, func() error { return nil })
+	return upkeep{l}, l.ping(ctx)
 }
 
 func (l *line) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
-	return ask(ctx, l, func() (bool, error) {
+	return get(ctx, l, func() bool {
 		s := l.sessions[session]
 		if s == nil || s.dead {
-			return false, nil
+			return false
 		}
 		s.expires = max(s.expires, l.now()+micros(ttl))
-		return true, nil
+		return true
 	})
 }
 
@@ -65,23 +72,22 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 }
 
 func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
-	return ask(ctx, u.line, func() ([]driver.Claim, error) { return u.claims(session), nil })
+	return get(ctx, u.line, func() []driver.Claim { return u.claims(session) })
 }
 
 func (u upkeep) Close() error { return nil }
 
 // claims is what a session holds, and its places in queues, in the order of the names.
 func (d *database) claims(session string) (claims []driver.Claim) {
-	for _, is := range d.sorted() {
-		n := d.locks[is]
-		for _, h := range n.holders() {
-			if h.session == session {
-				claims = append(claims, driver.Claim{Name: is, Attempt: h.attempt, Token: h.token, Asked: h.asked})
+	for _, name := range d.names.All() {
+		for _, h := range d.holders(name) {
+			if h.Session == session {
+				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
 			}
 		}
-		for _, p := range n.queue {
+		for _, p := range d.names.Places(name) {
 			if p.Session == session {
-				claims = append(claims, driver.Claim{Name: is, Attempt: p.Attempt, Token: p.token})
+				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
 			}
 		}
 	}
@@ -105,7 +111,7 @@ func (d *database) left(id string) time.Duration {
 	if d.dead(id) {
 		return -time.Hour
 	}
-	return microseconds(d.sessions[id].expires - d.now())
+	return duration(d.sessions[id].expires - d.now())
 }
 
 // expire ends a session whose time is over or that is missing, and reports whether it is dead now.
@@ -120,17 +126,17 @@ func (d *database) expire(id string) bool {
 }
 
 func (l *line) Expire(ctx context.Context, session string) (bool, error) {
-	return ask(ctx, l, func() (bool, error) { return l.expire(session), nil })
+	return get(ctx, l, func() bool { return l.expire(session) })
 }
 
 func (l *line) Expired(ctx context.Context, limit int) ([]string, error) {
-	return ask(ctx, l, func() (ids []string, err error) {
+	return get(ctx, l, func() (ids []string) {
 		for id, s := range l.sessions {
 			if !s.dead && s.expires <= l.now() || s.dead && len(l.claims(id)) > 0 {
 				ids = append(ids, id)
 			}
 		}
 		slices.SortFunc(ids, func(a, b string) int { return int(l.sessions[a].started - l.sessions[b].started) })
-		return ids[:min(len(ids), limit)], nil
+		return ids[:min(len(ids), limit)]
 	})
 }

@@ -7,64 +7,53 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 func (l *line) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	return ask(ctx, l, func() ([]driver.Claim, error) {
+	return get(ctx, l, func() []driver.Claim {
 		claims := l.claims(session)
-		return claims[:min(len(claims), limit)], nil
+		return claims[:min(len(claims), limit)]
 	})
 }
 
 func (l *line) Overdue(ctx context.Context, limit int) ([]driver.State, error) {
-	return ask(ctx, l, func() (states []driver.State, err error) {
-		for _, is := range l.sorted() {
-			for _, h := range l.locks[is].holders() {
-				if l.over(h) && len(states) < limit {
-					states = append(states, driver.State{Name: is, Holder: driver.Holder{
-						Session: h.session, Units: h.units, Grant: driver.Grant{Token: h.token, Lease: -1},
-					}})
+	return get(ctx, l, func() (states []driver.State) {
+		for _, name := range l.names.All() {
+			for _, h := range l.holders(name) {
+				if h.Ends != 0 && h.Ends <= l.now() && len(states) < limit {
+					states = append(states, driver.State{Name: name, Holder: l.shown(h)})
 				}
 			}
 		}
-		return states, nil
+		return states
 	})
-}
-
-// purged is what Purge answers.
-type purged struct {
-	deleted int
-	next    string
 }
 
 // Purge keeps a name whose token is ahead of the clock: a new one could not rise above it.
-func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (int, string, error) {
-	p, err := ask(ctx, l, func() (p purged, err error) {
-		now, seen := l.now(), 0
-		for _, is := range l.sorted() {
-			if is <= after {
-				continue
-			}
-			if seen++; seen > limit {
-				return p, nil
-			}
-			p.next = is
-			n := l.locks[is]
-			if len(n.holders()) == 0 && len(n.queue) == 0 && n.rests < now && n.since < now-micros(idle) && n.token < now {
-				delete(l.locks, is)
-				p.deleted++
+func (l *line) Purge(ctx context.Context, idle time.Duration, after string, limit int) (deleted int, next string, err error) {
+	err = l.do(ctx, func() error {
+		now, above := l.now(), l.names.All()
+		above = slices.DeleteFunc(above, func(name string) bool { return name <= after })
+		if len(above) > limit {
+			above = above[:limit]
+			next = above[limit-1]
+		}
+		for _, name := range above {
+			row, _ := l.names.Row(name)
+			used := row.Session != "" || row.Units > 0 || row.Waiters > 0 || row.Rests >= now
+			if !used && row.Since < now-micros(idle) && row.Token < now {
+				l.names.Delete(name)
+				deleted++
 			}
 		}
-		if seen < limit {
-			p.next = ""
-		}
-		return p, nil
+		return nil
 	})
-	return p.deleted, p.next, err
+	return deleted, next, err
 }
 
 func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
-	return ask(ctx, l, func() (forgotten int, err error) {
+	return get(ctx, l, func() (forgotten int) {
 		for _, watches := range l.watchers {
 			maps.DeleteFunc(watches, func(_, session string) bool { return l.dead(session) })
 		}
@@ -74,7 +63,7 @@ func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, 
 				forgotten++
 			}
 		}
-		return forgotten, nil
+		return forgotten
 	})
 }
 
@@ -82,12 +71,12 @@ func (l *line) Forget(ctx context.Context, idle time.Duration, limit int) (int, 
 func (l *line) DropGuards(context.Context, int) (int, error) { return 0, nil }
 
 func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {
-	return ask(ctx, l, func() (int, error) {
+	return get(ctx, l, func() int {
 		before, events, runs := l.now()-micros(keep), 0, 0
 		l.events = slices.DeleteFunc(l.events, func(e driver.Event) bool {
-			n := l.locks[e.Name]
-			own := n != nil && n.whole != nil && e.Token >= n.first && e.Token <= n.last // of the present holder
-			gone := events < limit && e.At.UnixMicro() < before && !own
+			row, _ := l.names.Row(e.Name)
+			present := row.Session != "" && row.First <= e.Token && e.Token <= row.Last
+			gone := events < limit && e.At.UnixMicro() < before && !present
 			if gone {
 				events++
 			}
@@ -104,22 +93,17 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 				return gone
 			})
 		}
-		return events + runs, nil
+		return events + runs
 	})
 }
 
 // reap does what the reapers of all clients would have done by now: it takes names from holders
-// that are over their time, and hands on what is free. MUST be called with mu locked.
+// that are over their time, and hands over what is free. MUST be called with mu locked.
 func (d *database) reap() {
-	for _, is := range d.sorted() {
-		n := d.locks[is]
-		for _, h := range slices.Clone(n.holders()) {
-			if d.expire(h.session) || d.over(h) {
-				d.vacate(driver.TakeOver("", is, d.holder(h)))
-			}
+	for _, name := range d.names.All() {
+		for _, h := range d.holders(name) {
+			_, _, _ = d.remove(protocol.TakeOver("", name, d.shown(h))) // in memory nothing is busy
 		}
-		if len(n.queue) > 0 {
-			d.handOn(n, "")
-		}
+		_, _, _ = d.remove(protocol.TakeOver("", name, driver.Holder{}))
 	}
 }

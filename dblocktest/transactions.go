@@ -25,7 +25,7 @@ func (transactions[TX]) Guard(context.Context, TX, driver.Held, driver.Aside) er
 	return errNoTransactions
 }
 
-func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Aside) error {
+func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Detachment, driver.Aside) error {
 	return errNoTransactions
 }
 

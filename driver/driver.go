@@ -1,5 +1,5 @@
 // Package driver is the interface between dblock's client and its database engines, with the values
-// that go in and out. It imports the standard library only. The engines import it, the client
+// that go in and out. The engines import it, the client
 // imports it, and neither imports the other.
 //
 // Every method is one atomic transition of the tables. An engine decides races inside the database,
@@ -16,10 +16,10 @@
 // # Guards
 //
 // An application's transaction that guards a hold share-locks the hold's row in dblock_guards. A
-// takeover (Vacate ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
-// it locks that row after the name's, without waiting, and writes it. What the holder releases
-// itself (Vacate ByHolder or ByAttempt) never touches it. Neither does the end of a session, which
-// takes no lock away.
+// takeover (Remove ByTime or ByForce, Reenter) takes a lock from a holder that did not release it:
+// it locks that row after the name's, without waiting, and writes it. A release by the holder does
+// so where the hold was guarded (Removal.Guarded). The end of a session, which takes no lock away,
+// does not.
 package driver
 
 import (
@@ -45,7 +45,7 @@ type Engine[TX any] struct {
 type Backend interface {
 	Setup
 	Sessions
-	Locks
+	Names
 	Queue
 	Sweep
 	Records

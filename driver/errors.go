@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // The kinds of failure that a client acts upon. An engine turns its vendor's errors into these in
@@ -14,9 +16,10 @@ var (
 	ErrReadOnly    = errors.New("the database is read-only: a standby, or a failover is under way")
 	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
-	ErrBusy        = errors.New("another transaction has locked the row")
-	ErrNotHeld     = errors.New("not held by this session and token")
-	ErrCapacity    = errors.New("the name is shared with another number of units")
+	ErrBusy        = protocol.ErrBusy
+	ErrNotHeld     = protocol.ErrNotHeld
+	ErrCapacity    = protocol.ErrCapacity
+	ErrGuarded     = protocol.ErrGuarded // joined to ErrBusy
 	ErrFuture      = errors.New("the slot is too far ahead of the database's clock")
 	ErrUnsupported = errors.New("not supported")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")

@@ -12,8 +12,8 @@ const AllWaiters = math.MaxInt32
 // Inspection shows the locks to people and programs.
 type Inspection interface {
 	// Describe returns the details of names, in the order of their bytes, each with up to so many
-	// waiters: the first of its queue. It reads no more places of a queue than these, and those of
-	// a run before them. A name without a row is left out.
+	// waiters: the first of its queue. It reads no more places of a queue than these. A name
+	// without a row is left out.
 	Describe(ctx context.Context, names []string, waiters int) ([]Detail, error)
 
 	// Names lists up to limit names that match the filter, in the order of their bytes. It goes
@@ -30,8 +30,8 @@ type Inspection interface {
 	Sessions(ctx context.Context, f SessionFilter, after string, limit int) ([]SessionDetail, error)
 
 	// Watch registers a session for changes of a name, under an id of its own. Its listener
-	// receives a hint with the id for each Stir or Announce. The watch ends with the session, or
-	// with Unwatch.
+	// receives a hint with the id for each Stir, or transition that stirs. The watch ends with the
+	// session, or with Unwatch.
 	Watch(ctx context.Context, session, name, watch string) error
 	Unwatch(ctx context.Context, name, watch string) error
 
@@ -46,7 +46,7 @@ type Filter struct {
 	Older  time.Duration // a holder has had it for at least so long
 	Idle   bool          // also names without holders and waiters
 
-	Contended bool   // only names with waiters; members of a run are none
+	Contended bool   // only names with waiters
 	After     string // only names above this one
 }
 
@@ -69,8 +69,8 @@ type SessionDetail struct {
 	Started time.Time     // by the database's clock
 	Dead    bool          // it was ended: it has no time
 	Left    time.Duration // until it ends without another heartbeat; ≤ 0: over
-	Held    int           // locks and shares; a run is one
-	Waiting int           // places in queues; members of a run are none
+	Held    int           // locks and shares; a cohort is one
+	Waiting int           // places in queues; a cohort is one
 }
 
 // Detail is a name as an inspector sees it.
@@ -80,14 +80,13 @@ type Detail struct {
 	Capacity int   // as in State
 	Holders  []Party
 	Waiters  []Party // the first, in the order of the queue
-	Queued   int     // how many wait; members of a run are none
+	Queued   int     // how many wait: the members of all places
 	Rest     time.Duration
 }
 
 // Party is a holder or a waiter of a name.
 type Party struct {
 	Holder          // of a waiter: no token, the time since when it waits, and what is left of its session
-	Holds    int    // how often the holder has entered the lock
 	App      string // of its session
 	PID      int
 	Metadata string // a JSON object, "" for none

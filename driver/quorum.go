@@ -7,10 +7,6 @@ import (
 
 // Quorum is what a lock in several databases needs (package quorum).
 type Quorum interface {
-	// Raise raises the token of a lock on the whole name to at least a value, and returns the token
-	// that it has now. ErrNotHeld.
-	Raise(ctx context.Context, h Held, token int64) (int64, error)
-
 	// Incarnation returns the age of the database's data, counted from the first call or the last
 	// renewal, and its floor: a token that no earlier one was above, or 0 if none is known. With
 	// renew the age begins anew, with the given floor, which may be 0. A floor below 0 changes

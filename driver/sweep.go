@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Sweep is what a reaper needs beside Vacate.
+// Sweep is what a reaper needs beside Remove.
 type Sweep interface {
 	// Expired lists up to limit sessions, oldest first: expired ones, and dead ones that still have
 	// a lock or a place in a queue.

@@ -8,8 +8,8 @@ import "context"
 // has to be run again.
 type Transactions[TX any] interface {
 	// Exclusive reports whether a transaction that has written keeps all other writers out of the
-	// database. Then the caller's transaction may be in the way of Settle, and the client does not
-	// wait for it. Guard and ReleaseTx accept the present member of a run as the holder.
+	// database. Then the caller's transaction may be in the way of a Detach, and the client does
+	// not wait for one: Guard is asked with the cohort's token, and ReleaseTx detaches.
 	Exclusive() bool
 
 	// MakeGuard prepares Guard for a lock that is held. It is called once for each hold, however
@@ -28,9 +28,11 @@ type Transactions[TX any] interface {
 	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
 
 	// ReleaseTx releases the lock if tx commits. Where the engine cannot grant the lock inside the
-	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver.
-	// ErrNotHeld where it is not held, and ErrRetry as Guard.
-	ReleaseTx(ctx context.Context, tx TX, h Held, aside Aside) error
+	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver. Where d
+	// has a token, the lock is a cohort's, and the member is detached first, in the same
+	// transaction: only an Exclusive engine is asked so. ErrNotHeld where the lock is not held, and
+	// ErrRetry as Guard.
+	ReleaseTx(ctx context.Context, tx TX, h Held, d Detachment, aside Aside) error
 
 	// Database identifies the database that tx is of, as Schema.Database does. The client asks
 	// after a failure that another database would explain.

@@ -31,7 +31,7 @@ UPDATE JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (name VARCHAR(510) PA
          thread TEXT PATH '$.t', attempt VARCHAR(32) PATH '$.a', token BIGINT PATH '$.k', expires_at BIGINT PATH '$.e', rests_until BIGINT PATH '$.r',
          metadata MEDIUMTEXT PATH '$.m')) j
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = UNHEX(j.name)
-   SET l.token = j.token, l.first_token = j.token, l.last_token = j.token, l.session_id = j.session_id, l.host = j.host, l.thread = j.thread, l.holds = 1, l.attempt = j.attempt,
+   SET l.token = j.token, l.first_token = j.token, l.last_token = j.token, l.session_id = j.session_id, l.host = j.host, l.thread = j.thread, l.attempt = j.attempt,
        l.acquired_at = ?, l.expires_at = j.expires_at, l.rests_until = j.rests_until, l.metadata = j.metadata`
 	makeRows = `-- name: MakeRows :exec
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
@@ -134,9 +134,9 @@ func takeListed(ctx context.Context, db mysqldb.DBTX, takes []driver.Request, ro
 	grants := make([]driver.Grant, len(takes))
 	var list []taken
 	for i, r := range takes {
-		if row, locked := rows[r.Name]; locked && standing(row).Free(r) && row.RestsUntil <= now {
-			t := rowOf(r, row, now)
-			grants[i], list = driver.Grant{Token: t.Token, Lease: r.Lease}, append(list, t)
+		if row, locked := rows[r.Name]; locked && r.Members <= 1 && free(rowOf(r.Name, row)) && row.RestsUntil <= now {
+			t := takenBy(r, row, now)
+			grants[i], list = driver.Grant{First: t.Token, Token: t.Token, Lease: r.Lease}, append(list, t)
 		}
 	}
 	if len(list) == 0 {
@@ -146,8 +146,8 @@ func takeListed(ctx context.Context, db mysqldb.DBTX, takes []driver.Request, ro
 	return grants, err
 }
 
-// rowOf is a free row that was locked, once a request has taken it.
-func rowOf(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
+// takenBy is a free row that was locked, once a request has taken it.
+func takenBy(r driver.Request, row mysqldb.LockRowRow, now int64) taken {
 	t := taken{
 		Name: hex.EncodeToString([]byte(r.Name)), Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
 		Token: max(row.Token+1, now), Rests: row.RestsUntil, Metadata: plainJSON(r.Metadata),

@@ -46,15 +46,15 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 	if err != nil || !there {
 		return notHeld(err)
 	}
-	p, there, err := findPart(ctx, q, h.Name, row, h.Session, h.Token)
-	if err != nil || !there || h.Shared != (p.units > 0) {
+	attempt, there, err := attemptOf(ctx, q, row, h)
+	if err != nil || !there {
 		return notHeld(err)
 	}
-	_, err = q.FindGuard(ctx, p.attempt)
+	_, err = q.FindGuard(ctx, attempt)
 	if made, err := found(err); made || err != nil {
 		return err
 	}
-	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: p.attempt, Name: h.Name, Session: h.Session})
+	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: attempt, Name: h.Name, Session: h.Session})
 }
 
 // Guard looks beside the transaction, and then share-locks the guard's row in it. No look
@@ -108,32 +108,11 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 	return look, nil
 }
 
-// errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
-var errGuarded = errors.New("a transaction that the holder guards is still open")
-
-// pass locks the guard of a hold that is about to be taken over, and whose name's row is locked.
-// take MUST be called once it is. ErrBusy, and errGuarded, where a guarded transaction is open.
-func pass(ctx context.Context, q *mysqldb.Queries, attempt string) (take func() error, err error) {
-	_, err = q.LockGuard(ctx, attempt)
-	guarded, err := granted(err)
-	switch {
-	case errors.Is(err, driver.ErrBusy):
-		return nil, driver.Fail(errGuarded, err)
-	case err != nil:
-		return nil, err
-	case !guarded:
-		return func() error { return nil }, nil
-	}
-	return func() error { return q.TouchGuard(ctx, attempt) }, nil
-}
-
 // announce keeps new guards of a hold from beginning where a takeover was refused by one. Only a
 // takeover from a holder that lives needs that: a dead holder, or one past its fixed lease, begins
 // no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
-func (e *engine) announce(ctx context.Context, attempt string, refused error) {
-	if errors.Is(refused, errGuarded) {
-		_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
-	}
+func (e *engine) announce(ctx context.Context, attempt string) {
+	_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
 }
 
 // DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these

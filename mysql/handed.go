@@ -36,8 +36,8 @@ func (l *listener) learn(rows []mysqldb.HandedRow) (hints []driver.Hint) {
 		known[row.Attempt] = grant{row.Name, row.Shared != 0}
 		if _, there := l.known[row.Attempt]; !there {
 			h := driver.Hint{Attempt: row.Attempt}
-			if !row.ExpiresAt.Valid && !row.Run {
-				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
+			if !row.ExpiresAt.Valid {
+				h.Grant = driver.Grant{First: row.FirstToken, Token: row.Token, Contended: row.Waiters > 0}
 			}
 			hints = append(hints, h)
 		}

@@ -52,17 +52,17 @@ func describe(rows []mysqldb.DescribeRow, waiters int) (details []driver.Detail,
 			if contended[row.Name] = row.Waiters > 0; row.Waiters > 0 || row.SharedUnits > 0 {
 				d.Capacity = int(row.Units)
 			}
-			if int(row.Waiters) > waiters {
-				d.Queued, long[len(details)] = int(row.Waiters), row
+			if d.Queued = int(row.Waiters); d.Queued > waiters {
+				long[len(details)] = row
 			}
 			index[row.Name], details = len(details), append(details, d)
 		case !there:
 		case row.Part == aHolder:
 			p := party(row, now)
-			p.Grant.Token, p.Grant.Contended = row.Place, contended[row.Name]
+			p.Grant = driver.Grant{First: row.FirstToken, Token: row.Place, Lease: p.Grant.Lease, Contended: contended[row.Name]}
 			details[i].Holders = append(details[i].Holders, p)
 		default:
-			details[i].Waiters, details[i].Queued = append(details[i].Waiters, party(row, now)), details[i].Queued+1
+			details[i].Waiters = append(details[i].Waiters, party(row, now))
 		}
 	}
 	return details, long
@@ -72,27 +72,21 @@ func party(row mysqldb.DescribeRow, now int64) driver.Party {
 	h := driver.Holder{Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units)}
 	return driver.Party{
 		Holder: times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, now),
-		Holds:  int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+		App:    row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
 	}
 }
 
-// firstPlaces adds the first waiters of a long queue. Before them stand the members of a run.
+// firstPlaces adds the first waiters of a long queue.
 func firstPlaces(ctx context.Context, q *mysqldb.Queries, d *driver.Detail, name mysqldb.DescribeRow, waiters int) error {
-	most := waiters + int(min(name.Followers, driver.MaxRun))
-	if most == 0 {
+	if waiters == 0 {
 		return nil
 	}
-	places, err := q.FirstPlaces(ctx, mysqldb.FirstPlacesParams{Name: d.Name, Limit: count(most)})
+	places, err := q.FirstPlaces(ctx, mysqldb.FirstPlacesParams{Name: d.Name, Limit: count(waiters)})
 	for _, p := range places {
-		switch {
-		case p.Token > 0:
-			d.Queued--
-		case len(d.Waiters) < waiters:
-			d.Waiters = append(d.Waiters, party(mysqldb.DescribeRow{
-				SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: int64(p.Units), Since: p.EnqueuedAt,
-				Metadata: p.Metadata, SessionExpiresAt: p.SessionExpiresAt, App: p.App, Pid: p.Pid,
-			}, name.SessionExpiresAt))
-		}
+		d.Waiters = append(d.Waiters, party(mysqldb.DescribeRow{
+			SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: int64(p.Units), Since: p.EnqueuedAt,
+			Metadata: p.Metadata, SessionExpiresAt: p.SessionExpiresAt, App: p.App, Pid: p.Pid,
+		}, name.SessionExpiresAt))
 	}
 	return err
 }

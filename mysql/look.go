@@ -45,7 +45,7 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 				i, states = len(states), append(states, state(row, session))
 			}
 			if index[row.Name] = i; i >= 0 && row.Queued.Valid {
-				place(&states[i], row.Queued.String, row.Member)
+				states[i].Queued = append(states[i].Queued, row.Queued.String)
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 		states = append(states, assemble(rows, session)...)
 	}
 	for _, s := range states {
-		slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
+		slices.SortFunc(s.Granted, func(a, b driver.OwnGrant) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	}
 	return states, nil
 }

@@ -99,7 +99,6 @@ type engine struct {
 	proof        time.Duration // how long a listener waits for its own first KILL
 	singleWriter bool
 	rowQueues    rowQueues
-	spares       spares
 	obstructed   func() // tells a test that a row was found locked; else nil
 }
 

@@ -2,7 +2,6 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
 	"math"
 	"strings"
 	"time"
@@ -29,23 +28,6 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 func addEvent(ctx context.Context, q *mysqldb.Queries, e driver.Event) error {
 	return q.AddEvent(ctx, mysqldb.AddEventParams{
 		Name: e.Name, Kind: e.Kind, Token: e.Token, Session: e.Session, Host: e.Host, Thread: e.Thread, Detail: e.Detail, Metadata: plainJSON(e.Metadata),
-	})
-}
-
-func (e *engine) Announce(ctx context.Context, h driver.Held, event driver.Event) error {
-	return e.transactAt(ctx, h.Name, func(q *mysqldb.Queries) ([]string, error) {
-		row, there, err := e.lockRow(ctx, q, h.Name, true)
-		if err != nil || !there {
-			return nil, notHeld(err)
-		}
-		p, there, err := findPart(ctx, q, h.Name, row, h.Session, h.Token)
-		if err != nil || !there || h.Shared != (p.units > 0) {
-			return nil, notHeld(err)
-		}
-		if err := addEvent(ctx, q, event); err != nil {
-			return nil, err
-		}
-		return q.Watchers(ctx, h.Name)
 	})
 }
 
@@ -85,64 +67,6 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 		return err
 	})
 	return after, mysqlserver.Interpret(err)
-}
-
-func (e *engine) Ask(ctx context.Context, name, reason string, event driver.Event) (holders int, err error) {
-	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
-		row, there, err := e.lockRow(ctx, q, name, true)
-		if err != nil || !there {
-			return nil, err
-		}
-		var sessions []string
-		because := sql.NullString{String: reason, Valid: true}
-		if row.SessionID != "" {
-			sessions = []string{row.SessionID}
-			err = q.AskHolder(ctx, mysqldb.AskHolderParams{Name: name, Reason: because})
-		} else if row.SharedUnits > 0 {
-			sessions, err = askShares(ctx, q, name, because)
-		}
-		if holders = len(sessions); err != nil || holders == 0 {
-			return nil, err
-		}
-		return sessions, addEvent(ctx, q, event)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return holders, nil
-}
-
-func (e *engine) EndRest(ctx context.Context, name string, token int64, event driver.Event) (ended bool, err error) {
-	err = e.transactAt(ctx, name, func(q *mysqldb.Queries) ([]string, error) {
-		ended = false
-		if _, there, err := e.lockRow(ctx, q, name, true); err != nil || !there {
-			return nil, err
-		}
-		n, err := q.EndRest(ctx, mysqldb.EndRestParams{Name: name, Token: token})
-		if err != nil || n == 0 {
-			return nil, err
-		}
-		ended = true
-		return nil, addEvent(ctx, q, event)
-	})
-	return ended && err == nil, err
-}
-
-func askShares(ctx context.Context, q *mysqldb.Queries, name string, reason sql.NullString) (sessions []string, err error) {
-	rows, err := q.Shares(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	var tokens []int64
-	for _, row := range rows {
-		sessions, tokens = append(sessions, row.SessionID), append(tokens, row.Token)
-	}
-	for some := range chunks(tokens) {
-		if err := q.AskShares(ctx, mysqldb.AskSharesParams{Name: name, Reason: reason, Tokens: some}); err != nil {
-			return nil, err
-		}
-	}
-	return sessions, nil
 }
 
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (deleted int, err error) {

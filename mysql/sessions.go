@@ -55,9 +55,6 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 		if err := bury(ctx, q, session); err != nil {
 			return nil, err
 		}
-		if err := dropSpares(ctx, q, e.spares.take(maxSpares)...); err != nil {
-			return nil, err
-		}
 		if referred, err := q.Referred(ctx, mysqldb.ReferredParams{ID: session}); err != nil || referred.Bool {
 			return nil, err
 		}
@@ -91,35 +88,40 @@ func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
 
 func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) (_ []string, err error) {
-		var there bool
-		if dead, there, err = lockSession(ctx, q, session); err != nil {
-			return nil, err
-		}
-		if !there {
-			// Not before LockSession, which does not wait: an upsert waits behind the transaction
-			// that ends the session.
-			if err := q.BurySession(ctx, session); err != nil {
-				return nil, err
-			}
-			if dead, _, err = lockSession(ctx, q, session); err != nil {
-				return nil, err
-			}
-		}
-		if !dead {
-			expiresAt, err := q.LockHeartbeat(ctx, session)
-			beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the crew
-			if err != nil {
-				return nil, err
-			}
-			now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
-			if err != nil || beats && expiresAt > now {
-				return nil, err
-			}
-			dead = true
-		}
-		return nil, bury(ctx, q, session)
+		dead, err = expire(ctx, q, session)
+		return nil, err
 	})
 	return dead && err == nil, err
+}
+
+// expire is Expire within a transaction.
+func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool, err error) {
+	dead, there, err := lockSession(ctx, q, session)
+	if err != nil {
+		return false, err
+	}
+	if !there {
+		// Not before LockSession, which does not wait: an upsert waits behind the transaction
+		// that ends the session.
+		if err := q.BurySession(ctx, session); err != nil {
+			return false, err
+		}
+		if dead, _, err = lockSession(ctx, q, session); err != nil {
+			return false, err
+		}
+	}
+	if !dead {
+		expiresAt, err := q.LockHeartbeat(ctx, session)
+		beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the crew
+		if err != nil {
+			return false, err
+		}
+		now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
+		if err != nil || beats && expiresAt > now {
+			return false, err
+		}
+	}
+	return true, bury(ctx, q, session)
 }
 
 func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
@@ -215,13 +217,6 @@ func (e *engine) Purge(ctx context.Context, idle time.Duration, after string, li
 
 func (e *engine) Forget(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	ids, err := e.queries().Forgettable(ctx, mysqldb.ForgettableParams{Idle: idle.Microseconds(), Limit: int32(limit)})
-	if err != nil {
-		return 0, mysqlserver.Interpret(err)
-	}
-	spares, err := e.queries().Spares(ctx, mysqldb.SparesParams{Idle: idle.Microseconds(), Limit: int32(limit)})
-	if err == nil {
-		err = dropSpares(ctx, e.queries(), spares...)
-	}
 	if err != nil {
 		return 0, mysqlserver.Interpret(err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/queue"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // state is that of a name that nobody shares.
@@ -20,9 +20,9 @@ func state(row mysqldb.LookRow, session string) driver.State {
 	if row.SessionID != "" {
 		h := driver.Holder{
 			Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-			Grant: driver.Grant{Token: row.LastToken, Contended: row.Waiters > 0},
+			Grant: driver.Grant{First: row.FirstToken, Token: row.LastToken, Contended: row.Waiters > 0},
 		}
-		has(&s, times(h, row.AcquiredAt, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session, row.FirstToken)
+		has(&s, times(h, row.AcquiredAt, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session)
 	}
 	return s
 }
@@ -51,8 +51,8 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 				s.Capacity = int(row.Capacity)
 			}
 			if h.Units = 0; h.Session != "" {
-				h.Grant = driver.Grant{Token: row.Token, Contended: row.Waiters > 0}
-				has(&s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session, row.FirstToken)
+				h.Grant = driver.Grant{First: row.FirstToken, Token: row.Token, Contended: row.Waiters > 0}
+				has(&s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, row.NowUs), session)
 			}
 			s.Ready = h.Session == "" && row.Waiters > 0 && s.Rest <= 0 // until the head is known
 			index[row.Name] = len(states)
@@ -67,12 +67,12 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 		switch row.Part {
 		case aHolder:
 			s.Sharing = int(row.Sharing)
-			h.Grant = driver.Grant{Token: row.Token, Contended: name.Waiters > 0}
-			has(s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, name.NowUs), session, row.FirstToken)
+			h.Grant = driver.Grant{First: row.FirstToken, Token: row.Token, Contended: name.Waiters > 0}
+			has(s, times(h, row.Since, row.ExpiresAt, row.SessionExpiresAt, name.NowUs), session)
 		case aPlace:
-			place(s, row.Attempt, row.FirstToken)
+			s.Queued = append(s.Queued, row.Attempt)
 		case theHead:
-			s.Ready = s.Ready && queue.Of(*s).Fits(int(row.Units), int(row.Capacity))
+			s.Ready = s.Ready && protocol.Row{Units: s.Used, Capacity: s.Capacity}.Fits(int(row.Units), int(row.Capacity))
 			if s.Sharing > 0 {
 				s.Head = times(h, row.Since, sql.NullInt64{}, row.SessionExpiresAt, name.NowUs)
 			}
@@ -81,29 +81,14 @@ func assemble(rows []mysqldb.LookSharedRow, session string) []driver.State {
 	return states
 }
 
-// has adds a holder, with the first token of its run: of several, State names the one whose time is
-// over first.
-func has(s *driver.State, h driver.Holder, session string, first int64) {
+// has adds a holder: of several, State names the one whose time is over first.
+func has(s *driver.State, h driver.Holder, session string) {
 	if s.Holder.Session == "" || h.Left < s.Holder.Left {
 		s.Holder = h
 	}
 	if h.Session == session {
-		own := driver.Own{Attempt: h.Attempt, Grant: h.Grant}
-		own.Grant.Token, own.Grant.Run = first, rangeOf(first, h.Grant.Token)
-		s.Granted = append(s.Granted, own)
+		s.Granted = append(s.Granted, driver.OwnGrant{Attempt: h.Attempt, Grant: h.Grant})
 	}
-}
-
-// place adds a place in the queue that the session has. token is that of a member of its run, which
-// was added before.
-func place(s *driver.State, attempt string, token int64) {
-	if token == 0 {
-		s.Queued = append(s.Queued, attempt)
-		return
-	}
-	own := s.Granted[0]
-	own.Attempt, own.Grant.Token = attempt, token
-	s.Granted = append(s.Granted, own)
 }
 
 // times completes a holder, or a waiter, by the database's clock.

@@ -23,9 +23,10 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 // ReleaseTx leaves the queue as it is: the next waiter could only be read by a locking read of a
 // range, which locks the neighbours' queues as well at the usual isolation level. It looks beside
 // the transaction first, as LockTx does: a row that is held is there.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
-	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
-		_, err := lookGuard(ctx, up.(upkeep).q, h)
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, aside driver.Aside) error {
+	var look mysqldb.LookGuardRow
+	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+		look, err = lookGuard(ctx, up.(upkeep).q, h)
 		return err
 	})
 	if err != nil {
@@ -35,11 +36,16 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		return notHeld(mysqlserver.Interpret(err))
 	}
 	q := t.queries(tx)
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	if look.Made { // not where it is missing: to look for it there would lock the gap
+		if err := (&source{ctx: quiet, q: q}).Seize(look.Attempt, false); err != nil {
+			return mysqlserver.Interpret(err)
+		}
+	}
 	if h.Shared {
 		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, aside))
 	}
-	quiet, cancel := transaction.Lenient(ctx)
-	defer cancel()
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: transaction.Hex(h.Name), Session: h.Session, Token: h.Token})
 	if err == nil && released == 0 {
 		return driver.ErrNotHeld

@@ -23,131 +23,38 @@ func requests(session string, names ...string) []driver.Request {
 	return rs
 }
 
-// Broken by judging in TakeRows what it has not locked: what another had just taken would be taken
-// again.
-func TestTakeAllStopsAtTheNameThatWasTakenMeanwhile(t *testing.T) {
+// Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.
+func TestBatchesInOppositeOrdersNeverDeadlock(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
 	s.session("b", time.Minute)
-	s.release(s.have(requests("a", "m")[0])) // a row that is there: nothing waits before TakeRows
-	s.begin()
-	s.do(query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "m", Session: "b", Attempt: "b1", LockTimeout: "10s"}))
-	done := s.blocked(func() {
-		rs := requests("a", "l", "m", "n")
-		rs[0] = units(rs[0], 2, 3)
-		grants, err := s.TakeAll(t.Context(), rs)
-		if err != nil || len(grants) != 1 {
-			t.Errorf("took %+v, %v", grants, err)
+	took := make(chan int, 2)
+	all := func(rs []driver.Request) func() {
+		return func() {
+			grants, _, err := s.Batch(t.Context(), rs, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			n := 0
+			for _, g := range grants {
+				if g.Token != 0 {
+					n++
+				}
+			}
+			took <- n
 		}
-	})
-	s.commit()
-	<-done
-	if n := s.number("SELECT count(*) FROM dblock_holders WHERE session_id = 'a' AND name = 'l' AND units = 2"); n != 1 {
-		t.Error("the first name was not taken")
 	}
-	if n := s.number("SELECT count(*) FROM dblock_holders"); n != 2 {
-		t.Errorf("%d holders", n)
+	s.begin()
+	s.do(query(postgresdb.EnsureRow, "m"))
+	one := s.blocked(all(requests("a", "l", "m", "n")))
+	two := s.blocked(all(requests("b", "n", "m", "l")), 2)
+	s.commit()
+	<-one
+	<-two
+	if x, y := <-took, <-took; x+y != 3 {
+		t.Errorf("one took %d, the other %d", x, y)
 	}
 	s.sound()
-}
-
-// A row may be purged, and made anew, after EnsureRows. Broken by taking a row that was not judged.
-func TestTakeAllLeavesTheRowThatWasMadeAnewMeanwhile(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	s.session("b", time.Minute)
-	names := []string{"n", "o"}
-	grants, err := s.TakeAll(t.Context(), requests("a", names...)) // prepares the statements, too
-	if err != nil || len(grants) != 2 {
-		t.Fatal(grants, err)
-	}
-	for i, name := range names {
-		s.release(driver.Held{Name: name, Session: "a", Token: grants[i].Token})
-	}
-	s.begin()
-	s.do(query(postgresdb.LockRow, "n"))
-	done := s.blocked(func() {
-		if grants, err := s.TakeAll(t.Context(), requests("a", names...)); len(grants) != 1 || err != nil {
-			t.Errorf("took %+v, %v", grants, err)
-		}
-	})
-	for _, sql := range []string{
-		"DELETE FROM dblock_locks WHERE name = 'o'",
-		"INSERT INTO dblock_locks (name, token, acquired_at) VALUES ('o', dblock_now(), dblock_now())",
-	} {
-		if _, err := s.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	s.commit()
-	<-done
-	if n := s.number("SELECT count(*) FROM dblock_holders WHERE name = 'o'"); n != 0 {
-		t.Error("a row was taken that was not judged")
-	}
-}
-
-// A transaction of the application's locks names in their order, as LockTx does. Broken by leaving
-// ORDER BY out of TakeRows, or by another order there: what waits for the first name would have the
-// second, and the two would wait for each other.
-func TestManyRowsAreLockedInTheOrderOfTheirNames(t *testing.T) {
-	s := newScript(t)
-	s.session("a", time.Minute)
-	for _, r := range requests("a", "m", "l") { // the second name has the higher token
-		s.release(s.have(r))
-	}
-	s.begin()
-	s.do(query(postgresdb.LockRow, "l"))
-	done := s.blocked(func() {
-		if _, err := s.TakeAll(t.Context(), requests("a", "l", "m")); err != nil {
-			t.Error(err)
-		}
-	})
-	if n := s.number("SELECT count(*) FROM (SELECT 1 FROM dblock_locks WHERE name = 'm' FOR UPDATE SKIP LOCKED) free"); n != 1 {
-		t.Error("the second name was locked before the first")
-	}
-	s.commit()
-	<-done
-}
-
-// Broken by leaving ORDER BY out of EnsureRows: each would wait for a row that the other has made.
-func TestTakeAllInOppositeOrdersNeverDeadlocks(t *testing.T) {
-	for _, there := range []bool{false, true} {
-		s := newScript(t)
-		s.session("a", time.Minute)
-		s.session("b", time.Minute)
-		if there {
-			for _, r := range requests("a", "l", "m", "n") {
-				if _, err := drivertest.Release(t.Context(), s, s.have(r), false); err != nil {
-					t.Fatal(err)
-				}
-			}
-		}
-		took := make(chan int, 2)
-		all := func(rs []driver.Request) func() {
-			return func() {
-				grants, err := s.TakeAll(t.Context(), rs)
-				if err != nil {
-					t.Error(err)
-				}
-				took <- len(grants)
-			}
-		}
-		s.begin()
-		if there {
-			s.do(query(postgresdb.LockRow, "m"))
-		} else {
-			s.do(query(postgresdb.EnsureRow, "m"))
-		}
-		one := s.blocked(all(requests("a", "l", "m", "n")))
-		two := s.blocked(all(requests("b", "n", "m", "l")), 2)
-		s.commit()
-		<-one
-		<-two
-		if x, y := <-took, <-took; x+y != 3 || x*y != 0 {
-			t.Errorf("rows that were there %v: one took %d, the other %d", there, x, y)
-		}
-		s.sound()
-	}
 }
 
 // Broken by leaving out SKIP LOCKED, or by making rows that are there: the other callers would wait
@@ -216,34 +123,6 @@ func TestABatchJudgesARowAsItIsOnceItIsLocked(t *testing.T) {
 	if slices.Contains(released, true) {
 		t.Errorf("released %v", released)
 	}
-}
-
-// Broken by finding a place by its attempt alone. Leave has locked one name's row and counts its
-// waiters: it must delete no place of another name, and none of another session.
-func TestLeaveTakesItsOwnPlaces(t *testing.T) {
-	s := newScript(t)
-	for _, id := range []string{"a", "b", "c"} {
-		s.session(id, time.Minute)
-	}
-	var places []string
-	for _, name := range []string{"m", "n"} {
-		s.have(requests("c", name)[0])
-		for _, session := range []string{"a", "b"} {
-			r := requests(session, name)[0]
-			s.enqueue(r)
-			places = append(places, r.Attempt)
-		}
-	}
-	if next, err := s.Leave(t.Context(), "a", "n", places); err != nil || len(next) > 0 {
-		t.Error(next, err)
-	}
-	if n := s.number("SELECT count(*) FROM dblock_waiters WHERE session_id = 'b' OR name = 'm'"); n != 3 {
-		t.Errorf("%d of 3 places are left", n)
-	}
-	if n := s.number("SELECT count(*) FROM dblock_waiters"); n != 3 {
-		t.Error("the place is still there")
-	}
-	s.sound()
 }
 
 // Broken by leaving out that Break passes the guard. The event comes with the theft, once.

@@ -22,6 +22,8 @@ type database interface {
 	exec(ctx context.Context, s statement) error
 	// transact runs statements as one transaction at READ COMMITTED.
 	transact(ctx context.Context, s ...statement) error
+	// begin is transact up to the COMMIT.
+	begin(ctx context.Context, s ...statement) (opened, error)
 	// reserve opens a connection apart from the application's, under the name of a client's app.
 	reserve(ctx context.Context, app string) (connection, error)
 	// source is the application's pool that reserve takes connections of; nil: none.
@@ -34,6 +36,15 @@ type database interface {
 	spare() (most int, early bool)
 	// listen is Backend.Listen on a channel, on a connection as reserve's.
 	listen(ctx context.Context, app, channel string, ready func(), wake func(driver.Hint)) error
+}
+
+// opened is a transaction that has begun. One call of commit or rollback ends it, and gives its
+// connection back.
+type opened interface {
+	runner
+	// commit runs statements and commits. After an error the transaction is rolled back.
+	commit(ctx context.Context, s ...statement) error
+	rollback(ctx context.Context)
 }
 
 type connection interface {

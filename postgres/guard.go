@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -81,42 +79,6 @@ func (stale) SQLState() string { return pgserver.SerializationFailure }
 
 // tooOld is of a snapshot that shows nothing of a grant.
 const tooOld stale = "the transaction's snapshot may be older than the lock: roll back and begin it anew"
-
-// quarry is a hold that is to be taken from its holder: named by session and token, or by its
-// owner.
-type quarry postgresdb.LockGuardParams
-
-// errGuarded: a transaction that has the guard's row share-locked is in the way of a takeover.
-var errGuarded = errors.New("a transaction that the holder guards is still open")
-
-// takeOver locks a name's row, and passes the guard of a hold: then statements take it away.
-// ErrBusy, and errGuarded, where a guarded transaction is open.
-func (e *engine) takeOver(ctx context.Context, q quarry, statements ...statement) error {
-	var name, attempt string
-	var guards int64
-	var locked, guarded, passed bool
-	err := e.db.transact(ctx, append([]statement{
-		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: q.Name}).found(&name, &locked),
-		query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)).found(&attempt, &guarded),
-		query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)).found(&guards, &passed),
-	}, statements...)...)
-	if pgserver.State(err) == pgserver.LockNotAvailable && locked && !passed {
-		return driver.Fail(driver.ErrBusy, fmt.Errorf("%w: %w", errGuarded, err))
-	}
-	return pgserver.Interpret(err)
-}
-
-// announce keeps new guards of the hold from beginning where the takeover was refused by one. Only
-// a takeover from a holder that lives needs that: a dead holder, or one past its fixed lease,
-// begins no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats
-// it.
-func (e *engine) announce(ctx context.Context, q quarry, refused error) {
-	if errors.Is(refused, errGuarded) {
-		_ = e.db.exec(ctx, query(postgresdb.WantHold, postgresdb.WantHoldParams{
-			Announced: announced.Microseconds(), Name: q.Name, Session: q.Session, Token: q.Token, Host: q.Host, Thread: q.Thread,
-		}))
-	}
-}
 
 func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	guards, err := e.list(ctx, query(postgresdb.DropGuards, int32(limit)))

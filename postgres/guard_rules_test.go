@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Rule 16: guards of holds, and takeovers of them, in a fixed order. docs/decisions.md lists the
@@ -26,7 +27,7 @@ func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 	if what == "Guard" {
 		return of.Guard(s.Context(), tx, h, nil)
 	}
-	return of.ReleaseTx(s.Context(), tx, h, nil)
+	return of.ReleaseTx(s.Context(), tx, h, driver.Detachment{}, nil)
 }
 
 // tryGuard makes the guard of a hold.
@@ -81,7 +82,11 @@ var takes = map[string]take{
 		return taken, err
 	},
 	"return of the same owner": func(g guardian) (bool, error) {
-		_, taken, err := g.Reenter(g.Context(), driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
+		taken := false
+		_, err := g.Change(g.Context(), driver.How{Name: "n", Self: "b", Wait: true}, func(n *protocol.Name) (err error) {
+			_, taken, err = protocol.Reenter(n, driver.Request{Name: "n", Session: "b", Host: "h", Thread: "a1", Attempt: "b1"})
+			return err
+		})
 		return taken, err
 	},
 }
@@ -127,7 +132,7 @@ func TestNoTakeoverPassesAGuardedTransaction(t *testing.T) {
 		}()
 		select {
 		case err := <-done:
-			if !errors.Is(err, driver.ErrBusy) || !errors.Is(err, errGuarded) {
+			if !errors.Is(err, driver.ErrBusy) || !errors.Is(err, driver.ErrGuarded) {
 				t.Errorf("got %v", err)
 			}
 		case <-time.After(8 * time.Second): // less than the engine's patience here
@@ -183,11 +188,10 @@ func TestNoGuardIsMadeUnderATakeover(t *testing.T) {
 			s.session("a", time.Minute)
 			s.session("b", time.Minute)
 			h := s.have(request("a", "a1"))
-			q := quarry{Name: "n", Session: "a", Token: h.Token}
 			s.begin()
 			s.do(query(postgresdb.LockRow, "n"))
-			s.do(query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)))
-			s.do(query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)))
+			s.do(query(postgresdb.LockGuard, "a1"))
+			s.do(query(postgresdb.TouchGuard, "a1"))
 			tx := s.snapshot(level)
 			if err := s.tryGuard(h); !errors.Is(err, driver.ErrBusy) {
 				t.Errorf("made under a takeover: %v", err)
@@ -231,7 +235,7 @@ func TestATakeoverSeesTheGuardThatItWaitedFor(t *testing.T) {
 			if n := g.number("SELECT takeovers FROM dblock_guards WHERE attempt = 'a1'"); n != 1 {
 				t.Errorf("the takeover has written %d times", n)
 			}
-		case errors.Is(done, errGuarded):
+		case errors.Is(done, driver.ErrGuarded):
 			g.stands()
 		default:
 			t.Error(done)
@@ -263,11 +267,10 @@ func TestAGuardThatWaitedForATakeoverIsRefused(t *testing.T) {
 			h := s.have(request("a", "a1"))
 			s.makeGuard(h)
 			tx := s.snapshot(level)
-			q := quarry{Name: "n", Session: "a", Token: h.Token}
 			s.begin()
 			s.do(query(postgresdb.LockRow, "n"))
-			s.do(query(postgresdb.LockGuard, postgresdb.LockGuardParams(q)))
-			s.do(query(postgresdb.TouchGuard, postgresdb.TouchGuardParams(q)))
+			s.do(query(postgresdb.LockGuard, "a1"))
+			s.do(query(postgresdb.TouchGuard, "a1"))
 			s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: h.Token, LockTimeout: "10s"}))
 			done := s.blocked(func() {
 				err := s.inside("Guard", tx, h)
@@ -363,22 +366,20 @@ func TestAGuardOutlivesAnUpgradeAndADowngrade(t *testing.T) {
 	if err := s.inside("Guard", s.tx, h); err != nil {
 		t.Fatal(err)
 	}
-	g, upgraded, err := s.Upgrade(t.Context(), h, "a1")
+	g, upgraded, err := s.upgrade(h, "a1")
 	if !upgraded || err != nil {
 		t.Fatal(upgraded, err)
 	}
-	if h.Token, err = s.Raise(t.Context(), driver.Held{Name: "n", Session: "a", Token: g.Token}, g.Token+1000); err != nil {
-		t.Fatal(err)
-	}
+	h.Token = g.Token
 	h.Shared = false
 	whole := guardian{script: s, held: h, by: request("a", "a1")}
-	if _, err := takes["theft"](whole); !errors.Is(err, errGuarded) {
+	if _, err := takes["theft"](whole); !errors.Is(err, driver.ErrGuarded) {
 		t.Errorf("after the upgrade: %v", err)
 	}
-	if _, err := s.Downgrade(t.Context(), h); err != nil {
+	if _, err := s.downgrade(h); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err, errGuarded) {
+	if _, err := takes["theft"](guardian{script: s, held: h, by: reader("a", "a1")}); !errors.Is(err, driver.ErrGuarded) {
 		t.Errorf("after the downgrade: %v", err)
 	}
 	s.commit()

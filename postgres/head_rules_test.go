@@ -3,20 +3,17 @@ package postgres
 import (
 	"context"
 	"errors"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// The short hand-over, from an exclusive holder to the head of the queue: it does what HandOver
-// does, or nothing.
+// The short hand-over, from an exclusive holder to the head of the queue: it does what the general
+// way does, or nothing. Package oracle compares the two.
 
 // sent tells whether the engine has sent a query, of package postgresdb, on a connection of its
 // pool.
@@ -34,7 +31,7 @@ func (s *script) sent(sql string) (sent bool) {
 	return sent
 }
 
-// Broken by sending HandOver whatever the short one has done.
+// Broken by going the general way whatever the short one has done.
 func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
@@ -50,170 +47,52 @@ func TestTheGeneralHandOverIsNotSentInTheCommonCase(t *testing.T) {
 		s.sound()
 		s.release(driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token})
 	}
-	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.HandOver) {
-		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead), s.sent(postgresdb.HandOver))
+	if !s.sent(postgresdb.HandToHead) || s.sent(postgresdb.ReadName) {
+		t.Errorf("sent the short one: %v, the general one: %v", s.sent(postgresdb.HandToHead), s.sent(postgresdb.ReadName))
 	}
 }
 
-// Broken by leaving out anything that HandOver writes or says.
-func TestTheShortHandOverWritesWhatTheGeneralOneWrites(t *testing.T) {
-	came := map[string]string{} // of each name: its row, its queue, and what its waiter was told
-	for name, short := range map[string]bool{"short": true, "general": false} {
-		s := newScript(t)
-		for _, id := range []string{"a", "b", "c"} {
-			s.session(id, time.Minute)
-		}
-		of := func(session, attempt string) driver.Request {
-			r := request(session, attempt)
-			r.Metadata = "of " + attempt
-			return r
-		}
-		r := of("a", "a1")
-		r.Lease = time.Minute
-		h := s.have(r)
-		if err := s.SetHolds(t.Context(), h, 3); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_locks SET asked = 'why', capacity = 0"); err != nil {
-			t.Fatal(err)
-		}
-		s.enqueue(of("b", "b1"))
-		s.enqueue(of("c", "c1"))
-		listener, err := pgx.ConnectConfig(t.Context(), s.pool.Config().ConnConfig)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer listener.Close(t.Context())
-		if _, err := listener.Exec(t.Context(), "LISTEN dblock_b"); err != nil {
-			t.Fatal(err)
-		}
-		var d handed
-		v := driver.Release(h, true)
-		statements := d.release(v.Self, h, true)
-		if short {
-			statements = []statement{d.toHead(v)}
-		}
-		before := s.number("SELECT dblock_now()")
-		if err := s.handOver(t.Context(), "n", statements...); err != nil || !d.given {
-			t.Fatalf("%s: %v, %v", name, d.given, err)
-		}
-		s.went(d.next, true, "b1")
-		token := d.next[0].Grant.Token
-		if at := s.number("SELECT acquired_at FROM dblock_locks"); token <= h.Token || at < before || d.next[0].Session != "b" {
-			t.Errorf("%s: token %d after %d, acquired at %d after %d, by %s", name, token, h.Token, at, before, d.next[0].Session)
-		}
-		n, err := listener.WaitForNotification(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		var row string
-		if err := s.pool.QueryRow(t.Context(), `SELECT (to_jsonb(l) - 'acquired_at')::text || (SELECT jsonb_agg(to_jsonb(w) - 'enqueued_at')::text FROM dblock_waiters w)
-			FROM dblock_locks l`).Scan(&row); err != nil {
-			t.Fatal(err)
-		}
-		came[name] = strings.ReplaceAll(row+" told "+n.Payload, strconv.FormatInt(token, 10), "TOKEN")
-	}
-	if came["short"] != came["general"] {
-		t.Errorf("short:\n%s\ngeneral:\n%s", came["short"], came["general"])
-	}
-}
-
-// Broken by a hand-over that leaves first_ticket where it is: each later one would pass all places
-// again that have left. Broken also by one that sets it to a place that somebody has, for then that
-// place would never be served.
-func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
-	for name, statements := range map[string]func(d *handed, v driver.Vacancy) []statement{
-		"to the head": func(d *handed, v driver.Vacancy) []statement { return []statement{d.toHead(v)} },
-		"to a run":    func(d *handed, v driver.Vacancy) []statement { return []statement{d.toRun(v)} },
-		"in general":  func(d *handed, v driver.Vacancy) []statement { return d.release(v.Self, v.Held(), true) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := newScript(t)
-			s.session("a", time.Minute)
-			s.session("b", time.Minute)
-			h := s.have(request("a", "a1"))
-			var rs []driver.Request
-			switch name {
-			case "to the head":
-				rs = []driver.Request{request("b", "b1"), request("b", "b2"), request("b", "b3")}
-			default:
-				rs = append(passable("b", "b1", "b2"), request("b", "b3"))
-			}
-			for _, r := range rs {
-				s.enqueue(r)
-			}
-			for i, last := range []int64{1, 3} { // the ticket of each head
-				if name == "to the head" {
-					last = int64(i + 1)
-				}
-				var d handed
-				v := driver.Release(h, true)
-				if err := s.handOver(t.Context(), "n", statements(&d, v)...); err != nil || !d.given {
-					t.Fatal(d.given, err)
-				}
-				s.sound()
-				if first := s.number("SELECT first_ticket FROM dblock_locks"); first != last {
-					t.Errorf("after hand-over %d the queue begins at %d, want %d", i+1, first, last)
-				}
-				h = driver.Held{Name: "n", Session: "b", Token: d.next[len(d.next)-1].Grant.Token}
-			}
-		})
-	}
-}
-
-// Broken by leaving out any condition of HandToHead or HandToRun. Only the latter does runs.
+// Broken by leaving out any condition of HandToHead.
 func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
-	for name, prepare := range map[string]func(s *script, v *driver.Vacancy){
-		"nobody waits": func(s *script, _ *driver.Vacancy) {},
-		"the head is dead": func(s *script, _ *driver.Vacancy) {
+	for name, prepare := range map[string]func(s *script, v *driver.Removal){
+		"nobody waits": func(s *script, _ *driver.Removal) {},
+		"the head is dead": func(s *script, _ *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.enqueue(request("c", "c1"))
 			s.exec("DELETE FROM dblock_heartbeats WHERE session_id = 'b'")
 		},
-		"the head is over its time": func(s *script, _ *driver.Vacancy) {
+		"the head is over its time": func(s *script, _ *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.enqueue(request("c", "c1"))
 			s.exec("UPDATE dblock_heartbeats SET expires_at = dblock_now() WHERE session_id = 'b'")
 		},
-		"the head is a reader": func(s *script, _ *driver.Vacancy) {
+		"the head is a reader": func(s *script, _ *driver.Removal) {
 			s.enqueue(reader("b", "b1"))
 			s.enqueue(request("c", "c1"))
 		},
-		"the head wants a fixed lease": func(s *script, _ *driver.Vacancy) {
+		"the head wants a fixed lease": func(s *script, _ *driver.Removal) {
 			r := request("b", "b1")
 			r.Lease = time.Minute
 			s.enqueue(r)
 		},
-		"the head wants a cool-down": func(s *script, _ *driver.Vacancy) {
+		"the head wants a cool-down": func(s *script, _ *driver.Removal) {
 			r := request("b", "b1")
 			r.MinHold = time.Minute
 			s.enqueue(r)
 		},
-		"the name cools down": func(s *script, _ *driver.Vacancy) {
+		"the name cools down": func(s *script, _ *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			s.exec("UPDATE dblock_locks SET rests_until = dblock_now() + 60000000")
 		},
-		"a run begins": func(s *script, _ *driver.Vacancy) {
-			s.joins(passable("b", "b1", "b2")...)
-		},
-		"a run ends": func(s *script, v *driver.Vacancy) {
-			s.joins(passable("b", "b1", "b2")...)
-			s.joins(request("c", "c1"))
-			next, err := drivertest.Release(s.Context(), s, v.Held(), true)
-			if err != nil {
-				s.Fatal(err)
-			}
-			*v = driver.Release(ofRun(next[0].Grant.Run.Last), true)
-		},
-		"another token": func(s *script, v *driver.Vacancy) {
+		"another token": func(s *script, v *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Token--
 		},
-		"another session": func(s *script, v *driver.Vacancy) {
+		"another session": func(s *script, v *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Session = "c"
 		},
-		"another name": func(s *script, v *driver.Vacancy) {
+		"another name": func(s *script, v *driver.Removal) {
 			s.enqueue(request("b", "b1"))
 			v.Name = "m"
 		},
@@ -223,11 +102,10 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 			for _, id := range []string{"a", "b", "c"} {
 				s.session(id, time.Minute)
 			}
-			runs := strings.HasPrefix(name, "a run")
 			m := request("c", "c0")
 			m.Name = "m"
 			s.have(m)
-			v := driver.Release(s.have(request("a", "a1")), true)
+			v := protocol.Release(s.have(request("a", "a1")), true, false)
 			prepare(s, &v)
 			read := func() (all string) {
 				if err := s.pool.QueryRow(t.Context(), `SELECT (SELECT jsonb_agg(to_jsonb(l) ORDER BY name)::text FROM dblock_locks l) ||
@@ -237,17 +115,10 @@ func TestTheShortHandOverDoesNothingInAnyOtherCase(t *testing.T) {
 				return all
 			}
 			was := read()
-			var d handed
-			if err := s.handOver(t.Context(), v.Name, d.toHead(v)); err != nil || d.given || d.next != nil {
-				t.Errorf("handed %+v, %v, %v", d.next, d.given, err)
+			if next, left, err := s.engine.release(t.Context(), v); err != nil || left || next != nil {
+				t.Errorf("handed %+v, %v, %v", next, left, err)
 			}
 			if is := read(); is != was {
-				t.Errorf("it was\n%s\nand is\n%s", was, is)
-			}
-			if err := s.handOver(t.Context(), v.Name, d.toRun(v)); err != nil || d.given != runs {
-				t.Errorf("for runs: handed %+v, %v, %v", d.next, d.given, err)
-			}
-			if is := read(); is != was && !runs {
 				t.Errorf("it was\n%s\nand is\n%s", was, is)
 			}
 		})
@@ -261,6 +132,17 @@ func (d uncommitted) transact(ctx context.Context, statements ...statement) erro
 	return d.database.transact(ctx, append(statements, statement{sql: "SELECT 1 / 0"})...)
 }
 
+func (d uncommitted) begin(ctx context.Context, statements ...statement) (opened, error) {
+	tx, err := d.database.begin(ctx, statements...)
+	return uncommittedTx{tx}, err
+}
+
+type uncommittedTx struct{ opened }
+
+func (t uncommittedTx) commit(ctx context.Context, statements ...statement) error {
+	return t.opened.commit(ctx, append(statements, statement{sql: "SELECT 1 / 0"})...)
+}
+
 // Broken by returning what the rows said: a waiter of the same client would believe it.
 func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 	for name, head := range map[string]driver.Request{"the short hand-over": request("b", "b1"), "the general one": reader("b", "b1")} {
@@ -272,7 +154,7 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 			s.enqueue(head)
 			committed := s.db
 			s.db = uncommitted{committed}
-			if next, left, err := s.Vacate(t.Context(), driver.Release(h, true)); err == nil || left || len(next) > 0 {
+			if next, left, err := s.Remove(t.Context(), protocol.Release(h, true, false)); err == nil || left || len(next) > 0 {
 				t.Errorf("handed on %+v, %v, %v", next, left, err)
 			}
 			s.db = committed
@@ -285,7 +167,7 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 	}
 }
 
-// Rule 3. Broken by leaving LockRow out of handOver: the short hand-over would believe in a hold
+// Rule 3. Broken by leaving LockRowWithin out of release: the short hand-over would believe in a hold
 // that was just taken over.
 func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s := newScript(t)
@@ -295,8 +177,10 @@ func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	h := s.have(request("a", "a1"))
 	s.enqueue(request("b", "b1"))
 	s.begin()
-	s.do(query(postgresdb.LockRow, "n"))
-	s.do(query(postgresdb.Reenter, postgresdb.ReenterParams{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"}))
+	s.does(func(n *protocol.Name) error {
+		_, _, err := protocol.Reenter(n, driver.Request{Name: "n", Session: "c", Host: "h", Thread: "a1", Attempt: "c1"})
+		return err
+	})
 	done := s.blocked(func() {
 		if next, err := drivertest.Release(t.Context(), s, h, true); !errors.Is(err, driver.ErrNotHeld) || len(next) > 0 {
 			t.Errorf("handed on %+v, %v", next, err)
@@ -319,8 +203,7 @@ func TestAReleasePassesOverTheHeadThatJustLeft(t *testing.T) {
 	s.enqueue(request("b", "b1"))
 	s.enqueue(request("b", "b2"))
 	s.begin()
-	s.do(query(postgresdb.LockRow, "n"))
-	s.do(query(postgresdb.LeaveQueue, postgresdb.LeaveQueueParams{Name: "n", Session: "b", Attempts: list([]string{"b1"})}))
+	s.leaves(protocol.Undo("b", "n", "b1"))
 	s.do(join(request("b", "b3")))
 	done := s.blocked(func() {
 		next, err := drivertest.Release(t.Context(), s, h, true)
@@ -343,7 +226,7 @@ func TestATakeoverDoesNotHandAGuardedHoldToTheHead(t *testing.T) {
 		if err := g.inside("Guard", g.tx, g.held); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := take(g); !errors.Is(err, driver.ErrBusy) || !errors.Is(err, errGuarded) {
+		if _, err := take(g); !errors.Is(err, driver.ErrBusy) || !errors.Is(err, driver.ErrGuarded) {
 			t.Errorf("got %v", err)
 		}
 		g.stands()
@@ -386,11 +269,35 @@ func TestAWaiterThatFindsTheRowLockedForLongComesBackLater(t *testing.T) {
 	s.lockTimeout = briefly
 	within, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if _, _, err := s.Enqueue(within, request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
+	if _, _, err := s.Join(within, request("a", "a2")); !errors.Is(err, driver.ErrBusy) {
 		t.Errorf("got %v", err)
 	}
 	var lasting string
 	if err := s.db.(pgxDB).pool.QueryRow(t.Context(), "SELECT current_setting('lock_timeout')").Scan(&lasting); err != nil || lasting != "0" {
 		t.Errorf("the connection went back to the pool with a lock timeout of %s, %v", lasting, err)
+	}
+}
+
+// Broken by a hand-over that leaves first_ticket where it is: each later one would pass all places
+// again that have left. Broken also by one that sets it behind a place that somebody has, for then
+// that place would never be served.
+func TestAHandOverSaysWhereTheQueueBegins(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	s.session("b", time.Minute)
+	h := s.have(request("a", "a1"))
+	for _, attempt := range []string{"b1", "b2", "b3"} {
+		s.enqueue(request("b", attempt))
+	}
+	for want := int64(2); want < 5; want++ {
+		next, left, err := s.engine.release(t.Context(), protocol.Release(h, true, false))
+		if err != nil || !left {
+			t.Fatal(left, err)
+		}
+		s.sound()
+		if first := s.number("SELECT first_ticket FROM dblock_locks"); first != want {
+			t.Errorf("the queue begins at %d, want %d", first, want)
+		}
+		h = driver.Held{Name: "n", Session: "b", Token: next[0].Grant.Token}
 	}
 }

@@ -15,7 +15,7 @@ func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]d
 	err := e.db.exec(ctx, query(postgresdb.Describe, postgresdb.DescribeParams{Most: int32(waiters), Names: list(names)}).into(&row, func() {
 		if len(details) == 0 || details[len(details)-1].Name != row.Name {
 			details = append(details, driver.Detail{
-				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Queued: int(row.Queued),
+				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Queued: int(row.Waiters),
 				Rest: max(microseconds(row.RestsUntil-row.Now), 0),
 			})
 		}
@@ -35,10 +35,10 @@ func party(row postgresdb.DescribeRow) driver.Party {
 	p := driver.Party{
 		Holder: driver.Holder{
 			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
-			Grant: driver.Grant{Token: row.Token, Contended: row.Token > 0 && row.Waiters > 0},
+			Grant: driver.Grant{First: row.First, Token: row.Token, Contended: row.Token > 0 && row.Waiters > 0},
 			Since: time.UnixMicro(row.Since), Left: microseconds(row.SessionExpiresAt - row.Now),
 		},
-		Holds: int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+		App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
 	}
 	if row.ExpiresAt > 0 {
 		p.Holder = p.Holder.WithFixedLease(microseconds(row.ExpiresAt - row.Now))

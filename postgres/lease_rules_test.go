@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Broken by leaving the token out of ExtendLock: the next holder of the same session would have
@@ -25,15 +25,9 @@ func TestAnExtensionThatWaitedForATakeoverFindsTheLockGone(t *testing.T) {
 		next.Attempt, next.Lease = "a2", time.Minute
 		s.enqueue(next)
 		s.begin()
-		s.do(query(postgresdb.LockRow, "n"))
-		if shared {
-			s.do(query(postgresdb.GiveUpShare, postgresdb.GiveUpShareParams{Name: "n", Session: "a", Token: h.Token}))
-			s.do(query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n"}))
-		} else {
-			s.do(query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: h.Token}))
-		}
+		s.leaves(protocol.Release(h, true, false))
 		extend := func() {
-			if left, err := s.Extend(t.Context(), h, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
+			if left, err := s.extend(h, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("extended, with %v left: %v", left, err)
 			}
 		}
@@ -56,9 +50,10 @@ func TestATakeoverThatWaitedForAnExtensionLeavesTheLock(t *testing.T) {
 	r.Lease = 300 * time.Millisecond
 	h := s.have(r)
 	s.begin()
-	s.do(query(postgresdb.ExtendLock, postgresdb.ExtendLockParams{
-		Name: "n", Session: "a", Token: h.Token, Lease: time.Hour.Microseconds(), LockTimeout: "10s",
-	}))
+	s.does(func(n *protocol.Name) error {
+		_, err := protocol.Extend(n, h, time.Hour)
+		return err
+	})
 	var holder driver.Holder
 	for deadline := time.Now().Add(10 * time.Second); holder.Left >= 0; time.Sleep(10 * time.Millisecond) {
 		states, err := s.Look(t.Context(), "", []string{"n"})
@@ -68,7 +63,7 @@ func TestATakeoverThatWaitedForAnExtensionLeavesTheLock(t *testing.T) {
 		holder = states[0].Holder
 	}
 	done := s.blocked(func() {
-		if next, left, err := s.Vacate(t.Context(), driver.TakeOver("b", "n", holder)); left || len(next) > 0 || err != nil {
+		if next, left, err := s.Remove(t.Context(), protocol.TakeOver("b", "n", holder)); left || len(next) > 0 || err != nil {
 			t.Errorf("taken over: %v, %v, %v", next, left, err)
 		}
 	})

@@ -42,13 +42,13 @@ func (d pgxDB) listen(ctx context.Context, app, channel string, ready func(), wa
 // listen listens on a connection of the pool, where that is one of pgx. The connection is closed
 // afterwards: the pool gets none back that still listens, or in which something is left unread.
 func (d sqlDB) listen(ctx context.Context, app, channel string, ready func(), wake func(driver.Hint)) error {
-	reserved, conn, err := d.ear(ctx)
+	reserved, conn, err := d.listenConn(ctx)
 	if err != nil {
 		return err
 	}
 	listener := sqlConn{reserved}
 	defer listener.close()
-	if err := listener.bear(ctx, app); err != nil {
+	if err := listener.setAppName(ctx, app); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -80,13 +80,13 @@ func (d sqlDB) watchPool(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// ear reserves a connection of the pool that can listen, and returns pgx's connection below it.
+// listenConn reserves a connection of the pool that can listen, and returns pgx's connection below it.
 // After an error the connection has gone back to the pool as it came.
 //
 // pgx's connection is used outside of Raw. That is safe, because database/sql leaves a reserved
 // connection alone. Raw would keep the connection's mutex for as long as the listener lives, and
 // the Close of every statement that the application has prepared on the connection waits for that.
-func (d sqlDB) ear(ctx context.Context) (reserved *sql.Conn, conn *pgx.Conn, err error) {
+func (d sqlDB) listenConn(ctx context.Context) (reserved *sql.Conn, conn *pgx.Conn, err error) {
 	most := d.db.Stats().MaxOpenConnections
 	if most > 0 && most < listeningPool {
 		return nil, nil, driver.Fail(driver.ErrUnsupported, fmt.Errorf("the pool allows %d connections, and LISTEN needs %d: see postgres.NewSQL", most, listeningPool))
@@ -112,7 +112,7 @@ func (d sqlDB) ear(ctx context.Context) (reserved *sql.Conn, conn *pgx.Conn, err
 }
 
 // below is the connection of pgx below one of database/sql; nil: there is none, or it is hidden.
-// lent reports that it is on loan from a pgxpool.
+// lent reports that it is borrowed from a pgxpool.
 func below(raw any) (conn *pgx.Conn, lent bool) {
 	for range 8 {
 		switch c := raw.(type) {
@@ -127,7 +127,7 @@ func below(raw any) (conn *pgx.Conn, lent bool) {
 	return nil, false
 }
 
-// isLent reads a private field of stdlib.Conn: only a connection that is on loan from a pgxpool has
+// isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool has
 // no configuration. It is also true where there is no such field, which errs on the safe side.
 func isLent(conn reflect.Value) bool {
 	if conn.Kind() != reflect.Struct {
@@ -200,9 +200,9 @@ func hear(ctx context.Context, conn *pgx.Conn, channel string, limit time.Durati
 	}
 }
 
-// hint reads what a hand-over or Reenter sends: an attempt, and behind it, where that tells all of
-// the grant, the attempts behind it in its run, the token and the number of waiters. Whatever else
-// it may be, it is a hint that something has come.
+// hint reads a payload: an attempt, and behind it, where that tells all of the grant, its token, of a
+// cohort its first and its last token, and whether there are waiters. Whatever else it may be, it is
+// a hint that something has come.
 func hint(payload string) driver.Hint {
 	fields := strings.Fields(payload)
 	if len(fields) == 0 {
@@ -213,14 +213,11 @@ func hint(payload string) driver.Hint {
 		return h
 	}
 	n := len(fields)
-	token, err := strconv.ParseInt(fields[n-2], 10, 64)
-	waiters, unreadable := strconv.Atoi(fields[n-1])
-	if err != nil || unreadable != nil {
-		return h
-	}
-	h.Grant = driver.Grant{Token: token, Contended: waiters > 0}
-	if n == 4 {
-		h.Behind = strings.Split(fields[1], ",")
+	first, err := strconv.ParseInt(fields[1], 10, 64)
+	token, unreadable := strconv.ParseInt(fields[n-2], 10, 64)
+	waiters, uncounted := strconv.Atoi(fields[n-1])
+	if err == nil && unreadable == nil && uncounted == nil {
+		h.Grant = driver.Grant{First: first, Token: token, Contended: waiters > 0}
 	}
 	return h
 }

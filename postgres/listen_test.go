@@ -72,7 +72,7 @@ func (l *listener) hears(db *sql.DB) {
 	}
 	select {
 	case h := <-l.hints:
-		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{Token: 7}}); !reflect.DeepEqual(h, want) {
+		if want := (driver.Hint{Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}}); !reflect.DeepEqual(h, want) {
 			l.Errorf("%+v: want %+v", h, want)
 		}
 	case err := <-l.ended:
@@ -332,19 +332,18 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 // The application's hooks may listen to channels of their own.
 // What tells less than a whole grant is a hint that something has come.
 func TestAHintIsReadOrNot(t *testing.T) {
-	grant := driver.Grant{Token: 7, Contended: true}
+	grant := driver.Grant{First: 7, Token: 7, Contended: true}
 	for payload, want := range map[string]driver.Hint{
 		"":              {},
 		"a":             {Attempt: "a"},
 		"a 7":           {Attempt: "a"},
 		"a 7 2":         {Attempt: "a", Grant: grant},
-		"a 7 0":         {Attempt: "a", Grant: driver.Grant{Token: 7}},
-		"a b 7 2":       {Attempt: "a", Grant: grant, Behind: []string{"b"}},
-		"a b,c,d 7 2":   {Attempt: "a", Grant: grant, Behind: []string{"b", "c", "d"}},
-		"a b,c x 2":     {Attempt: "a"},
-		"a b,c 7 x":     {Attempt: "a"},
-		"a b,c 7":       {Attempt: "a"},
-		"a b c 7 2":     {Attempt: "a"},
+		"a 7 0":         {Attempt: "a", Grant: driver.Grant{First: 7, Token: 7}},
+		"a 5 7 2":       {Attempt: "a", Grant: driver.Grant{First: 5, Token: 7, Contended: true}},
+		"a 5 x 2":       {Attempt: "a"},
+		"a 5 7 x":       {Attempt: "a"},
+		"a x 7 2":       {Attempt: "a"},
+		"a 5 6 7 2":     {Attempt: "a"},
 		"a 7 2 b c d e": {Attempt: "a"},
 	} {
 		if is := hint(payload); !reflect.DeepEqual(is, want) {

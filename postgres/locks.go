@@ -2,149 +2,118 @@ package postgres
 
 import (
 	"context"
-	"errors"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// remakes is how often a take makes a row that is missing: the first time it only makes it, and it
-// may be purged at once.
-const remakes = 3
-
-var errPurged = driver.Fail(driver.ErrRetry, errors.New("the name's row was purged again and again"))
-
+// Take is one statement.
 func (e *engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if r.Units > 0 {
-		return e.takeShare(ctx, r)
-	}
-	return taken(ctx, e.db.exec, query(postgresdb.TakeLock, postgresdb.TakeLockParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+	run := e.db.exec
+	take := query(postgresdb.TakeLock, postgresdb.TakeLockParams{
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, More: int64(members(r) - 1),
 		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), LockTimeout: e.lockTimeoutFor(r.Wait),
-	}), r.Lease)
-}
-
-// taken runs a take, and again where it has only made the name's row.
-func taken(ctx context.Context, run func(context.Context, statement) error, take statement, lease time.Duration) (driver.Grant, bool, error) {
-	for range remakes {
+	})
+	if r.Units > 0 {
+		run = e.alone
+		take = query(postgresdb.TakeShare, postgresdb.TakeShareParams{
+			Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			Lease: r.Lease.Microseconds(), Metadata: r.Metadata, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeoutFor(r.Wait),
+		})
+	}
+	for range remakes { // the first time it only makes a row that is missing
 		var row postgresdb.TakeLockRow // a TakeShareRow is the same
 		var found bool
 		if err := run(ctx, take.found(&row, &found)); err != nil || !found {
 			return driver.Grant{}, false, pgserver.Interpret(err)
 		}
 		if !row.Made {
-			return driver.Grant{Token: row.Token, Lease: lease}, true, nil
+			return driver.Grant{First: row.Token - int64(members(r)-1), Token: row.Token, Lease: r.Lease}, true, nil
 		}
 	}
 	return driver.Grant{}, false, errPurged
 }
 
-// Enqueue never takes the lock itself: a name that is free by now is Gone, and taken by the next
-// Take.
-func (e *engine) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+// members are those of a request; the share of a name has one.
+func members(r driver.Request) int { return max(r.Members, 1) }
+
+// Join is one statement where the name cannot be had at once, and a second one where it can. What
+// both leave is that other requests came in between, or that the request collides with them.
+func (e *engine) Join(ctx context.Context, r driver.Request) (grant driver.Grant, outcome driver.Outcome, err error) {
 	var queued bool
-	join := e.joinQueue(rs[0], &queued)
-	if len(rs) > 1 {
-		join = e.joinTogether(rs, &queued)
+	err = pgserver.Interpret(e.alone(ctx, e.joinQueue(r, &queued)))
+	if err != nil || queued {
+		return driver.Grant{}, driver.Queued, err
 	}
-	err := e.alone(ctx, join)
-	switch {
-	case err != nil:
-		return driver.Grant{}, driver.Gone, pgserver.Interpret(err)
-	case queued:
-		return driver.Grant{}, driver.Queued, nil
-	case rs[0].Units > 0:
-		return driver.Grant{}, driver.Gone, e.refuseCapacity(ctx, rs[0])
+	if grant, taken, err := e.Take(ctx, r); err != nil || taken {
+		return grant, driver.Granted, err
 	}
-	return driver.Grant{}, driver.Gone, nil
+	_, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Make: true, Wait: r.Wait}, func(n *protocol.Name) (err error) {
+		grant, outcome, err = protocol.Join(n, r)
+		return err
+	})
+	return grant, outcome, err
 }
 
 func (e *engine) joinQueue(r driver.Request, queued *bool) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(), Passable: r.Passable,
-		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeout,
+		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Members: int32(members(r)),
+		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
+		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: e.lockTimeoutFor(r.Wait),
 	}).found(new(postgresdb.JoinQueueRow), queued)
 }
 
-func (e *engine) joinTogether(rs []driver.Request, queued *bool) statement {
-	wants := make([]want, len(rs))
-	for i, r := range rs {
-		wants[i] = wanted(i, r)
+// Remove returns no grants with an error: rows that told of them may have come before a COMMIT that
+// failed.
+func (e *engine) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+	if r.Cause == driver.ByHolder && !r.Shared && !r.Guarded {
+		if next, left, err = e.release(ctx, r); err != nil || left {
+			return next, left, err
+		}
 	}
-	return query(postgresdb.JoinTogether, postgresdb.JoinTogetherParams{
-		Name: rs[0].Name, Requests: list(wants), LockTimeout: e.lockTimeout,
-	}).found(new(postgresdb.JoinTogetherRow), queued)
-}
-
-func (e *engine) Reenter(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	var reentered bool
-	var row postgresdb.ReenterRow
-	q := quarry{Name: r.Name, Host: r.Host, Thread: r.Thread}
-	err := e.takeOver(ctx, q, requeueMembers(q), query(postgresdb.Reenter, postgresdb.ReenterParams{
-		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Lease: r.Lease.Microseconds(), Metadata: r.Metadata, MinHold: r.MinHold.Microseconds(),
-	}).found(&row, &reentered))
-	e.announce(ctx, q, err)
-	if err != nil || !reentered {
-		return driver.Grant{}, false, err
-	}
-	return driver.Grant{Token: row.Token, Contended: row.Waiters > 0, Lease: r.Lease}, true, nil
-}
-
-func (e *engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
-	var name string
-	var held bool
-	set := query(postgresdb.SetHolds, postgresdb.SetHoldsParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), LockTimeout: e.lockTimeout,
+	next, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Self, Wait: true}, func(n *protocol.Name) (err error) {
+		left, err = protocol.Remove(n, r)
+		return err
 	})
-	if h.Shared {
-		set = query(postgresdb.SetShareHolds, postgresdb.SetShareHoldsParams{
-			Name: h.Name, Session: h.Session, Token: h.Token, Holds: int32(holds), LockTimeout: e.lockTimeout,
-		})
-	}
-	err := e.db.exec(ctx, set.found(&name, &held))
-	if err == nil && !held {
-		return driver.ErrNotHeld
-	}
-	return pgserver.Interpret(err)
+	return next, left && err == nil, err
 }
 
-// Extend is a single statement: it decides by the row of the lock, or of the share, alone.
-func (e *engine) Extend(ctx context.Context, h driver.Held, d time.Duration) (time.Duration, error) {
-	p := postgresdb.ExtendLockParams{
-		LockTimeout: e.lockTimeout, Lease: d.Microseconds(), Name: h.Name, Session: h.Session, Token: h.Token,
+// release releases a whole name in the common cases: in one statement where nobody waits, and in
+// one round trip to a head of the queue that lives and wants the whole name, too. It does nothing
+// in any other case.
+func (e *engine) release(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+	if !r.Contended {
+		err := e.db.exec(ctx, query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{
+			Name: r.Name, Session: r.Session, Token: r.Token, LockTimeout: e.lockTimeout,
+		}).found(new(postgresdb.ReleaseIdleRow), &left))
+		if err != nil || left {
+			return nil, left, pgserver.Interpret(err)
+		}
 	}
-	extend := query(postgresdb.ExtendLock, p)
-	if h.Shared {
-		extend = query(postgresdb.ExtendShare, postgresdb.ExtendShareParams(p))
+	err = e.db.transact(ctx,
+		query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: e.lockTimeout, Name: r.Name}),
+		handToHead(r, &next),
+	)
+	if err != nil {
+		return nil, false, pgserver.Interpret(err)
 	}
-	var row postgresdb.ExtendLockRow // an ExtendShareRow is the same
-	var held bool
-	err := e.db.exec(ctx, extend.found(&row, &held))
-	if err == nil && !held {
-		return 0, driver.ErrNotHeld
-	}
-	return microseconds(row.Remaining), pgserver.Interpret(err)
+	return next, len(next) > 0, nil
 }
 
-// Raise is a single statement: it decides by the lock row alone.
-func (e *engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
-	var row postgresdb.RaiseTokenRow
-	var held bool
-	err := e.db.exec(ctx, query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
-		Name: h.Name, Session: h.Session, Token: h.Token, LeastToken: token, LockTimeout: e.lockTimeout,
-	}).found(&row, &held))
-	if err == nil && !held {
-		return 0, driver.ErrNotHeld
-	}
-	return row.Token, pgserver.Interpret(err)
+// handToHead gives up a whole name, and hands it to the head of the queue, or does nothing.
+func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
+	var row postgresdb.HandToHeadRow
+	return query(postgresdb.HandToHead, postgresdb.HandToHeadParams{
+		Name: r.Name, Session: r.Session, Token: r.Token, Self: r.Self,
+	}).into(&row, func() {
+		*next = []driver.Handoff{{Session: row.Session, Attempt: row.Attempt, Grant: driver.Grant{
+			First: row.FirstToken, Token: row.LastToken, Contended: row.Waiters > 0,
+		}}}
+	})
 }
 
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	return pgserver.Interpret(e.db.listen(ctx, e.appName(), "dblock_"+session, ready, wake))
 }
-
-func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -15,7 +15,7 @@ func (e *engine) Look(ctx context.Context, session string, names []string) ([]dr
 	states := make([]driver.State, 0, len(names))
 	err := e.db.exec(ctx, look(session, names, &states))
 	for _, s := range states {
-		slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
+		slices.SortFunc(s.Granted, func(a, b driver.OwnGrant) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	}
 	return states, pgserver.Interpret(err)
 }
@@ -36,13 +36,9 @@ func look(session string, names []string, states *[]driver.State) statement {
 		case row.OwnToken == 0:
 			s.Queued = append(s.Queued, row.OwnAttempt)
 		default:
-			own := driver.Own{Attempt: row.OwnAttempt, Grant: driver.Grant{
-				Token: row.OwnToken, Contended: row.Waiters > 0, Lease: leftOf(row.OwnExpiresAt, row.Now),
-			}}
-			if s.Sharing == 0 { // a member of the session's run
-				own.Grant.Run = runOf(row.FirstToken, row.LastToken)
-			}
-			s.Granted = append(s.Granted, own)
+			s.Granted = append(s.Granted, driver.OwnGrant{Attempt: row.OwnAttempt, Grant: driver.Grant{
+				First: row.OwnToken, Token: row.OwnToken, Contended: row.Waiters > 0, Lease: leftOf(row.OwnExpiresAt, row.Now),
+			}})
 		}
 	})
 }
@@ -53,9 +49,12 @@ func state(row postgresdb.LookRow, session string) driver.State {
 		Rest: max(microseconds(row.RestsUntil-row.Now), 0), Ready: row.Ready,
 	}
 	if row.Session != "" {
+		if row.Units > 0 {
+			row.FirstToken = row.Token
+		}
 		s.Holder = driver.Holder{
 			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
-			Grant: driver.Grant{Token: row.Token, Contended: row.Waiters > 0},
+			Grant: driver.Grant{First: row.FirstToken, Token: row.Token, Contended: row.Waiters > 0},
 			Since: time.UnixMicro(row.AcquiredAt), Left: microseconds(row.SessionExpiresAt - row.Now),
 		}
 		if row.ExpiresAt > 0 {
@@ -63,9 +62,7 @@ func state(row postgresdb.LookRow, session string) driver.State {
 		}
 	}
 	if row.Session == session && row.Units == 0 && session != "" {
-		own := driver.Own{Attempt: row.Attempt, Grant: s.Holder.Grant}
-		own.Grant.Token, own.Grant.Run = row.FirstToken, runOf(row.FirstToken, row.LastToken)
-		s.Granted = append(s.Granted, own)
+		s.Granted = append(s.Granted, driver.OwnGrant{Attempt: row.Attempt, Grant: s.Holder.Grant})
 	}
 	if row.Sharing > 0 && row.HeadAttempt != "" {
 		s.Head = driver.Holder{
@@ -74,4 +71,16 @@ func state(row postgresdb.LookRow, session string) driver.State {
 		}
 	}
 	return s
+}
+
+// leftOf is what is left of a fixed lease, as a Grant tells it: 0 where there is none, and -1 where
+// it is over.
+func leftOf(expiresAt, now int64) time.Duration {
+	switch {
+	case expiresAt == 0:
+		return 0
+	case expiresAt <= now:
+		return -1
+	}
+	return microseconds(expiresAt - now)
 }

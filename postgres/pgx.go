@@ -50,20 +50,63 @@ func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
 	return transactOn(ctx, conn.Conn(), statements)
 }
 
+var (
+	begin  = statement{sql: pgserver.Begin}
+	commit = statement{sql: "COMMIT"}
+)
+
 func transactOn(ctx context.Context, conn *pgx.Conn, statements []statement) error {
+	err := sendOn(ctx, conn, append(append([]statement{begin}, statements...), commit))
+	rollBack(ctx, conn)
+	return err
+}
+
+func sendOn(ctx context.Context, conn *pgx.Conn, statements []statement) error {
 	b := &pgx.Batch{}
-	b.Queue(pgserver.Begin)
 	for _, s := range statements {
 		s.queue(b)
 	}
-	b.Queue("COMMIT")
-	err := conn.SendBatch(ctx, b).Close()
-	if err != nil && !conn.IsClosed() && conn.PgConn().TxStatus() != 'I' {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
-		defer cancel()
-		_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the connection breaks, or its pool drops it
+	return conn.SendBatch(ctx, b).Close()
+}
+
+// rollBack ends the transaction that is open on a connection, if there is one.
+func rollBack(ctx context.Context, conn *pgx.Conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		return
 	}
-	return err
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
+	defer cancel()
+	_, _ = conn.Exec(ctx, "ROLLBACK") // where it fails, the connection breaks, or its pool drops it
+}
+
+func (d pgxDB) begin(ctx context.Context, statements ...statement) (opened, error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tx := pgxOpened{conn}
+	if err := tx.exec(ctx, append([]statement{begin}, statements...)...); err != nil {
+		tx.rollback(ctx)
+		return nil, err
+	}
+	return tx, nil
+}
+
+// pgxOpened is a transaction on a connection of the pool.
+type pgxOpened struct{ conn *pgxpool.Conn }
+
+func (t pgxOpened) exec(ctx context.Context, statements ...statement) error {
+	return sendOn(ctx, t.conn.Conn(), statements)
+}
+
+func (t pgxOpened) commit(ctx context.Context, statements ...statement) error {
+	defer t.rollback(ctx)
+	return t.exec(ctx, append(statements, commit)...)
+}
+
+func (t pgxOpened) rollback(ctx context.Context) {
+	rollBack(ctx, t.conn.Conn())
+	t.conn.Release()
 }
 
 func (s statement) queue(b *pgx.Batch) {
@@ -92,9 +135,7 @@ func (d pgxDB) reserve(ctx context.Context, app string) (connection, error) {
 type pgxConn struct{ conn *pgx.Conn }
 
 func (c pgxConn) exec(ctx context.Context, s statement) error {
-	b := &pgx.Batch{}
-	s.queue(b)
-	return c.conn.SendBatch(ctx, b).Close()
+	return sendOn(ctx, c.conn, []statement{s})
 }
 
 func (c pgxConn) transact(ctx context.Context, s ...statement) error {

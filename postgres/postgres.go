@@ -1,10 +1,11 @@
 // Package postgres keeps dblock's locks in tables of PostgreSQL 13 or newer.
 //
-// A transition is a statement that decides by the name's row alone, or one batch: begin, lock the
-// name's row, decide in later statements, commit. The common hand-overs, to a waiter and to a run,
-// have short batches, which do nothing in any other case; the general batch follows then. Over pgx
-// a batch is one round trip, so that no client stopped in the middle can keep a name's row locked.
-// Grants are announced with NOTIFY on a channel of the waiter's session.
+// Change runs a transition of package protocol in a transaction: it locks the name's row and reads
+// it in one batch, and writes and commits in a second. Over pgx a batch is one round trip; over
+// database/sql each statement is one. A client that is stopped in between does not keep the row
+// locked: the server ends its transaction (idle_in_transaction_session_timeout). Take, Join, Remove
+// and Batch have short ways for the common cases, which are a statement that decides by the name's
+// row alone, or one batch. Grants are announced with NOTIFY on a channel of the waiter's session.
 //
 // Advisory makes a client of the server's own advisory locks, which need no tables
 // (internal/advisory).
@@ -67,7 +68,6 @@ type engine struct {
 	app         atomic.Value // of the client that attended last: a string
 	lockTimeout string       // how long a statement of ours waits for a row that is locked
 	strict      atomic.Bool  // a statement by itself has failed at the application's isolation level
-	runs        atomic.Bool  // the last hand-over was to a run, and so may be the next: a guess, which decides what is tried first
 }
 
 const (

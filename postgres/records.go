@@ -14,33 +14,7 @@ func (e *engine) Record(ctx context.Context, events []driver.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
-	type record struct {
-		Name, Kind, Session, Host, Thread, Detail, Metadata string
-		Token                                               int64
-	}
-	records := make([]record, len(events))
-	for i, v := range events {
-		records[i] = record{v.Name, v.Kind, v.Session, v.Host, v.Thread, v.Detail, v.Metadata, v.Token}
-	}
-	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.AddEvent, list(records))))
-}
-
-func (e *engine) Announce(ctx context.Context, h driver.Held, v driver.Event) error {
-	var locked string
-	var row postgresdb.AnnounceRow
-	var there, held bool
-	err := e.transact(ctx,
-		query(postgresdb.LockRow, h.Name).found(&locked, &there),
-		query(postgresdb.Announce, postgresdb.AnnounceParams{
-			Name: h.Name, Session: h.Session, Token: h.Token,
-			Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
-			Detail: v.Detail, Metadata: v.Metadata,
-		}).found(&row, &held),
-	)
-	if err == nil && !held {
-		return driver.ErrNotHeld
-	}
-	return pgserver.Interpret(err)
+	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.AddEvent, list(events))))
 }
 
 func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
@@ -80,34 +54,6 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (int64, error
 		return math.MaxInt64, nil
 	}
 	return lowest - 1, pgserver.Interpret(err)
-}
-
-func (e *engine) Ask(ctx context.Context, name, reason string, v driver.Event) (int, error) {
-	var locked, notified string
-	var there bool
-	var holders int
-	err := e.transact(ctx,
-		query(postgresdb.LockRow, name).found(&locked, &there),
-		query(postgresdb.Ask, postgresdb.AskParams{
-			Name: name, Reason: reason,
-			Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
-			Detail: v.Detail, Metadata: v.Metadata,
-		}).into(&notified, func() { holders++ }),
-	)
-	if err != nil {
-		return 0, pgserver.Interpret(err)
-	}
-	return holders, nil
-}
-
-func (e *engine) EndRest(ctx context.Context, name string, token int64, v driver.Event) (bool, error) {
-	var id int64
-	var ended bool
-	err := e.handOver(ctx, name, query(postgresdb.EndRest, postgresdb.EndRestParams{
-		Name: name, Token: token, Kind: v.Kind, EventToken: v.Token, EventSession: v.Session, EventHost: v.Host, EventThread: v.Thread,
-		Detail: v.Detail, Metadata: v.Metadata,
-	}).found(&id, &ended))
-	return ended && err == nil, err
 }
 
 func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int) (int, error) {

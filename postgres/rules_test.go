@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // The rules for race-free SQL, each with connections in a fixed order: the script holds something
@@ -83,9 +84,12 @@ func TestATokenIsMadeWhenTheRowIsThere(t *testing.T) {
 			g, _, err := s.Take(s.Context(), units(request("a", "a1"), 1, 2))
 			return g, err
 		},
-		"several": func(s *script) (driver.Grant, error) {
-			grants, err := s.TakeAll(s.Context(), requests("a", "m", "n"))
-			return grants[len(grants)-1], err
+		"by the general way": func(s *script) (g driver.Grant, err error) {
+			_, err = s.Change(s.Context(), driver.How{Name: "n", Make: true, Wait: true}, func(n *protocol.Name) error {
+				g, _ = protocol.Take(n, request("a", "a1"))
+				return nil
+			})
+			return g, err
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -142,7 +146,7 @@ func TestNobodyQueuesForANameThatWasReleasedMeanwhile(t *testing.T) {
 	s.begin()
 	s.do(query(postgresdb.ReleaseIdle, postgresdb.ReleaseIdleParams{Name: "n", Session: "a", Token: g.Token, LockTimeout: "10s"}))
 	done := s.blocked(func() {
-		if _, outcome, err := s.Enqueue(t.Context(), request("b", "b1")); outcome != driver.Gone || err != nil {
+		if _, outcome, err := s.Join(t.Context(), request("b", "b1")); outcome != driver.Granted || err != nil {
 			t.Errorf("outcome %v, %v", outcome, err)
 		}
 	})
@@ -299,9 +303,6 @@ func TestOnlySessionAndTokenTogetherRelease(t *testing.T) {
 				t.Errorf("release of %+v: %v", h, err)
 			}
 		}
-		if err := s.SetHolds(t.Context(), h, 2); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("setting the holds of %+v: %v", h, err)
-		}
 	}
 	if h := s.holder(); h.Grant.Token != g.Token {
 		t.Errorf("released: %+v", h)
@@ -318,27 +319,14 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 	s.session("b", time.Minute)
 	shared := request("b", "b1")
 	shared.Name, shared.Units, shared.Of, shared.Lease = "s", 1, 2, time.Minute
-	share := s.take(shared)
-	whole := request("b", "b2")
-	whole.Name, whole.Lease = "w", time.Minute
-	held := driver.Held{Name: "w", Session: "b", Token: s.take(whole).Token}
+	s.take(shared)
 	for name, grant := range map[string]statement{
 		"take":        query(postgresdb.TakeLock, postgresdb.TakeLockParams{Name: "free", Session: "a", Attempt: "a3", LockTimeout: "10s"}),
-		"hand-off":    query(postgresdb.HandOver, postgresdb.HandOverParams{Name: "n", Session: "a", Token: g.Token}),
+		"hand-off":    query(postgresdb.Tell, postgresdb.TellParams{Hints: "[]"}),
 		"to the head": query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "n", Session: "a", Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, LockTimeout: "10s"}),
-		"upgrade": query(postgresdb.Upgrade, postgresdb.UpgradeParams{Name: "s", Session: "b", Attempt: "b1"}),
-		"raise": query(postgresdb.RaiseToken, postgresdb.RaiseTokenParams{
-			Name: "w", Session: "b", Token: held.Token, LeastToken: held.Token + 1, LockTimeout: "10s"}),
-		"extension": query(postgresdb.ExtendLock, postgresdb.ExtendLockParams{
-			Name: "w", Session: "b", Token: held.Token, Lease: 1000, LockTimeout: "10s"}),
-		"extension of a share": query(postgresdb.ExtendShare, postgresdb.ExtendShareParams{
-			Name: "s", Session: "b", Token: share.Token, Lease: 1000, LockTimeout: "10s"}),
-		"moment":  query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: 1, Name: "j", Session: "a"}),
-		"several": query(postgresdb.TakeRows, list([]want{{Name: "free", Session: "a", Attempt: "a6"}})),
-		"return": query(postgresdb.Reenter, postgresdb.ReenterParams{
-			Name: "n", Session: "a", Host: "h", Thread: "a1", Attempt: "a4"}),
+		"moment":    query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: 1, Name: "j", Session: "a"}),
 		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}),
 	} {
 		var commits string

@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
@@ -146,7 +147,7 @@ func (s *script) take(r driver.Request) driver.Grant {
 
 func (s *script) enqueue(r driver.Request) {
 	s.Helper()
-	if _, outcome, err := s.Enqueue(s.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := s.Join(s.Context(), r); err != nil || outcome != driver.Queued {
 		s.Fatalf("enqueue: %v, %v", outcome, err)
 	}
 }
@@ -163,7 +164,7 @@ func (s *script) holder() driver.Holder {
 func join(r driver.Request) statement {
 	return query(postgresdb.JoinQueue, postgresdb.JoinQueueParams{
 		Name: r.Name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
-		Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
+		Members: 1, Units: int32(r.Units), Capacity: int32(r.Of), LockTimeout: "10s"})
 }
 
 func units(of driver.Request, n, capacity int) driver.Request {
@@ -229,18 +230,68 @@ func (s *script) sound() {
 	if n := s.number(`SELECT count(*) FROM dblock_locks l
 		LEFT JOIN LATERAL (SELECT units, capacity FROM dblock_waiters w WHERE w.name = l.name ORDER BY ticket LIMIT 1) head ON true
 		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares h WHERE h.name = l.name)
-		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR waiters <> (SELECT coalesce(sum(members), 0) FROM dblock_waiters w WHERE w.name = l.name)
 		   OR EXISTS (SELECT FROM dblock_waiters w WHERE w.name = l.name AND w.ticket < l.first_ticket)
 		   OR shared_units > 0 AND session_id IS NOT NULL
 		   OR shared_units > 0 AND l.capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
 		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
 		   OR token < (SELECT coalesce(max(token), 0) FROM dblock_shares h WHERE h.name = l.name)
 		   OR session_id IS NOT NULL AND NOT (first_token <= last_token AND last_token <= l.token)
-		   OR EXISTS (SELECT FROM dblock_waiters w WHERE w.name = l.name AND w.token > 0
-		              AND (l.session_id IS DISTINCT FROM w.session_id OR w.token <= l.first_token OR w.token > l.last_token
-		                   OR EXISTS (SELECT FROM dblock_waiters b WHERE b.name = l.name AND b.ticket < w.ticket AND b.token = 0)))
 		   OR session_id IS NULL AND rests_until < dblock_now()
 		      AND (shared_units = 0 AND head.units IS NOT NULL OR head.units > 0 AND shared_units + head.units <= least(l.capacity, head.capacity))`); n != 0 {
 		s.Errorf("%d names are counted wrongly, or keep somebody waiting", n)
 	}
+}
+
+// does runs a transition of n in the script's transaction.
+func (s *script) does(transition func(n *protocol.Name) error) {
+	s.Helper()
+	x := pgxTx{s.tx}
+	src := &source{ctx: s.Context(), tx: x, name: "n"}
+	if err := x.exec(s.Context(), src.open(query(postgresdb.LockRow, "n"))...); err != nil {
+		s.Fatal(err)
+	}
+	n := src.read()
+	if err := transition(n); err != nil {
+		s.Fatal(err)
+	}
+	if err := x.exec(s.Context(), append(write(n), tell(n, false))...); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// leaves has something leave n in the script's transaction.
+func (s *script) leaves(r driver.Removal) {
+	s.Helper()
+	s.does(func(n *protocol.Name) error {
+		left, err := protocol.Remove(n, r)
+		if err == nil && !left {
+			err = driver.ErrNotHeld
+		}
+		return err
+	})
+}
+
+func (s *script) change(h driver.Held, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return s.Change(s.Context(), driver.How{Name: h.Name, Self: h.Session, Wait: true}, transition)
+}
+
+func (s *script) upgrade(h driver.Held, attempt string) (g driver.Grant, whole bool, err error) {
+	_, err = s.change(h, func(n *protocol.Name) (err error) {
+		g, whole, err = protocol.Upgrade(n, h, attempt)
+		return err
+	})
+	return g, whole, err
+}
+
+func (s *script) downgrade(h driver.Held) ([]driver.Handoff, error) {
+	return s.change(h, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
+}
+
+func (s *script) extend(h driver.Held, d time.Duration) (left time.Duration, err error) {
+	_, err = s.change(h, func(n *protocol.Name) (err error) {
+		left, err = protocol.Extend(n, h, d)
+		return err
+	})
+	return left, err
 }

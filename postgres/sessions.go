@@ -46,17 +46,21 @@ func (e *engine) EndSession(ctx context.Context, session string) error {
 }
 
 func (e *engine) Expire(ctx context.Context, session string) (bool, error) {
-	var dead, there bool
-	var expiresAt int64
-	err := e.transact(ctx,
+	var dead bool
+	err := e.transact(ctx, expire(session, &dead)...)
+	return dead, pgserver.Interpret(err)
+}
+
+// expire ends a session that is over its time, or that has no row.
+func expire(session string, dead *bool) []statement {
+	return []statement{
 		query(postgresdb.BurySession, session),
-		query(postgresdb.LockLiving, session).found(&dead, &there),
-		query(postgresdb.LockHeartbeat, session).found(&expiresAt, &there),
+		query(postgresdb.LockLiving, session),
+		query(postgresdb.LockHeartbeat, session),
 		query(postgresdb.ExpireSession, session),
 		query(postgresdb.DropHeartbeat, session),
-		query(postgresdb.SessionDead, session).found(&dead, &there),
-	)
-	return dead, pgserver.Interpret(err)
+		query(postgresdb.SessionDead, session).found(dead, new(bool)),
+	}
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {

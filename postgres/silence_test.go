@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // A process that is stopped between two statements is, for the server, a connection that says
@@ -42,6 +43,39 @@ func TestATransactionThatFallsSilentIsEndedByTheServer(t *testing.T) {
 	var n int
 	if err := pool.QueryRow("SELECT n FROM held").Scan(&n); err != nil || n != 3 {
 		t.Errorf("%d %v", n, err)
+	}
+}
+
+// Broken by a transaction of the general way that the server does not end: whoever wants the name
+// would wait for the process.
+func TestAProcessThatIsStoppedInATransitionKeepsNoName(t *testing.T) {
+	db := dbtest.Postgres(t)
+	for name, engine := range map[string]driver.Backend{"pgx": New(db.Pool(t)).Backend, "sql": NewSQL(db.SQL(t)).Backend} {
+		t.Run(name, func(t *testing.T) {
+			how := driver.How{Name: name, Make: true, Wait: true}
+			if _, err := engine.Change(t.Context(), how, func(*protocol.Name) error { return nil }); err != nil {
+				t.Fatal(err)
+			}
+			locked, goOn, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // the client's TTL
+			defer cancel()
+			go func() {
+				_, err := engine.Change(stopped{ctx}, how, func(*protocol.Name) error {
+					close(locked)
+					<-goOn
+					return nil
+				})
+				done <- err
+			}()
+			<-locked
+			if _, err := db.SQL(t).Exec("UPDATE dblock_locks SET asked = 'why' WHERE name = $1", name); err != nil { // waits for the row, without limit
+				t.Fatal(err)
+			}
+			close(goOn)
+			if err := <-done; !errors.Is(err, driver.ErrUnavailable) {
+				t.Errorf("the transaction ended with %v", err)
+			}
+		})
 	}
 }
 

@@ -45,16 +45,52 @@ func (d sqlDB) exec(ctx context.Context, s statement) error { return execute(ctx
 // transaction would keep the name's row locked: so the server ends it when it has been silent for
 // half of the time that ctx leaves. That travels with BEGIN, and costs nothing.
 func (d sqlDB) transact(ctx context.Context, statements ...statement) error {
-	conn, err := d.begin(ctx)
+	tx, err := d.begin(ctx)
 	if err != nil {
 		return err
 	}
-	ended, err := finish(ctx, conn, statements)
-	if !ended {
-		_ = sqlConn{conn}.close() // the pool must not lend out an open transaction
-		return err
+	return tx.commit(ctx, statements...)
+}
+
+func (d sqlDB) begin(ctx context.Context, statements ...statement) (opened, error) {
+	conn, err := d.beginOn(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return driver.Join(err, ignoreClosed(conn.Close()))
+	tx := sqlOpened{conn}
+	if err := tx.exec(ctx, statements...); err != nil {
+		tx.rollback(ctx)
+		return nil, err
+	}
+	return tx, nil
+}
+
+// sqlOpened is a transaction on a connection of the pool.
+type sqlOpened struct{ conn *sql.Conn }
+
+func (t sqlOpened) exec(ctx context.Context, statements ...statement) error {
+	for _, s := range statements {
+		if err := execute(ctx, t.conn, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t sqlOpened) commit(ctx context.Context, statements ...statement) error {
+	ended, err := finish(ctx, t.conn, statements)
+	return driver.Join(err, t.giveBack(ended))
+}
+
+func (t sqlOpened) rollback(ctx context.Context) { _ = t.giveBack(rolledBack(ctx, t.conn)) }
+
+// giveBack closes a connection whose transaction may still be open: the pool must not lend it out.
+func (t sqlOpened) giveBack(ended bool) error {
+	if !ended {
+		_ = sqlConn{t.conn}.close()
+		return nil
+	}
+	return ignoreClosed(t.conn.Close())
 }
 
 // finish runs statements in a transaction that has begun, and ends it. Where ended is false it may
@@ -70,15 +106,19 @@ func finish(ctx context.Context, conn *sql.Conn, statements []statement) (ended 
 			return true, nil
 		}
 	}
-	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
-	defer cancel()
-	_, undone := conn.ExecContext(quiet, "ROLLBACK")
-	return undone == nil, err
+	return rolledBack(ctx, conn), err
 }
 
-// begin begins a transaction on a connection of the pool; on another one where that was broken
+func rolledBack(ctx context.Context, conn *sql.Conn) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pgserver.CleanupTimeout)
+	defer cancel()
+	_, err := conn.ExecContext(ctx, "ROLLBACK")
+	return err == nil
+}
+
+// beginOn begins a transaction on a connection of the pool; on another one where that was broken
 // before.
-func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
+func (d sqlDB) beginOn(ctx context.Context) (*sql.Conn, error) {
 	text := beginOverSQL(ctx)
 	for tries := 1; ; tries++ {
 		conn, err := d.db.Conn(ctx)
@@ -97,21 +137,6 @@ func (d sqlDB) begin(ctx context.Context) (*sql.Conn, error) {
 
 func beginOverSQL(ctx context.Context) string {
 	return fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", pgserver.Begin, silence(ctx).Milliseconds())
-}
-
-const (
-	reapersSilence  = 2 * time.Second // a reaper's calls have no deadline, and what fails is done by the next sweep
-	shortestSilence = 500 * time.Millisecond
-)
-
-// silence is how long a transaction may be silent: a client gives a statement a TTL, and the half
-// of that is enough.
-func silence(ctx context.Context) time.Duration {
-	deadline, ends := ctx.Deadline()
-	if !ends {
-		return reapersSilence
-	}
-	return max(time.Until(deadline)/2, shortestSilence)
 }
 
 type queryer interface {
@@ -153,15 +178,15 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 		return nil, err
 	}
 	reserved := sqlConn{conn}
-	if err := reserved.bear(ctx, app); err != nil {
+	if err := reserved.setAppName(ctx, app); err != nil {
 		_ = reserved.close()
 		return nil, err
 	}
 	return reserved, nil
 }
 
-// bear gives the connection the library's name.
-func (c sqlConn) bear(ctx context.Context, app string) error {
+// setAppName gives the connection the library's name.
+func (c sqlConn) setAppName(ctx context.Context, app string) error {
 	_, err := c.conn.ExecContext(ctx, "SELECT set_config('application_name', $1, false)", pgserver.ConnectionName(app))
 	return err
 }

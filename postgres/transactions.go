@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -28,33 +29,36 @@ func borrowLockTimeout(timeout string) statement {
 }
 
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,
-// with the commit. When that reaches the disk is the caller's to say.
-func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
-	var name string
-	var there bool
-	var d handed
+// with the commit. When that reaches the disk is the caller's to say. The session itself is told,
+// too: nobody else tells it.
+func (t transactions[TX]) ReleaseTx(ctx context.Context, tx TX, h driver.Held, _ driver.Detachment, _ driver.Aside) error {
 	x := t.of(tx)
-	statements := append([]statement{query(postgresdb.LockRow, h.Name).found(&name, &there)},
-		d.release("", h, false)...) // the session itself must be told too: nobody else tells it
-	err := t.waiting(ctx, x, true, append(statements, restoreLockTimeout)...)
-	if err != nil {
+	quiet, cancel := transaction.Lenient(ctx)
+	defer cancel()
+	s := &source{ctx: quiet, tx: x, name: h.Name}
+	if err := t.waiting(ctx, x, true, append(s.open(query(postgresdb.LockRow, h.Name)), restoreLockTimeout)...); err != nil {
 		return pgserver.Interpret(err)
 	}
-	if !d.given {
-		var row postgresdb.IsHeldRow
-		quiet, cancel := transaction.Lenient(ctx)
-		defer cancel()
-		err := x.exec(quiet, isHeld(h).found(&row, &there))
-		undo(ctx, x)
-		switch {
-		case err != nil:
-			return pgserver.Interpret(err)
-		case row.Unseen:
-			return pgserver.Interpret(tooOld)
-		}
-		return driver.ErrNotHeld
+	n := s.read()
+	left, err := protocol.Remove(n, driver.Removal{Cause: driver.ByHolder, Name: h.Name, Session: h.Session, Token: h.Token, Shared: h.Shared})
+	var row postgresdb.IsHeldRow
+	switch {
+	case err == nil && left:
+		err = x.exec(quiet, append(write(n), tell(n, false), release)...)
+	case err == nil:
+		err = x.exec(quiet, isHeld(h).found(&row, new(bool)))
 	}
-	return pgserver.Interpret(settle(ctx, x))
+	if err == nil && left {
+		return nil
+	}
+	undo(ctx, x)
+	switch {
+	case err != nil:
+		return pgserver.Interpret(err)
+	case row.Unseen:
+		return pgserver.Interpret(tooOld)
+	}
+	return driver.ErrNotHeld
 }
 
 func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
@@ -76,7 +80,7 @@ func (t transactions[TX]) LockTx(ctx context.Context, tx TX, name string, may dr
 			undo(ctx, x) // purged in between: make it anew
 			continue
 		case row.Free || row.Attempt != "" && may(row.Attempt, int(row.Waiters), row.Transaction):
-			return driver.State{Database: row.Database}, true, pgserver.Interpret(settle(ctx, x))
+			return driver.State{Database: row.Database}, true, pgserver.Interpret(keepSavepoint(ctx, x))
 		}
 		state, err := inTheWay(ctx, x, name)
 		undo(ctx, x)
@@ -105,7 +109,7 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 }
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it;
-// otherwise one of the statements, or settle or undo, has to end it. ctx ends the wait for an
+// otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the wait for an
 // answer late, so as not to end the transaction.
 func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
 	quiet, cancel := transaction.Lenient(ctx)
@@ -188,8 +192,8 @@ func (t transactions[TX]) cancellable(ctx context.Context, x callersTx, statemen
 	return err
 }
 
-// settle keeps what was done behind the savepoint.
-func settle(ctx context.Context, x callersTx) error {
+// keepSavepoint keeps what was done behind the savepoint.
+func keepSavepoint(ctx context.Context, x callersTx) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
 	return x.exec(quiet, release)

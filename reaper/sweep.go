@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // sweeper is the state of one reaper.
@@ -79,7 +80,7 @@ func (s *sweeper) orphans(ctx context.Context, session string, batch int) error 
 	for _, c := range claims {
 		if c.Token == 0 {
 			var next []driver.Handoff
-			if next, _, err = s.engine.Vacate(ctx, driver.Undo(session, c.Name, c.Attempt)); err == nil {
+			if next, _, err = s.engine.Remove(ctx, protocol.Undo(session, c.Name, c.Attempt)); err == nil {
 				s.report.Dismissed++
 				s.report.HandedOn += len(next) // waiters behind it may fit where it did not
 			}
@@ -107,7 +108,7 @@ func (s *sweeper) overdue(ctx context.Context, batch int) error {
 }
 
 func (s *sweeper) reclaim(ctx context.Context, name string, holder driver.Holder) error {
-	next, taken, err := s.engine.Vacate(ctx, driver.TakeOver("", name, holder))
+	next, taken, err := s.engine.Remove(ctx, protocol.TakeOver("", name, holder))
 	if taken && s.events {
 		s.expired = append(s.expired, driver.Event{
 			Name: name, Kind: "expired", Token: holder.Grant.Token, Session: holder.Session, Detail: "found by a reaper",

@@ -37,7 +37,7 @@ func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Cl
 	return []driver.Claim{{Name: session, Token: 1}}, nil
 }
 
-func (g *guarded) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+func (g *guarded) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
 	if v.Name == "stuck" {
 		g.stuck++
 		return nil, false, driver.ErrBusy

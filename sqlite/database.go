@@ -56,8 +56,8 @@ type writing struct {
 	// until its context ends. It is patient with the writers of this engine before it, as long as
 	// these get on.
 	patience time.Duration
-	relaxed  bool // its commit need not wait for the disk, unless it is lasting
-	first    bool // it does not queue behind the client's own work
+	commits  durability // relaxed: unless it is lasting
+	first    bool       // it does not queue behind the client's own work
 }
 
 // writer is a transaction that holds the write lock.
@@ -73,9 +73,8 @@ func (d *database) write(ctx context.Context, fn func(ctx context.Context, q *sq
 }
 
 func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) error) error {
-	commits := asSet
-	if how.relaxed && d.relaxes(ctx) {
-		commits = relaxed
+	if how.commits == relaxed && !d.relaxes(ctx) {
+		how.commits = asSet
 	}
 	if !how.first {
 		if err := d.await(ctx, how.patience); err != nil {
@@ -83,7 +82,7 @@ func (d *database) writeAs(ctx context.Context, how writing, fn func(ctx context
 		}
 		defer func() { <-d.turn }()
 	}
-	err := d.writeNow(ctx, how.patience, commits, fn)
+	err := d.writeNow(ctx, how.patience, how.commits, fn)
 	if errors.Is(err, errLasting) {
 		err = d.writeNow(ctx, how.patience, asSet, fn)
 	}
@@ -142,14 +141,14 @@ func (d *database) read(ctx context.Context, fn func(ctx context.Context, q *sql
 	})
 }
 
-// run lends fn a connection, again and again while the database is busy, but for no longer than
-// patience, if that is not 0. The context that fn gets never ends.
+// run borrows a connection for fn, again and again while the database is busy, but for no longer
+// than patience, if that is not 0. The context that fn gets never ends.
 func (d *database) run(ctx context.Context, patience time.Duration, commits durability, fn func(quiet context.Context, conn *sql.Conn) error) error {
 	var obstacle error
 	for b := (backoff{}); ; {
 		err := d.inspect(ctx)
 		if err == nil {
-			err = d.lend(ctx, commits, fn)
+			err = d.borrow(ctx, commits, fn)
 		}
 		if busy(err) {
 			if patience > 0 && obstacle != nil && time.Since(b.since) > patience {

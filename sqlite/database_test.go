@@ -91,24 +91,26 @@ func TestWhoeverDoesNotWaitIsPatientWithTheEnginesOwnWriters(t *testing.T) {
 
 func TestAListenerIsToldThatItsSessionMayWait(t *testing.T) {
 	f, e := onFake(t)
-	f.refused = "BEGIN IMMEDIATE"
+	f.refused = "COMMIT"
 	for what, call := range map[string]func() error{
-		"Enqueue": func() error {
-			_, _, err := e.Enqueue(t.Context(), driver.Request{Name: "n", Session: t.Name()})
+		"a place in a queue": func() error {
+			_, err := e.write(t.Context(), writing{}, func(context.Context, *writer) (changed, error) {
+				return changed{joined: []string{t.Name()}}, nil
+			})
 			return err
 		},
 		"Watch": func() error { return e.Watch(t.Context(), t.Name(), "n", "w") },
 	} {
-		b := hang(t.Name())
+		b := addNotifier(t.Name())
 		if err := call(); !errors.Is(err, errRefused) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		select {
-		case <-b.queued: // after an error too: the commit may have been made
+		case <-b.waits: // after an error too: the commit may have been made
 		default:
 			t.Errorf("%s: it rests", what)
 		}
-		b.unhang(t.Name())
+		b.remove(t.Name())
 	}
 }
 

@@ -12,34 +12,34 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// home is the one of a connection's databases that has dblock's tables: main, or else the first
-// that was attached.
-type home struct {
+// schemaLocation is the one of a connection's databases that has dblock's tables: main, or else the
+// first that was attached.
+type schemaLocation struct {
 	main             bool
 	path             string // "": it has no file
 	journal, locking string // "": no database has the tables, and path is main's
 }
 
-func homeOf(ctx context.Context, conn *sql.Conn) (home, error) {
+func locateSchema(ctx context.Context, conn *sql.Conn) (schemaLocation, error) {
 	names, paths, err := databases(ctx, conn)
 	if err != nil {
-		return home{}, err
+		return schemaLocation{}, err
 	}
 	for i, name := range names {
 		var n int
 		if err := conn.QueryRowContext(ctx, "SELECT count(*) FROM "+name+".sqlite_schema WHERE name = 'dblock_locks'").Scan(&n); err != nil {
-			return home{}, err
+			return schemaLocation{}, err
 		}
 		if n == 0 {
 			continue
 		}
-		at := home{main: i == 0, path: paths[i]}
+		at := schemaLocation{main: i == 0, path: paths[i]}
 		if err := conn.QueryRowContext(ctx, "PRAGMA "+name+".journal_mode").Scan(&at.journal); err != nil {
-			return home{}, err
+			return schemaLocation{}, err
 		}
 		return at, conn.QueryRowContext(ctx, "PRAGMA "+name+".locking_mode").Scan(&at.locking)
 	}
-	return home{path: paths[0]}, nil
+	return schemaLocation{path: paths[0]}, nil
 }
 
 // databases are those of a connection, quoted, with their files, in the order in which SQLite looks
@@ -122,8 +122,8 @@ func (d *database) follow(ctx context.Context) error {
 	defer cancel()
 	var ask func(n int) error
 	ask = func(n int) error {
-		return d.lend(ctx, asSet, func(quiet context.Context, conn *sql.Conn) error {
-			at, err := homeOf(quiet, conn)
+		return d.borrow(ctx, asSet, func(quiet context.Context, conn *sql.Conn) error {
+			at, err := locateSchema(quiet, conn)
 			switch {
 			case err == nil && at.path != "" && !f.is(at.path):
 				d.file.Store(&file{path: f.path, info: f.info, moved: at.path})

@@ -29,7 +29,7 @@ func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]d
 // first.
 func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 	if row.Kind == aName {
-		d := driver.Detail{Name: row.Name, Token: row.Place, Queued: int(row.Queued), Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
+		d := driver.Detail{Name: row.Name, Token: row.Place, Queued: int(row.Waiters), Rest: max(0, microseconds(row.RestsUntil-row.NowUs))}
 		if row.SharedUnits > 0 || row.Waiters > 0 {
 			d.Capacity = int(row.Capacity)
 		}
@@ -45,10 +45,10 @@ func describe(details *[]driver.Detail, row sqlitedb.DescribeRow) {
 	p := driver.Party{
 		Holder: holder(sqlitedb.LookSharedRow{
 			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: row.Units,
-			Token: row.Token, Since: row.Since, ExpiresAt: row.ExpiresAt,
+			Token: row.Token, FirstToken: row.FirstToken, Since: row.Since, ExpiresAt: row.ExpiresAt,
 			NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
 		}),
-		Holds: int(row.Holds), App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
+		App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
 	}
 	d := &(*details)[last]
 	if row.Kind == aPlace {
@@ -123,7 +123,7 @@ func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		return q.Watch(ctx, sqlitedb.WatchParams{Name: name, Watch: watch, Session: session})
 	})
-	rouse(session) // after an error too: the commit may have been made
+	wake(session) // after an error too: the commit may have been made
 	return err
 }
 
@@ -144,17 +144,9 @@ func (e *engine) Stir(ctx context.Context, name string) error {
 	if err != nil || !watched {
 		return err
 	}
-	_, err = e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error { return t.stir(ctx, name) })
-	return err
-}
-
-// stir tells the sessions that watch a name.
-func (t *transition) stir(ctx context.Context, name string) error {
-	watchers, err := t.q.Watchers(ctx, name)
-	for _, w := range watchers {
-		if err == nil {
-			err = t.tell(ctx, w.SessionID, w.Watch)
-		}
-	}
+	_, err = e.write(ctx, writing{}, func(ctx context.Context, w *writer) (c changed, err error) {
+		err = c.stir(ctx, w.Queries, name)
+		return c, err
+	})
 	return err
 }

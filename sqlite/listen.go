@@ -10,46 +10,45 @@ import (
 	"github.com/dblock-go/dblock/gen/sqlitedb"
 )
 
-var errNoBox = errors.New("the socket that others send their notices to was taken away")
+var errNoInbox = errors.New("the socket that others send their notices to was taken away")
 
-// Listen hears grants made in this process from a bell, and those of other processes from a box. It
-// also looks at their number in the database, as often as its lookout says: a notice may be lost,
-// and there may be no box.
+// Listen hears grants made in this process from a notifier, and those of other processes from an
+// inbox. It also looks at their number in the database, as often as its pollSchedule says: a notice
+// may be lost, and there may be no inbox.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	if e.db.path() == "" { // not looked for yet, or in memory
 		if _, err := e.sight(ctx, session); err != nil {
 			return err
 		}
 	}
-	open := func() (mailbox, error) { return openBox(e.db.path(), session) }
+	open := func() (receiver, error) { return openInbox(e.db.path(), session) }
 	return listen(ctx, session, open, e.sight, ready, wake)
 }
 
-// mailbox is what a listener needs of a box. It is an interface for tests in bubbles of
+// receiver is what a listener needs of an inbox. It is an interface for tests in bubbles of
 // testing/synctest, where time does not pass while a goroutine reads from a socket.
-type mailbox interface {
+type receiver interface {
 	read(heard func(n notice))
 	stands() bool
 	close()
 }
 
-// listen is Listen, with any box and any way to look. The look runs beside it, because it may have
-// to wait for a connection of a pool that is in use.
-func listen(ctx context.Context, session string, open func() (mailbox, error), look func(context.Context, string) (sight, error), ready func(), wake func(driver.Hint)) error {
-	b := hang(session)
-	defer b.unhang(session)
+// listen is Listen, with any inbox and any way to look.
+func listen(ctx context.Context, session string, open func() (receiver, error), look func(context.Context, string) (sight, error), ready func(), wake func(driver.Hint)) error {
+	b := addNotifier(session)
+	defer b.remove(session)
 	var running sync.WaitGroup
 	defer running.Wait()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	letters := make(chan notice)
-	box, err := open()
+	inbox, err := open()
 	if err != nil {
-		box = nil
+		inbox = nil
 	} else {
-		defer box.close()
+		defer inbox.close()
 		running.Go(func() {
-			box.read(func(n notice) {
+			inbox.read(func(n notice) {
 				select {
 				case letters <- n:
 				case <-ctx.Done():
@@ -62,55 +61,71 @@ func listen(ctx context.Context, session string, open func() (mailbox, error), l
 		return err
 	}
 	ready()
+	l := listener{b, inbox, newPollSchedule(first, inbox != nil, time.Now()), wake}
+	return l.hearAll(ctx, letters, func(sights chan<- sight) {
+		running.Go(func() {
+			s, err := look(ctx, session)
+			s.err = err
+			sights <- s
+		})
+	})
+}
 
-	l := newLookout(first, box != nil, time.Now())
-	hear := func(n notice) {
-		if n.attempt == "" {
-			l.expect(n.nth, time.Now())
-			return
-		}
-		l.rang(n.nth)
-		wake(driver.Hint{Attempt: n.attempt})
-	}
+// listener is what Listen hears from, and whom it tells.
+type listener struct {
+	*notifier
+	inbox    receiver // nil: there is none
+	schedule *pollSchedule
+	tell     func(driver.Hint)
+}
+
+// hearAll tells of all notices, and of what a look shows that no notice has told. The look runs
+// beside it, because it may have to wait for a connection of a pool that is in use.
+func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- sight)) error {
 	looking, sights := false, make(chan sight, 1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
 		if !looking {
-			timer.Reset(time.Until(l.due()))
+			timer.Reset(time.Until(l.schedule.due()))
 		}
 		select {
-		case <-b.rung:
-			for _, n := range b.take() {
-				hear(n)
+		case <-l.notified:
+			for _, n := range l.take() {
+				l.hear(n)
 			}
 		case n := <-letters:
-			l.opened(time.Now())
-			hear(n)
-		case <-b.queued:
-			l.roused()
+			l.schedule.opened(time.Now())
+			l.hear(n)
+		case <-l.waits:
+			l.schedule.woken()
 		case <-timer.C:
-			if box != nil && !box.stands() {
-				return errNoBox
+			if l.inbox != nil && !l.inbox.stands() {
+				return errNoInbox
 			}
-			l.looks()
+			l.schedule.looks()
 			looking = true
-			running.Go(func() {
-				s, err := look(ctx, session)
-				s.err = err
-				sights <- s
-			})
+			look(sights)
 		case s := <-sights:
 			if looking = false; s.err != nil {
 				return s.err
 			}
-			if l.saw(s, time.Now()) {
-				wake(driver.Hint{})
+			if l.schedule.saw(s, time.Now()) {
+				l.tell(driver.Hint{})
 			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+func (l listener) hear(n notice) {
+	if n.attempt == "" {
+		l.schedule.expect(n.nth, time.Now())
+		return
+	}
+	l.schedule.notify(n.nth)
+	l.tell(driver.Hint{Attempt: n.attempt})
 }
 
 // sight is what a look has shown.

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 )
 
-// hearing is a listener in a bubble of testing/synctest. The test is its box and its database, so
+// hearing is a listener in a bubble of testing/synctest. The test is its inbox and its database, so
 // that time is exact.
 type hearing struct {
 	t       *testing.T
@@ -19,12 +19,12 @@ type hearing struct {
 	heard   chan string // attempts
 	ended   chan error
 	letters chan notice
-	closed  chan struct{} // its box
+	closed  chan struct{} // its inbox
 
 	mu    sync.Mutex // protects what follows
 	shown sight      // by a look
 	looks int
-	gone  bool // somebody took the box away
+	gone  bool // somebody took the inbox away
 }
 
 func (h *hearing) read(heard func(notice)) {
@@ -60,7 +60,7 @@ func (h *hearing) change(change func()) {
 	change()
 }
 
-// granted is what a grant of another process does, which rings no bell here.
+// granted is what a grant of another process does, which notifies nobody here.
 func (h *hearing) granted() { h.change(func() { h.shown.number++ }) }
 
 // hears checks that a hint comes within a time, and no other before it.
@@ -77,15 +77,15 @@ func (h *hearing) hears(want string, within time.Duration) {
 	}
 }
 
-// hearIn runs a test in a bubble with a listener that is ready, whose session has a box or none.
-func hearIn(t *testing.T, box bool, first sight, ready func(h *hearing), test func(h *hearing)) {
+// hearIn runs a test in a bubble with a listener that is ready, whose session has an inbox or none.
+func hearIn(t *testing.T, inbox bool, first sight, ready func(h *hearing), test func(h *hearing)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{
 			t: t, session: t.Name(), heard: make(chan string, 100), ended: make(chan error, 1),
 			letters: make(chan notice), closed: make(chan struct{}), shown: first,
 		}
-		open := func() (mailbox, error) {
-			if !box {
+		open := func() (receiver, error) {
+			if !inbox {
 				return nil, errors.ErrUnsupported
 			}
 			return h, nil
@@ -98,13 +98,13 @@ func hearIn(t *testing.T, box bool, first sight, ready func(h *hearing), test fu
 		test(h)
 		cancel()
 		synctest.Wait()
-		if box {
+		if inbox {
 			<-h.closed
 		}
-		bells.Lock()
-		defer bells.Unlock()
-		if bells.of[h.session] != nil {
-			t.Error("its bell still hangs")
+		notifiers.Lock()
+		defer notifiers.Unlock()
+		if notifiers.of[h.session] != nil {
+			t.Error("its notifier is still there")
 		}
 	})
 }
@@ -112,7 +112,7 @@ func hearIn(t *testing.T, box bool, first sight, ready func(h *hearing), test fu
 func asItIs(*hearing) {}
 
 // Broken by a first look after ready.
-func TestAGrantBetweenTheBoxAndReadyIsNotForgotten(t *testing.T) {
+func TestAGrantBetweenTheInboxAndReadyIsNotForgotten(t *testing.T) {
 	hearIn(t, true, sight{waiting: true}, (*hearing).granted, func(h *hearing) { h.hears("", safetyInterval) })
 }
 
@@ -130,17 +130,17 @@ func TestAGrantWhoseNoticeIsLostIsFound(t *testing.T) {
 }
 
 // Broken by a listener that trusts that every notice has come.
-func TestANoticeThatFoundTheBoxFullIsMissedForAMoment(t *testing.T) {
+func TestANoticeThatFoundTheInboxFullIsMissedForAMoment(t *testing.T) {
 	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
 		h.granted()
 		h.letters <- notice{h.session, 1, "attempt"}
 		h.hears("attempt", 0)
-		h.granted() // the box was full
+		h.granted() // the inbox was full
 		h.hears("", fullDelay)
 	})
 }
 
-// Broken by a listener that polls though it has a box.
+// Broken by a listener that polls though it has an inbox.
 func TestAnIdleWaiterCostsNextToNothing(t *testing.T) {
 	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
 		h.change(func() { h.looks = 0 })
@@ -159,7 +159,7 @@ func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
 		time.Sleep(3*restInterval + restInterval/3)
 		for range 20 {
 			h.change(func() { h.shown.waiting = true })
-			rouse(h.session)
+			wake(h.session)
 			synctest.Wait()
 			h.granted()
 			h.hears("", lookInterval)
@@ -172,7 +172,7 @@ func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
 // A commit that is announced is looked for until it is there.
 func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
 	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
-		transactions{&database{}}.announce([]notice{{h.session, 1, "attempt"}})
+		transactions{&database{}}.announce(changed{told: []notice{{h.session, 1, "attempt"}}})
 		time.Sleep(10 * lookInterval)
 		select {
 		case got := <-h.heard:
@@ -197,7 +197,7 @@ func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
 		h.change(func() { h.gone = true })
 		select {
 		case err := <-h.ended:
-			if !errors.Is(err, errNoBox) {
+			if !errors.Is(err, errNoInbox) {
 				t.Fatal(err)
 			}
 		case <-time.After(safetyInterval + 1):
@@ -207,8 +207,8 @@ func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
 }
 
 func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
-	for _, box := range []bool{true, false} {
-		hearIn(t, box, sight{}, asItIs, func(h *hearing) {
+	for _, inbox := range []bool{true, false} {
+		hearIn(t, inbox, sight{}, asItIs, func(h *hearing) {
 			h.change(func() { h.shown.err = driver.ErrUnavailable })
 			select {
 			case err := <-h.ended:

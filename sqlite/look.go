@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
-	"github.com/dblock-go/dblock/internal/queue"
 )
 
 // What a row of LookShared and of Describe is about.
@@ -52,7 +51,7 @@ func look(ctx context.Context, q *sqlitedb.Queries, session string, names []stri
 			}
 		}
 		if row.Place.Valid {
-			see(&states[i], place(row), session)
+			states[i].Queued = append(states[i].Queued, row.Place.String)
 		}
 	}
 	if len(closer) > 0 {
@@ -90,16 +89,9 @@ func lookCloser(ctx context.Context, q *sqlitedb.Queries, session string, names 
 func whole(row sqlitedb.LookRow) sqlitedb.LookSharedRow {
 	return sqlitedb.LookSharedRow{
 		Name: row.Name, Kind: aName, Session: row.SessionID.String, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
-		Token: row.LastToken, FirstToken: row.FirstToken, LastToken: row.LastToken, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
+		Token: row.LastToken, FirstToken: row.FirstToken, Since: row.AcquiredAt, ExpiresAt: row.ExpiresAt,
 		NowUs: row.NowUs, Dead: row.Dead, SessionExpiresAt: row.SessionExpiresAt,
 		Waiters: row.Waiters, Capacity: row.Capacity, SharedUnits: row.SharedUnits, RestsUntil: row.RestsUntil,
-	}
-}
-
-// place is the row of a place as LookShared has it.
-func place(row sqlitedb.LookRow) sqlitedb.LookSharedRow {
-	return sqlitedb.LookSharedRow{
-		Kind: aPlace, Attempt: row.Place.String, Token: row.PlaceToken, FirstToken: row.FirstToken, LastToken: row.LastToken,
 	}
 }
 
@@ -122,40 +114,29 @@ func see(s *driver.State, row sqlitedb.LookSharedRow, session string) {
 			s.Holder = h
 		}
 	case aPlace:
-		if row.Token == 0 {
-			s.Queued = append(s.Queued, row.Attempt)
-		} else {
-			s.Granted = append(s.Granted, driver.Own{Attempt: row.Attempt, Grant: driver.Grant{
-				Token: row.Token, Run: driver.Range{First: row.FirstToken, Last: row.LastToken},
-			}})
-		}
+		s.Queued = append(s.Queued, row.Attempt)
 		return
 	case theHead:
 		s.Head, s.Ready = holder(row), row.Fits > 0
 		return
 	}
-	if row.Session != session {
-		return
+	if row.Session == session {
+		s.Granted = append(s.Granted, driver.OwnGrant{Attempt: row.Attempt, Grant: holder(row).Grant})
 	}
-	own := driver.Own{Attempt: row.Attempt, Grant: holder(row).Grant}
-	if row.FirstToken < row.LastToken {
-		own.Grant.Token, own.Grant.Run = row.FirstToken, driver.Range{First: row.FirstToken, Last: row.LastToken}
-	}
-	s.Granted = append(s.Granted, own)
 }
 
 // conclude draws from all rows of a name what none of them tells alone.
 func conclude(s *driver.State) {
-	slices.SortFunc(s.Granted, func(a, b driver.Own) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
+	slices.SortFunc(s.Granted, func(a, b driver.OwnGrant) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
 	contended := s.Waiters > 0
 	s.Holder.Grant.Contended = contended && s.Holder.Session != ""
 	for i := range s.Granted {
 		s.Granted[i].Grant.Contended = contended
 	}
-	is := queue.Of(*s)
-	// Where there are waiters but none at the head, the number is wrong, and Vacate puts that
+	held := s.Holder.Session != "" && s.Sharing == 0
+	// Where there are waiters but none at the head, the number is wrong, and Remove puts that
 	// right.
-	s.Ready = contended && !is.Held && !is.Resting && (s.Head.Session == "" || s.Ready)
+	s.Ready = contended && !held && s.Rest <= 0 && (s.Head.Session == "" || s.Ready)
 	if s.Sharing == 0 {
 		s.Head = driver.Holder{}
 	}
@@ -165,7 +146,7 @@ func conclude(s *driver.State) {
 func holder(row sqlitedb.LookSharedRow) driver.Holder {
 	h := driver.Holder{
 		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
-		Grant: driver.Grant{Token: row.Token},
+		Grant: driver.Grant{First: row.FirstToken, Token: row.Token},
 		Since: time.UnixMicro(row.Since), Left: microseconds(-row.NowUs),
 	}
 	if row.Dead.Valid && !row.Dead.Bool && row.SessionExpiresAt.Valid {

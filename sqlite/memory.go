@@ -36,9 +36,9 @@ func (d *database) inspect(ctx context.Context) error {
 	if single && known != nil {
 		return nil // as long as that lasts
 	}
-	var at home
-	err := d.lend(ctx, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
-		at, err = homeOf(quiet, conn)
+	var at schemaLocation
+	err := d.borrow(ctx, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
+		at, err = locateSchema(quiet, conn)
 		return err
 	})
 	switch {

@@ -14,7 +14,7 @@ type notice struct {
 	attempt string
 }
 
-// text is a notice as a datagram, without the session, whose box it goes to.
+// text is a notice as a datagram, without the session, whose inbox it goes to.
 func (n notice) text() []byte {
 	return append(append(strconv.AppendInt(nil, n.nth, 10), ' '), n.attempt...)
 }
@@ -29,11 +29,11 @@ func readNotice(text []byte) notice {
 	return notice{nth: nth, attempt: string(attempt)}
 }
 
-// deliver tells sessions what was committed: in this process by their bells, others by their boxes.
-// Where neither is there, or a box is full, the session finds it by looking.
+// deliver tells sessions what was committed: in this process by their notifiers, others by their
+// inboxes. Where neither is there, or an inbox is full, the session finds it by looking.
 func (e *engine) deliver(told []notice) {
 	for _, n := range told {
-		if !ring(n) {
+		if !notify(n) {
 			_ = post(e.db.path(), n)
 		}
 	}
@@ -41,10 +41,13 @@ func (e *engine) deliver(told []notice) {
 
 // announce tells sessions what will have been done if a transaction of the application's commits,
 // of which nobody here hears.
-func (t transactions) announce(told []notice) {
-	for _, n := range told {
+func (t transactions) announce(c changed) {
+	for _, session := range c.joined {
+		wake(session)
+	}
+	for _, n := range c.told {
 		n.attempt = ""
-		if !ring(n) {
+		if !notify(n) {
 			_ = post(t.db.path(), n)
 		}
 	}

@@ -30,23 +30,6 @@ func addEvent(ctx context.Context, q *sqlitedb.Queries, ev driver.Event) error {
 	})
 }
 
-func (e *engine) Announce(ctx context.Context, h driver.Held, ev driver.Event) error {
-	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
-		_, held, err := found(t.q.AttemptOf(ctx, sqlitedb.AttemptOfParams{Name: h.Name, Session: h.Session, Token: h.Token}))
-		switch {
-		case err != nil:
-			return err
-		case !held:
-			return driver.ErrNotHeld
-		}
-		if err := addEvent(ctx, t.q.Queries, ev); err != nil {
-			return err
-		}
-		return t.stir(ctx, h.Name)
-	})
-	return err
-}
-
 func (e *engine) Events(ctx context.Context, f driver.EventFilter, limit int) ([]driver.Event, error) {
 	kinds, err := jsonOf(f.Kinds)
 	if err != nil {
@@ -89,50 +72,6 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 		return err
 	})
 	return after, err
-}
-
-// Ask tells holders of the same session too: it is the client that knows which of its locks is
-// meant.
-func (e *engine) Ask(ctx context.Context, name, reason string, ev driver.Event) (int, error) {
-	var holders int
-	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
-		asked, err := t.q.AskShares(ctx, sqlitedb.AskSharesParams{Name: name, Reason: reason})
-		if err != nil {
-			return err
-		}
-		whole, there, err := found(t.q.AskHolder(ctx, sqlitedb.AskHolderParams{Name: name, Reason: reason}))
-		if err != nil {
-			return err
-		}
-		if there {
-			asked = append(asked, sqlitedb.AskSharesRow(whole))
-		}
-		if holders = len(asked); holders == 0 {
-			return nil
-		}
-		for _, h := range asked {
-			if err := t.tell(ctx, h.SessionID, h.Attempt); err != nil {
-				return err
-			}
-		}
-		return addEvent(ctx, t.q.Queries, ev)
-	})
-	if err != nil {
-		return 0, err
-	}
-	return holders, nil
-}
-
-func (e *engine) EndRest(ctx context.Context, name string, token int64, ev driver.Event) (bool, error) {
-	var ended bool
-	_, err := e.change(ctx, writing{}, "", func(ctx context.Context, t *transition) error {
-		n, err := t.q.EndRest(ctx, sqlitedb.EndRestParams{Name: name, Token: token})
-		if ended = n > 0; err != nil || !ended {
-			return err
-		}
-		return addEvent(ctx, t.q.Queries, ev)
-	})
-	return ended && err == nil, err
 }
 
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {

@@ -14,9 +14,9 @@
 // for it like for any other writer, but holds no connection meanwhile. ErrBusy is for callers that
 // do not want to wait: TryLock, after 50 ms, also where it has to write the client's first session.
 //
-// So a hand-over is a walk in small steps: take away what was held, look at the first live waiter,
-// grant it if it fits, and look at the next. One large statement would not be faster: a statement's
-// price is mostly that of parsing it, and it is parsed each time.
+// So a transition is what package protocol says: read the row of the name, decide, write it. A
+// statement's price is mostly that of parsing it, and it is parsed each time. So taking a free name
+// and releasing one that nobody waits for have a statement of their own, and all else has not.
 //
 // # Inside the application's transactions
 //
@@ -28,8 +28,8 @@
 // (_txlock=immediate).
 //
 // Guard and UnlockTx wait for no other write of dblock's: their transaction may be in its way. A
-// lock that goroutines of one client pass on in memory has a row that shows its run. Guard takes
-// the present member for the holder, and UnlockTx settles the run in the transaction.
+// lock that goroutines of one client pass on in memory has a row that shows their cohort. Guard
+// checks the cohort's token, and UnlockTx detaches the present member in the transaction.
 //
 // While it waits for its turn in LockTx, a transaction that has neither read nor written holds
 // nothing, and leases come and go. One that has written keeps every lease from being given back: if
@@ -46,7 +46,7 @@
 // # Waiting
 //
 // The application's busy timeout is a sleep inside SQLite that no context can end (seen: 3 s with a
-// context of 0.1 s). So it is set to zero while a connection is on loan, and put back before the
+// context of 0.1 s). So it is set to zero while a connection is borrowed, and put back before the
 // connection is. What finds the database busy gives its connection back, waits with jitter, and
 // comes again until its context ends. The statements in between run to their end, cancelled or not:
 // none can wait, and a statement that is interrupted leaves a doubt.
@@ -55,7 +55,7 @@
 //
 // # Wake-ups
 //
-// A grant to a session of the same process rings it directly. A session of another process has a
+// A grant to a session of the same process notifies it directly. A session of another process has a
 // datagram socket in the folder DATABASE-dblock beside the file, which containers share with the
 // file. Those who may write to the file may send to it. The granter sends a notice after its
 // commit, and the session looks it up. A notice can be lost: its sender was killed in between, may

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // connectTimeout is how long LockTx waits for a second connection, to look before it locks. The
@@ -56,7 +57,7 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
 // so a grant to the same session is counted as well, and all listeners are told to look for it.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.Aside) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
@@ -64,17 +65,36 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if _, err := tx.ExecContext(quiet, "SAVEPOINT dblock"); err != nil {
 		return interpret(err)
 	}
-	release := transition{q: &writer{Queries: sqlitedb.New(tx)}}
-	err := release.releaseSettled(quiet, h)
+	c, err := change(quiet, &writer{Queries: sqlitedb.New(tx)}, driver.How{Name: h.Name}, func(n *protocol.Name) error {
+		return release(n, h, d)
+	})
 	if err != nil {
 		_, undone := tx.ExecContext(quiet, "ROLLBACK TO dblock")
 		err = driver.Join(err, undone)
 	}
 	_, released := tx.ExecContext(quiet, "RELEASE dblock")
 	if err = driver.Join(err, released); err == nil {
-		t.announce(release.told)
+		t.announce(c)
 	}
 	return interpret(err)
+}
+
+// release takes off a lock, or the member of a cohort that is detached. No session asks: each is
+// told of its grants.
+func release(n *protocol.Name, h driver.Held, d driver.Detachment) error {
+	if d.Token != 0 {
+		if err := protocol.Detach(n, h, d); err != nil {
+			return err
+		}
+		h.Token = d.Token
+	}
+	r := protocol.Release(h, true, false)
+	r.Self = ""
+	left, err := protocol.Remove(n, r)
+	if err == nil && !left {
+		err = driver.ErrNotHeld
+	}
+	return err
 }
 
 // LockTx locks the database, and then looks whether that was right: under the lock nothing changes.
@@ -142,7 +162,7 @@ func (t transactions) lookAside(ctx context.Context, name string) (state driver.
 	}
 	moment, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	err = t.db.lend(moment, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
+	err = t.db.borrow(moment, asSet, func(quiet context.Context, conn *sql.Conn) (err error) {
 		state, err = lookAt(quiet, sqlitedb.New(conn), name)
 		return err
 	})

@@ -52,10 +52,10 @@ func (q *Queries) AcknowledgeShares(ctx context.Context, attempts []string) erro
 }
 
 const handed = `-- name: Handed :many
-SELECT l.name, l.attempt, l.last_token AS token, l.first_token < l.last_token AS run, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
+SELECT l.name, l.attempt, l.first_token, l.last_token AS token, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
  WHERE l.session_id = ? AND l.handed = 1
 UNION ALL
-SELECT h.name, h.attempt, h.token, 0, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
+SELECT h.name, h.attempt, h.token, h.token, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
  WHERE h.session_id = ? AND h.handed = 1
 `
 
@@ -64,13 +64,13 @@ type HandedParams struct {
 }
 
 type HandedRow struct {
-	Name      string
-	Attempt   string
-	Token     int64
-	Run       bool
-	Waiters   int32
-	ExpiresAt sql.NullInt64
-	Shared    int32
+	Name       string
+	Attempt    string
+	FirstToken int64
+	Token      int64
+	Waiters    int32
+	ExpiresAt  sql.NullInt64
+	Shared     int32
 }
 
 // What others gave to the session and of which it has not said that it knows.
@@ -86,8 +86,8 @@ func (q *Queries) Handed(ctx context.Context, arg HandedParams) ([]HandedRow, er
 		if err := rows.Scan(
 			&i.Name,
 			&i.Attempt,
+			&i.FirstToken,
 			&i.Token,
-			&i.Run,
 			&i.Waiters,
 			&i.ExpiresAt,
 			&i.Shared,

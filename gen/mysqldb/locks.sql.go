@@ -22,54 +22,9 @@ func (q *Queries) DropLock(ctx context.Context, name string) error {
 	return err
 }
 
-const extendLock = `-- name: ExtendLock :exec
-UPDATE dblock_locks SET expires_at = ? WHERE name = ?
-`
-
-type ExtendLockParams struct {
-	ExpiresAt sql.NullInt64
-	Name      string
-}
-
-// After LockRow, which has it as the holder's, with a lease that goes on.
-func (q *Queries) ExtendLock(ctx context.Context, arg ExtendLockParams) error {
-	_, err := q.db.ExecContext(ctx, extendLock, arg.ExpiresAt, arg.Name)
-	return err
-}
-
-const freeLock = `-- name: FreeLock :exec
-UPDATE dblock_locks SET
-       acquired_at = IF(CAST(? AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(? AS SIGNED), capacity = ?, mixed = ?, waiters = ?, handed = 0
- WHERE name = ?
-`
-
-type FreeLockParams struct {
-	Used     int64
-	Capacity int32
-	Mixed    bool
-	Waiters  int32
-	Name     string
-}
-
-// After LockRow: nobody has the name as a whole any more, and nobody gets it now.
-func (q *Queries) FreeLock(ctx context.Context, arg FreeLockParams) error {
-	_, err := q.db.ExecContext(ctx, freeLock,
-		arg.Used,
-		arg.Used,
-		arg.Capacity,
-		arg.Mixed,
-		arg.Waiters,
-		arg.Name,
-	)
-	return err
-}
-
 const freeLocks = `-- name: FreeLocks :exec
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name IN (/*SLICE:names*/?)
 `
@@ -88,56 +43,6 @@ func (q *Queries) FreeLocks(ctx context.Context, names []string) error {
 	}
 	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
-}
-
-const giveLock = `-- name: GiveLock :execlastid
-UPDATE dblock_locks SET
-       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED),
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
-       session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
-       acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
-       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
-       metadata = ?, asked = NULL, shared_units = 0, waiters = ?, handed = ?
- WHERE name = ?
-`
-
-type GiveLockParams struct {
-	Members  int64
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    sql.NullInt64
-	MinHold  sql.NullInt64
-	Metadata string
-	Waiters  int32
-	Handed   int8
-	Name     string
-}
-
-// After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
-// many members of its run behind its own. The highest is the one returned. SET as in TakeRow.
-func (q *Queries) GiveLock(ctx context.Context, arg GiveLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, giveLock,
-		arg.Members,
-		arg.Members,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.MinHold,
-		arg.Metadata,
-		arg.Waiters,
-		arg.Handed,
-		arg.Name,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
 }
 
 const lockIdle = `-- name: LockIdle :many
@@ -192,7 +97,9 @@ func (q *Queries) LockIdle(ctx context.Context, arg LockIdleParams) ([]string, e
 }
 
 const lockRow = `-- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+       shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = ? FOR UPDATE SKIP LOCKED
 `
 
@@ -204,18 +111,24 @@ type LockRowRow struct {
 	Token       int64
 	FirstToken  int64
 	LastToken   int64
+	AcquiredAt  int64
 	ExpiresAt   sql.NullInt64
 	Waiters     int32
 	SharedUnits int32
 	Capacity    int32
 	Mixed       bool
 	RestsUntil  int64
+	FirstTicket int64
+	NextTicket  int64
+	Metadata    string
+	Asked       sql.NullString
+	NowUs       int64
 }
 
 // Every change of holder begins with this, and decides in a later statement of the same
-// transaction. A row that another transaction has locked is not returned: it may be the
-// application's, and locked for long, and a wait for a row has no limit that could be set with the
-// statement.
+// transaction, or by the time, which is that of the statement. A row that another transaction has
+// locked is not returned: it may be the application's, and locked for long, and a wait for a row has
+// no limit that could be set with the statement.
 func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) {
 	row := q.db.QueryRowContext(ctx, lockRow, name)
 	var i LockRowRow
@@ -227,12 +140,18 @@ func (q *Queries) LockRow(ctx context.Context, name string) (LockRowRow, error) 
 		&i.Token,
 		&i.FirstToken,
 		&i.LastToken,
+		&i.AcquiredAt,
 		&i.ExpiresAt,
 		&i.Waiters,
 		&i.SharedUnits,
 		&i.Capacity,
 		&i.Mixed,
 		&i.RestsUntil,
+		&i.FirstTicket,
+		&i.NextTicket,
+		&i.Metadata,
+		&i.Asked,
+		&i.NowUs,
 	)
 	return i, err
 }
@@ -442,41 +361,9 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 	return items, nil
 }
 
-const raiseToken = `-- name: RaiseToken :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = GREATEST(token, CAST(? AS SIGNED)), first_token = GREATEST(last_token, CAST(? AS SIGNED)),
-       last_token = LAST_INSERT_ID(GREATEST(last_token, CAST(? AS SIGNED)))
- WHERE name = ? AND session_id = ? AND (last_token = ? OR last_token = ?)
-   AND first_token = last_token
-`
-
-type RaiseTokenParams struct {
-	Least   int64
-	Name    string
-	Session string
-	Token   int64
-}
-
-// After LockRow: lifts the token of what is held as a whole. The members of a run have theirs.
-func (q *Queries) RaiseToken(ctx context.Context, arg RaiseTokenParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, raiseToken,
-		arg.Least,
-		arg.Least,
-		arg.Least,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Least,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
 const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = ? AND session_id = ? AND last_token = ? AND waiters = 0
 `
@@ -496,33 +383,6 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (int64
 	return result.RowsAffected()
 }
 
-const setHolds = `-- name: SetHolds :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(? AS SIGNED))
- WHERE name = ? AND session_id = ? AND last_token = ?
-`
-
-type SetHoldsParams struct {
-	Holds   int64
-	Name    string
-	Session string
-	Token   int64
-}
-
-// After LockRow. Rows that do not change are not counted: the insert id says that there was one.
-// holds is never 0.
-func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, setHolds,
-		arg.Holds,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
 const takeLock = `-- name: TakeLock :execlastid
 UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock c)) AS token FROM dblock_locks r FORCE INDEX (PRIMARY)
          WHERE r.name = ? AND r.session_id IS NULL AND r.waiters = 0 AND r.shared_units = 0
@@ -530,7 +390,7 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
          LIMIT 1 FOR UPDATE SKIP LOCKED) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
    SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
-       l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
+       l.session_id = ?, l.host = ?, l.thread = ?, l.attempt = ?,
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
        l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), l.rests_until),
@@ -575,7 +435,7 @@ const takeRow = `-- name: TakeRow :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       session_id = ?, host = ?, thread = ?, holds = 1, attempt = ?,
+       session_id = ?, host = ?, thread = ?, attempt = ?,
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED),
        rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(? AS SIGNED), rests_until),
@@ -613,4 +473,66 @@ func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error)
 		return 0, err
 	}
 	return result.LastInsertId()
+}
+
+const writeRow = `-- name: WriteRow :exec
+UPDATE dblock_locks SET
+       session_id = NULLIF(?, ''), host = ?, thread = ?, attempt = ?,
+       token = ?, first_token = ?, last_token = ?,
+       acquired_at = ?, expires_at = ?, rests_until = ?,
+       metadata = ?, asked = ?, shared_units = ?,
+       capacity = ?, mixed = ?, waiters = ?,
+       first_ticket = ?, next_ticket = ?, handed = COALESCE(CAST(? AS SIGNED), handed)
+ WHERE name = ?
+`
+
+type WriteRowParams struct {
+	Session     interface{}
+	Host        string
+	Thread      string
+	Attempt     string
+	Token       int64
+	FirstToken  int64
+	LastToken   int64
+	AcquiredAt  int64
+	ExpiresAt   sql.NullInt64
+	RestsUntil  int64
+	Metadata    string
+	Asked       sql.NullString
+	SharedUnits int32
+	Capacity    int32
+	Mixed       bool
+	Waiters     int32
+	FirstTicket int64
+	NextTicket  int64
+	Handed      sql.NullInt64
+	Name        string
+}
+
+// After LockRow: what a transition leaves of the name. handed: whether the session has to be told of
+// its grant; without a value it stays as it was.
+func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
+	_, err := q.db.ExecContext(ctx, writeRow,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Token,
+		arg.FirstToken,
+		arg.LastToken,
+		arg.AcquiredAt,
+		arg.ExpiresAt,
+		arg.RestsUntil,
+		arg.Metadata,
+		arg.Asked,
+		arg.SharedUnits,
+		arg.Capacity,
+		arg.Mixed,
+		arg.Waiters,
+		arg.FirstTicket,
+		arg.NextTicket,
+		arg.Handed,
+		arg.Name,
+	)
+	return err
 }

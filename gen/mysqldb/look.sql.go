@@ -16,7 +16,7 @@ SELECT l.name, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.att
        l.shared_units, l.capacity, l.rests_until,
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us,
        CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
-       w.attempt AS queued, COALESCE(w.token, 0) AS member
+       w.attempt AS queued
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
@@ -46,11 +46,9 @@ type LookRow struct {
 	NowUs            int64
 	SessionExpiresAt int64
 	Queued           sql.NullString
-	Member           int64
 }
 
-// One row for each name and each place that the session has in its queue: member is its token in a
-// run, 0 if it waits. It tells all of a name that somebody has as a whole, and of one that nobody
+// One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a whole, and of one that nobody
 // has or waits for; of the others LookShared does.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	query := look
@@ -89,7 +87,6 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 			&i.NowUs,
 			&i.SessionExpiresAt,
 			&i.Queued,
-			&i.Member,
 		); err != nil {
 			return nil, err
 		}
@@ -126,11 +123,11 @@ SELECT t.name, 1, t.session_id, t.host, t.thread, t.attempt, t.token, t.token, t
          WHERE r.name IN (/*SLICE:names*/?)) t
  WHERE t.place = 1 OR t.own = 1
 UNION ALL
-SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.token, w.units, w.enqueued_at, NULL, 0, 0, 0, 0, 0, 0
+SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.ticket, 0, w.units, w.enqueued_at, NULL, 0, 0, 0, 0, 0, 0
   FROM dblock_waiters w
  WHERE w.name IN (/*SLICE:names*/?) AND w.session_id = ?
 UNION ALL
-SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.ticket, w.token, w.units, w.enqueued_at, NULL,
+SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.ticket, 0, w.units, w.enqueued_at, NULL,
        COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, w.capacity, 0, 0, 0
   FROM dblock_locks l
   JOIN dblock_waiters w ON w.name = l.name AND w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
@@ -167,8 +164,7 @@ type LookSharedRow struct {
 // The same of names that are shared, or free with a queue: a row for each name (part 0), the share
 // whose time is over first and those of the session (1), the session's places in the queue (2), and
 // the first place (3). One statement: between two, a grant would be missed by both. units is of the
-// name what all have, sharing how many they are, token of a place its ticket, and first_token its
-// token in a run. capacity is of the first place what it states.
+// name what all have, sharing how many they are, token of a place its ticket. capacity is of the first place what it states.
 func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
 	query := lookShared
 	var queryParams []interface{}

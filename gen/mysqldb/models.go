@@ -54,7 +54,6 @@ type DblockLock struct {
 	SessionID   string
 	Host        string
 	Thread      string
-	Holds       int32
 	Attempt     string
 	Token       int64
 	FirstToken  int64
@@ -70,6 +69,7 @@ type DblockLock struct {
 	RestsUntil  int64
 	Waiters     int32
 	NextTicket  int64
+	FirstTicket int64
 	DatabaseID  string
 }
 
@@ -87,7 +87,7 @@ type DblockQueue struct {
 	Session  string
 	Since    string
 	Alive    interface{}
-	Member   bool
+	Members  int32
 }
 
 type DblockRun struct {
@@ -126,7 +126,6 @@ type DblockShare struct {
 	SessionID  string
 	Host       string
 	Thread     string
-	Holds      int32
 	Attempt    string
 	Units      int32
 	Capacity   int32
@@ -150,8 +149,7 @@ type DblockWaiter struct {
 	MinHold    int64
 	Metadata   string
 	EnqueuedAt int64
-	Passable   bool
-	Token      int64
+	Members    int32
 }
 
 type DblockWanted struct {
@@ -179,6 +177,6 @@ type DblockWho struct {
 	Since       string
 	Until       string
 	Alive       interface{}
-	Waiters     interface{}
+	Waiters     int32
 	LongestWait int32
 }

@@ -8,7 +8,6 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
-	"strings"
 )
 
 const addEvent = `-- name: AddEvent :exec
@@ -39,49 +38,6 @@ func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
 		arg.Detail,
 		arg.Metadata,
 	)
-	return err
-}
-
-const askHolder = `-- name: AskHolder :exec
-UPDATE dblock_locks SET asked = ? WHERE name = ?
-`
-
-type AskHolderParams struct {
-	Reason sql.NullString
-	Name   string
-}
-
-// After LockRow.
-func (q *Queries) AskHolder(ctx context.Context, arg AskHolderParams) error {
-	_, err := q.db.ExecContext(ctx, askHolder, arg.Reason, arg.Name)
-	return err
-}
-
-const askShares = `-- name: AskShares :exec
-UPDATE dblock_shares FORCE INDEX (PRIMARY) SET asked = ? WHERE name = ? AND token IN (/*SLICE:tokens*/?)
-`
-
-type AskSharesParams struct {
-	Reason sql.NullString
-	Name   string
-	Tokens []int64
-}
-
-// After LockRow.
-func (q *Queries) AskShares(ctx context.Context, arg AskSharesParams) error {
-	query := askShares
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Reason)
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tokens) > 0 {
-		for _, v := range arg.Tokens {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tokens*/?", strings.Repeat(",?", len(arg.Tokens))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tokens*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
 	return err
 }
 
@@ -156,27 +112,6 @@ type DropRunParams struct {
 
 func (q *Queries) DropRun(ctx context.Context, arg DropRunParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, dropRun, arg.Name, arg.Slot)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-const endRest = `-- name: EndRest :execrows
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
- WHERE name = ? AND rests_until > (SELECT c.now_us FROM dblock_clock c)
-   AND (CAST(? AS SIGNED) = 0 OR last_token = CAST(? AS SIGNED))
-`
-
-type EndRestParams struct {
-	Name  string
-	Token int64
-}
-
-// After LockRow. 0: the name does not rest. With a token: the next holder of the name may have a
-// rest of its own.
-func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, endRest, arg.Name, arg.Token, arg.Token)
 	if err != nil {
 		return 0, err
 	}
@@ -793,39 +728,6 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]DblockRun, error)
 			&i.Tries,
 			&i.SlotEnds,
 		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const shares = `-- name: Shares :many
-SELECT token, session_id FROM dblock_shares WHERE name = ?
-`
-
-type SharesRow struct {
-	Token     int64
-	SessionID string
-}
-
-// After LockRow.
-func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) {
-	rows, err := q.db.QueryContext(ctx, shares, name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []SharesRow
-	for rows.Next() {
-		var i SharesRow
-		if err := rows.Scan(&i.Token, &i.SessionID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

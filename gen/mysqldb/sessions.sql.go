@@ -28,7 +28,7 @@ SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked 
 UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = ?
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
 LIMIT ?
 `
 
@@ -44,7 +44,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0, or, of a member of a run, its own),
+// All that a session holds, and its places in queues (token 0),
 // some at a time. One statement: between two, a grant would be missed by both.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims,
@@ -269,14 +269,20 @@ func (q *Queries) Schema(ctx context.Context) (SchemaRow, error) {
 	return i, err
 }
 
-const sessionDead = `-- name: SessionDead :one
-SELECT dead FROM dblock_sessions WHERE id = ?
+const sessionBeats = `-- name: SessionBeats :one
+SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS beats
+  FROM dblock_sessions s LEFT JOIN dblock_heartbeats h ON h.session_id = s.id WHERE s.id = ?
 `
 
-// Nobody rises again: no lock is needed to rely on a yes.
-func (q *Queries) SessionDead(ctx context.Context, id string) (bool, error) {
-	row := q.db.QueryRowContext(ctx, sessionDead, id)
-	var dead bool
-	err := row.Scan(&dead)
-	return dead, err
+type SessionBeatsRow struct {
+	Dead  bool
+	Beats int64
+}
+
+// Nobody rises again: no lock is needed to rely on a dead one.
+func (q *Queries) SessionBeats(ctx context.Context, id string) (SessionBeatsRow, error) {
+	row := q.db.QueryRowContext(ctx, sessionBeats, id)
+	var i SessionBeatsRow
+	err := row.Scan(&i.Dead, &i.Beats)
+	return i, err
 }

@@ -8,45 +8,7 @@ package mysqldb
 import (
 	"context"
 	"database/sql"
-	"strings"
 )
-
-const addShare = `-- name: AddShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
-SELECT ?, ?, ?, ?, ?, ?, ?, ?,
-       c.now_us, c.now_us + CAST(? AS SIGNED), ?
-  FROM dblock_clock c
-`
-
-type AddShareParams struct {
-	Name     string
-	Token    int64
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Units    int32
-	Capacity int32
-	Lease    sql.NullInt64
-	Metadata string
-}
-
-// After TakeUnits.
-func (q *Queries) AddShare(ctx context.Context, arg AddShareParams) error {
-	_, err := q.db.ExecContext(ctx, addShare,
-		arg.Name,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Units,
-		arg.Capacity,
-		arg.Lease,
-		arg.Metadata,
-	)
-	return err
-}
 
 const dropShare = `-- name: DropShare :execrows
 DELETE FROM dblock_shares WHERE name = UNHEX(CONVERT(? USING latin1)) AND token = ?
@@ -57,7 +19,7 @@ type DropShareParams struct {
 	Token int64
 }
 
-// After LockRow and FindShare. One row by its whole key.
+// After LockRow. One row by its whole key.
 func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, dropShare, arg.Name, arg.Token)
 	if err != nil {
@@ -66,24 +28,9 @@ func (q *Queries) DropShare(ctx context.Context, arg DropShareParams) (int64, er
 	return result.RowsAffected()
 }
 
-const extendShare = `-- name: ExtendShare :exec
-UPDATE dblock_shares SET expires_at = ? WHERE name = ? AND token = ?
-`
-
-type ExtendShareParams struct {
-	ExpiresAt sql.NullInt64
-	Name      string
-	Token     int64
-}
-
-// After LockRow and FindShare, as ExtendLock. One row by its whole key.
-func (q *Queries) ExtendShare(ctx context.Context, arg ExtendShareParams) error {
-	_, err := q.db.ExecContext(ctx, extendShare, arg.ExpiresAt, arg.Name, arg.Token)
-	return err
-}
-
 const findShare = `-- name: FindShare :one
-SELECT session_id, attempt, token, units, expires_at FROM dblock_shares WHERE name = ? AND token = ?
+SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = ? AND token = ?
 `
 
 type FindShareParams struct {
@@ -92,11 +39,17 @@ type FindShareParams struct {
 }
 
 type FindShareRow struct {
-	SessionID string
-	Attempt   string
-	Token     int64
-	Units     int32
-	ExpiresAt sql.NullInt64
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Token      int64
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
 }
 
 // After LockRow, without which it may be gone by now.
@@ -105,17 +58,23 @@ func (q *Queries) FindShare(ctx context.Context, arg FindShareParams) (FindShare
 	var i FindShareRow
 	err := row.Scan(
 		&i.SessionID,
+		&i.Host,
+		&i.Thread,
 		&i.Attempt,
 		&i.Token,
 		&i.Units,
+		&i.Capacity,
+		&i.AcquiredAt,
 		&i.ExpiresAt,
+		&i.Metadata,
+		&i.Asked,
 	)
 	return i, err
 }
 
 const findShareOfAttempt = `-- name: FindShareOfAttempt :one
-SELECT session_id, token, host, thread, holds, units, expires_at, metadata FROM dblock_shares
- WHERE attempt = ? AND name = ?
+SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE attempt = ? AND name = ?
 `
 
 type FindShareOfAttemptParams struct {
@@ -124,14 +83,17 @@ type FindShareOfAttemptParams struct {
 }
 
 type FindShareOfAttemptRow struct {
-	SessionID string
-	Token     int64
-	Host      string
-	Thread    string
-	Holds     int32
-	Units     int32
-	ExpiresAt sql.NullInt64
-	Metadata  string
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Token      int64
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
 }
 
 func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttemptParams) (FindShareOfAttemptRow, error) {
@@ -139,127 +101,117 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 	var i FindShareOfAttemptRow
 	err := row.Scan(
 		&i.SessionID,
-		&i.Token,
 		&i.Host,
 		&i.Thread,
-		&i.Holds,
+		&i.Attempt,
+		&i.Token,
 		&i.Units,
+		&i.Capacity,
+		&i.AcquiredAt,
 		&i.ExpiresAt,
 		&i.Metadata,
+		&i.Asked,
 	)
 	return i, err
 }
 
-const giveUnits = `-- name: GiveUnits :execlastid
-UPDATE dblock_locks SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED)),
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(? AS SIGNED), capacity = ?, mixed = ?, waiters = ?, handed = 0
- WHERE name = ?
+const putShare = `-- name: PutShare :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, handed)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+       ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked)
 `
 
-type GiveUnitsParams struct {
-	More     int64
-	Used     int64
-	Capacity int32
-	Mixed    bool
-	Waiters  int32
-	Name     string
+type PutShareParams struct {
+	Name       string
+	Token      int64
+	Session    string
+	Host       string
+	Thread     string
+	Attempt    string
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
+	Handed     int8
 }
 
-// After LockRow: nobody has the name as a whole any more, and several get units of it: the tokens up to the one returned.
-func (q *Queries) GiveUnits(ctx context.Context, arg GiveUnitsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, giveUnits,
-		arg.More,
-		arg.Used,
-		arg.Capacity,
-		arg.Mixed,
-		arg.Waiters,
-		arg.Name,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-const handShares = `-- name: HandShares :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, handed)
-SELECT w.name, CAST(? AS SIGNED) + ROW_NUMBER() OVER (ORDER BY w.ticket), w.session_id, w.host, w.thread, w.attempt, w.units, w.capacity,
-       c.now_us, IF(w.lease > 0, c.now_us + w.lease, NULL), w.metadata, IF(w.session_id = ?, 0, 1)
-  FROM dblock_clock c
-  JOIN dblock_waiters w FORCE INDEX (PRIMARY)
- WHERE w.name = ? AND w.ticket IN (/*SLICE:tickets*/?)
-`
-
-type HandSharesParams struct {
-	Before  int64
-	Self    string
-	Name    string
-	Tickets []int64
-}
-
-// After GiveUnits, before DropWaiter: what they waited for is theirs, with rising tokens in the order of their tickets.
-func (q *Queries) HandShares(ctx context.Context, arg HandSharesParams) error {
-	query := handShares
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Before)
-	queryParams = append(queryParams, arg.Self)
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tickets) > 0 {
-		for _, v := range arg.Tickets {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
-}
-
-const lockShare = `-- name: LockShare :one
-SELECT session_id FROM dblock_shares FORCE INDEX (PRIMARY) WHERE name = ? AND token = ? FOR UPDATE NOWAIT
-`
-
-type LockShareParams struct {
-	Name  string
-	Token int64
-}
-
-// A transaction of the application's that gives the share back holds its row.
-func (q *Queries) LockShare(ctx context.Context, arg LockShareParams) (string, error) {
-	row := q.db.QueryRowContext(ctx, lockShare, arg.Name, arg.Token)
-	var session_id string
-	err := row.Scan(&session_id)
-	return session_id, err
-}
-
-const setShareHolds = `-- name: SetShareHolds :execlastid
-UPDATE dblock_shares FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(? AS SIGNED))
- WHERE name = ? AND token = ? AND session_id = ?
-`
-
-type SetShareHoldsParams struct {
-	Holds   int64
-	Name    string
-	Token   int64
-	Session string
-}
-
-// After LockShare, as SetHolds. It does not lock the name's row: it changes nothing that anybody decides by.
-func (q *Queries) SetShareHolds(ctx context.Context, arg SetShareHoldsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, setShareHolds,
-		arg.Holds,
+// After LockRow: a share that a transition has added, or changed: only the end of its lease and the
+// reason why others want it ever change.
+func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
+	_, err := q.db.ExecContext(ctx, putShare,
 		arg.Name,
 		arg.Token,
 		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Units,
+		arg.Capacity,
+		arg.AcquiredAt,
+		arg.ExpiresAt,
+		arg.Metadata,
+		arg.Asked,
+		arg.Handed,
 	)
+	return err
+}
+
+const shares = `-- name: Shares :many
+SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = ? ORDER BY token
+`
+
+type SharesRow struct {
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Token      int64
+	Units      int32
+	Capacity   int32
+	AcquiredAt int64
+	ExpiresAt  sql.NullInt64
+	Metadata   string
+	Asked      sql.NullString
+}
+
+// After LockRow.
+func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) {
+	rows, err := q.db.QueryContext(ctx, shares, name)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	return result.LastInsertId()
+	defer rows.Close()
+	var items []SharesRow
+	for rows.Next() {
+		var i SharesRow
+		if err := rows.Scan(
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.Attempt,
+			&i.Token,
+			&i.Units,
+			&i.Capacity,
+			&i.AcquiredAt,
+			&i.ExpiresAt,
+			&i.Metadata,
+			&i.Asked,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const stated = `-- name: Stated :one
@@ -279,96 +231,4 @@ func (q *Queries) Stated(ctx context.Context, name string) (StatedRow, error) {
 	var i StatedRow
 	err := row.Scan(&i.Smallest, &i.Largest)
 	return i, err
-}
-
-const takeUnits = `-- name: TakeUnits :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       shared_units = shared_units + CAST(? AS SIGNED), capacity = CAST(? AS SIGNED),
-       mixed = CAST(? AS SIGNED), acquired_at = (SELECT c.now_us FROM dblock_clock c)
- WHERE name = ? AND session_id IS NULL AND waiters = 0
-   AND rests_until <= (SELECT c.now_us FROM dblock_clock c)
-   AND shared_units + CAST(? AS SIGNED) <= CAST(? AS SIGNED)
-`
-
-type TakeUnitsParams struct {
-	Units    int64
-	Capacity int64
-	Mixed    int64
-	Name     string
-}
-
-// After LockRow, which found room: the units, before AddShare writes whose they are. 0 where the name rests, for which only
-// here is a time.
-func (q *Queries) TakeUnits(ctx context.Context, arg TakeUnitsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeUnits,
-		arg.Units,
-		arg.Capacity,
-		arg.Mixed,
-		arg.Name,
-		arg.Units,
-		arg.Capacity,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-const toLock = `-- name: ToLock :execlastid
-UPDATE dblock_locks SET
-       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       session_id = ?, host = ?, thread = ?, holds = ?, attempt = ?,
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = ?, metadata = ?,
-       asked = NULL, shared_units = 0, handed = 0
- WHERE name = ?
-`
-
-type ToLockParams struct {
-	Session   string
-	Host      string
-	Thread    string
-	Holds     int32
-	Attempt   string
-	ExpiresAt sql.NullInt64
-	Metadata  string
-	Name      string
-}
-
-// After LockRow and DropShare: the only share becomes the whole. SET as in GiveLock.
-func (q *Queries) ToLock(ctx context.Context, arg ToLockParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, toLock,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Holds,
-		arg.Attempt,
-		arg.ExpiresAt,
-		arg.Metadata,
-		arg.Name,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-const toShare = `-- name: ToShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, holds, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
-SELECT l.name, l.last_token, ?, l.host, l.thread, l.holds, l.attempt, 1, ?, l.acquired_at, l.expires_at, l.metadata, l.asked
-  FROM dblock_locks l WHERE l.name = ?
-`
-
-type ToShareParams struct {
-	Session string
-	Readers int32
-	Name    string
-}
-
-// After LockRow, which has it as the holder's: a share of what the holder has, before the row is written.
-func (q *Queries) ToShare(ctx context.Context, arg ToShareParams) error {
-	_, err := q.db.ExecContext(ctx, toShare, arg.Session, arg.Readers, arg.Name)
-	return err
 }

@@ -197,7 +197,7 @@ func (q *Queries) LockRowNow(ctx context.Context, name interface{}) (LockRowNowR
 const releaseTx = `-- name: ReleaseTx :execrows
 
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = UNHEX(CONVERT(? USING latin1)) AND session_id = ? AND last_token = ?
    AND first_token = last_token
@@ -212,7 +212,7 @@ type ReleaseTxParams struct {
 // Inside transactions of the caller's, and beside them. On the caller's connection, of which
 // nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
 // The release inside a transaction: the queue stays as it is, and the first client that notices the
-// commit hands the name on. A run is settled before: its members must not stay in the queue.
+// commit hands the name on. A cohort is detached before.
 func (q *Queries) ReleaseTx(ctx context.Context, arg ReleaseTxParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, releaseTx, arg.Name, arg.Session, arg.Token)
 	if err != nil {

@@ -7,17 +7,15 @@ package mysqldb
 
 import (
 	"context"
-	"strings"
 )
 
-const addWaiter = `-- name: AddWaiter :exec
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
-SELECT ?, ?, ?, ?, ?, ?, ?, ?, c.now_us,
-       ?, ?, ?, ?
-  FROM dblock_clock c
+const addPlace = `-- name: AddPlace :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+       (SELECT c.now_us FROM dblock_clock c), 0, 0, ?, ?)
 `
 
-type AddWaiterParams struct {
+type AddPlaceParams struct {
 	Name     string
 	Ticket   int64
 	Session  string
@@ -26,13 +24,50 @@ type AddWaiterParams struct {
 	Attempt  string
 	Lease    int64
 	Metadata string
-	Units    int32
-	Capacity int32
 	MinHold  int64
-	Passable bool
+	Members  int32
 }
 
-// After TakeTickets.
+// After TakeTicket.
+func (q *Queries) AddPlace(ctx context.Context, arg AddPlaceParams) error {
+	_, err := q.db.ExecContext(ctx, addPlace,
+		arg.Name,
+		arg.Ticket,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.Attempt,
+		arg.Lease,
+		arg.Metadata,
+		arg.MinHold,
+		arg.Members,
+	)
+	return err
+}
+
+const addWaiter = `-- name: AddWaiter :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?,
+       ?, ?, ?, ?, ?)
+`
+
+type AddWaiterParams struct {
+	Name       string
+	Ticket     int64
+	Session    string
+	Host       string
+	Thread     string
+	Attempt    string
+	Lease      int64
+	Metadata   string
+	EnqueuedAt int64
+	Units      int32
+	Capacity   int32
+	MinHold    int64
+	Members    int32
+}
+
+// After LockRow: a place that a transition has added.
 func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 	_, err := q.db.ExecContext(ctx, addWaiter,
 		arg.Name,
@@ -43,26 +78,12 @@ func (q *Queries) AddWaiter(ctx context.Context, arg AddWaiterParams) error {
 		arg.Attempt,
 		arg.Lease,
 		arg.Metadata,
+		arg.EnqueuedAt,
 		arg.Units,
 		arg.Capacity,
 		arg.MinHold,
-		arg.Passable,
+		arg.Members,
 	)
-	return err
-}
-
-const countWaiters = `-- name: CountWaiters :exec
-UPDATE dblock_locks SET waiters = ? WHERE name = ?
-`
-
-type CountWaitersParams struct {
-	Waiters int32
-	Name    string
-}
-
-// After LockRow, before places are dropped.
-func (q *Queries) CountWaiters(ctx context.Context, arg CountWaitersParams) error {
-	_, err := q.db.ExecContext(ctx, countWaiters, arg.Waiters, arg.Name)
 	return err
 }
 
@@ -83,55 +104,9 @@ func (q *Queries) DropWaiter(ctx context.Context, arg DropWaiterParams) error {
 	return err
 }
 
-const findPlaces = `-- name: FindPlaces :many
-SELECT ticket FROM dblock_waiters FORCE INDEX (dblock_waiters_attempt)
- WHERE name = ? AND session_id = ? AND attempt IN (/*SLICE:attempts*/?)
-`
-
-type FindPlacesParams struct {
-	Name     string
-	Session  string
-	Attempts []string
-}
-
-// After LockRow.
-func (q *Queries) FindPlaces(ctx context.Context, arg FindPlacesParams) ([]int64, error) {
-	query := findPlaces
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Name)
-	queryParams = append(queryParams, arg.Session)
-	if len(arg.Attempts) > 0 {
-		for _, v := range arg.Attempts {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:attempts*/?", strings.Repeat(",?", len(arg.Attempts))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:attempts*/?", "NULL", 1)
-	}
-	rows, err := q.db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var ticket int64
-		if err := rows.Scan(&ticket); err != nil {
-			return nil, err
-		}
-		items = append(items, ticket)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const findWaiter = `-- name: FindWaiter :one
-SELECT ticket, session_id FROM dblock_waiters WHERE attempt = ? AND name = ?
+SELECT ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members
+  FROM dblock_waiters WHERE attempt = ? AND name = ?
 `
 
 type FindWaiterParams struct {
@@ -140,64 +115,89 @@ type FindWaiterParams struct {
 }
 
 type FindWaiterRow struct {
-	Ticket    int64
-	SessionID string
+	Ticket     int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Lease      int64
+	Metadata   string
+	EnqueuedAt int64
+	Units      int32
+	Capacity   int32
+	MinHold    int64
+	Members    int32
 }
 
 // After LockRow.
 func (q *Queries) FindWaiter(ctx context.Context, arg FindWaiterParams) (FindWaiterRow, error) {
 	row := q.db.QueryRowContext(ctx, findWaiter, arg.Attempt, arg.Name)
 	var i FindWaiterRow
-	err := row.Scan(&i.Ticket, &i.SessionID)
+	err := row.Scan(
+		&i.Ticket,
+		&i.SessionID,
+		&i.Host,
+		&i.Thread,
+		&i.Attempt,
+		&i.Lease,
+		&i.Metadata,
+		&i.EnqueuedAt,
+		&i.Units,
+		&i.Capacity,
+		&i.MinHold,
+		&i.Members,
+	)
 	return i, err
 }
 
 const handToHead = `-- name: HandToHead :execlastid
 UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
-   SET l.first_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)), l.last_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       l.session_id = ?, l.host = ?, l.thread = ?, l.holds = 1, l.attempt = ?,
-       l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.metadata = ?, l.asked = NULL,
-       l.waiters = GREATEST(l.waiters - 1, 0), l.handed = ?,
-       w.name = '', w.ticket = CAST(? AS SIGNED), w.session_id = '', w.attempt = CAST(? AS CHAR),
-       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c)
+   SET l.first_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)),
+       l.last_token = GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED) - 1,
+       l.token = LAST_INSERT_ID(GREATEST(l.token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(? AS SIGNED) - 1),
+       l.session_id = ?, l.host = ?, l.thread = ?, l.attempt = ?,
+       l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.rests_until = 0, l.metadata = ?, l.asked = NULL,
+       l.waiters = GREATEST(l.waiters - CAST(? AS SIGNED), 0), l.first_ticket = CAST(? AS SIGNED) + 1,
+       l.handed = ?
  WHERE l.name = ? AND l.session_id = ? AND l.last_token = ?
-   AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND w.ticket = CAST(? AS SIGNED)
+   AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND l.first_ticket <= CAST(? AS SIGNED)
+   AND w.ticket = CAST(? AS SIGNED)
 `
 
 type HandToHeadParams struct {
+	Members  int64
 	Session  string
 	Host     string
 	Thread   string
 	Attempt  string
 	Metadata string
+	Ticket   int64
 	Handed   int8
-	Spare    int64
 	Name     string
 	Holder   string
 	Token    int64
-	Ticket   int64
 }
 
-// The release of a whole name to a waiter that NextWaiters found to be the first, without a row
-// locked: GiveLock and DropWaiter in one statement and one commit. It waits for the name's row, and
-// decides by it as it is then. Nobody comes before the waiter as long as its place is there: tickets
-// rise in the order of commits. An UPDATE deletes nothing: the place is set aside, under the empty
-// name, which no lock has, and without a session, for JoinQueue. The token travels back as the insert
-// id; 0: not done. SET as in TakeRow: nothing of w is made of what is set in l.
+// The release of a whole name to a place that NextWaiters found to be the first, without LockRow; DropWaiter
+// follows in the same transaction. It waits for the name's row, and decides by that as it is then. Nobody
+// comes before the place as long as it is there and first_ticket is as it was: tickets rise in the order of
+// commits. The last token travels back as the insert id; 0: not done. SET as in TakeRow.
 func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, handToHead,
+		arg.Members,
+		arg.Members,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
 		arg.Attempt,
 		arg.Metadata,
+		arg.Members,
+		arg.Ticket,
 		arg.Handed,
-		arg.Spare,
-		arg.Spare,
 		arg.Name,
 		arg.Holder,
 		arg.Token,
+		arg.Ticket,
 		arg.Ticket,
 	)
 	if err != nil {
@@ -206,146 +206,13 @@ func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, 
 	return result.LastInsertId()
 }
 
-const joinQueue = `-- name: JoinQueue :execrows
-UPDATE dblock_waiters w FORCE INDEX (PRIMARY)
-  STRAIGHT_JOIN (SELECT r.name, r.next_ticket, r.waiters, r.capacity FROM dblock_locks r FORCE INDEX (PRIMARY)
-         WHERE r.name = ? AND r.session_id IS NOT NULL LIMIT 1 FOR UPDATE) s
-  STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
-   SET l.next_ticket = s.next_ticket + 1, l.waiters = s.waiters + 1, l.capacity = IF(s.waiters = 0, 0, s.capacity),
-       w.name = s.name, w.ticket = s.next_ticket, w.session_id = ?, w.host = ?, w.thread = ?,
-       w.attempt = ?, w.lease = CAST(? AS SIGNED), w.metadata = ?,
-       w.enqueued_at = (SELECT c.now_us FROM dblock_clock c), w.units = 0, w.min_hold = CAST(? AS SIGNED),
-       w.passable = CAST(? AS SIGNED)
- WHERE w.name = '' AND w.ticket = CAST(? AS SIGNED)
-`
-
-type JoinQueueParams struct {
-	Name     string
-	Session  string
-	Host     string
-	Thread   string
-	Attempt  string
-	Lease    int64
-	Metadata string
-	MinHold  int64
-	Passable int64
-	Spare    int64
-}
-
-// TakeTickets and AddWaiter in one statement and one commit, of a request for the whole of a name that
-// somebody holds: with a place that HandToHead has set aside, and that becomes the last in the queue.
-// It waits for the name's row, and takes the ticket from the row as it is then. s is the row before
-// the change: the order in which two tables are set is not defined. 0: the name is not held, or the
-// place is gone. Here and in HandToHead the first table is the one with columns of text that are set,
-// and is named once: that one MariaDB changes at once. What it sets in others it keeps until the end,
-// in a file if there is text.
-func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, joinQueue,
-		arg.Name,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.Lease,
-		arg.Metadata,
-		arg.MinHold,
-		arg.Passable,
-		arg.Spare,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
-}
-
-const markMembers = `-- name: MarkMembers :exec
-UPDATE dblock_waiters FORCE INDEX (PRIMARY) SET token = CAST(? AS SIGNED) + FIND_IN_SET(ticket, ?)
- WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
-`
-
-type MarkMembersParams struct {
-	FirstToken int64
-	List       string
-	Name       string
-	Tickets    []int64
-}
-
-// After GiveLock, which has reserved their tokens: these places keep them, as members of the run, in
-// the order of the list. Here and below places are found by their whole keys, as in DropWaiter, and
-// are read before: an UPDATE locks what it reads of another instance of its table.
-func (q *Queries) MarkMembers(ctx context.Context, arg MarkMembersParams) error {
-	query := markMembers
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.FirstToken)
-	queryParams = append(queryParams, arg.List)
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tickets) > 0 {
-		for _, v := range arg.Tickets {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
-}
-
-const members = `-- name: Members :many
-SELECT m.ticket, m.host, m.thread, m.attempt, m.token
-  FROM (SELECT x.ticket, x.host, x.thread, x.attempt, x.token FROM dblock_waiters x FORCE INDEX (PRIMARY)
-         WHERE x.name = ? ORDER BY x.ticket LIMIT 64) m
- WHERE m.token > 0 ORDER BY m.token
-`
-
-type MembersRow struct {
-	Ticket  int64
-	Host    string
-	Thread  string
-	Attempt string
-	Token   int64
-}
-
-// After LockRow, which found a run: its members, but the one that the row shows. They have the first
-// places of the queue; LIMIT keeps a long queue from being read.
-func (q *Queries) Members(ctx context.Context, name string) ([]MembersRow, error) {
-	rows, err := q.db.QueryContext(ctx, members, name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []MembersRow
-	for rows.Next() {
-		var i MembersRow
-		if err := rows.Scan(
-			&i.Ticket,
-			&i.Host,
-			&i.Thread,
-			&i.Attempt,
-			&i.Token,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const nextWaiters = `-- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.units, w.capacity, w.min_hold, w.passable, w.token,
-       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive,
-       CAST(l.next_ticket - l.waiters AS SIGNED) AS gone
-  FROM dblock_locks l FORCE INDEX (PRIMARY)
-  STRAIGHT_JOIN dblock_waiters w FORCE INDEX (PRIMARY) ON w.name = l.name
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.capacity, w.min_hold, w.members,
+       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
+  FROM dblock_waiters w FORCE INDEX (PRIMARY)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE l.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
+ WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
 `
 
 type NextWaitersParams struct {
@@ -355,25 +222,23 @@ type NextWaitersParams struct {
 }
 
 type NextWaitersRow struct {
-	Ticket    int64
-	SessionID string
-	Host      string
-	Thread    string
-	Attempt   string
-	Lease     int64
-	Metadata  string
-	Units     int32
-	Capacity  int32
-	MinHold   int64
-	Passable  bool
-	Token     int64
-	Alive     int64
-	Gone      int64
+	Ticket     int64
+	SessionID  string
+	Host       string
+	Thread     string
+	Attempt    string
+	Lease      int64
+	Metadata   string
+	EnqueuedAt int64
+	Units      int32
+	Capacity   int32
+	MinHold    int64
+	Members    int32
+	Alive      int64
 }
 
 // After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
-// reads a new snapshot: at READ COMMITTED every statement has its own. gone rises whenever a place is
-// given up, and never else: while it stays, all of these places do.
+// reads a new snapshot: at READ COMMITTED every statement has its own.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
 	if err != nil {
@@ -391,13 +256,12 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 			&i.Attempt,
 			&i.Lease,
 			&i.Metadata,
+			&i.EnqueuedAt,
 			&i.Units,
 			&i.Capacity,
 			&i.MinHold,
-			&i.Passable,
-			&i.Token,
+			&i.Members,
 			&i.Alive,
-			&i.Gone,
 		); err != nil {
 			return nil, err
 		}
@@ -412,149 +276,23 @@ func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]Nex
 	return items, nil
 }
 
-const resetMembers = `-- name: ResetMembers :exec
-UPDATE dblock_waiters FORCE INDEX (PRIMARY) SET token = 0, passable = IF(CAST(? AS SIGNED) = 1, 0, passable)
- WHERE name = ? AND ticket IN (/*SLICE:tickets*/?)
-`
-
-type ResetMembersParams struct {
-	Singly  int64
-	Name    string
-	Tickets []int64
-}
-
-// After Members: they wait again where they stand.
-func (q *Queries) ResetMembers(ctx context.Context, arg ResetMembersParams) error {
-	query := resetMembers
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.Singly)
-	queryParams = append(queryParams, arg.Name)
-	if len(arg.Tickets) > 0 {
-		for _, v := range arg.Tickets {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:tickets*/?", strings.Repeat(",?", len(arg.Tickets))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:tickets*/?", "NULL", 1)
-	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
-}
-
-const showMember = `-- name: ShowMember :exec
-UPDATE dblock_locks SET
-       acquired_at = IF(attempt = ?, acquired_at, (SELECT c.now_us FROM dblock_clock c)),
-       host = ?, thread = ?, holds = 1, attempt = ?,
-       first_token = ?, last_token = ?, waiters = ?, handed = ?
- WHERE name = ?
-`
-
-type ShowMemberParams struct {
-	Attempt    string
-	Host       string
-	Thread     string
-	FirstToken int64
-	LastToken  int64
-	Waiters    int32
-	Handed     int8
-	Name       string
-}
-
-// After LockRow, which found a run: the row shows a member of it from now on, as the first of what is
-// left of the run. SET as in GiveLock.
-func (q *Queries) ShowMember(ctx context.Context, arg ShowMemberParams) error {
-	_, err := q.db.ExecContext(ctx, showMember,
-		arg.Attempt,
-		arg.Host,
-		arg.Thread,
-		arg.Attempt,
-		arg.FirstToken,
-		arg.LastToken,
-		arg.Waiters,
-		arg.Handed,
-		arg.Name,
-	)
-	return err
-}
-
-const spares = `-- name: Spares :many
-SELECT ticket FROM dblock_waiters
- WHERE name = '' AND enqueued_at < (SELECT c.now_us FROM dblock_clock c) - CAST(? AS SIGNED) LIMIT ?
-`
-
-type SparesParams struct {
-	Idle  int64
-	Limit int32
-}
-
-// Places that were set aside by clients that did not come to use or drop them.
-func (q *Queries) Spares(ctx context.Context, arg SparesParams) ([]int64, error) {
-	rows, err := q.db.QueryContext(ctx, spares, arg.Idle, arg.Limit)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []int64
-	for rows.Next() {
-		var ticket int64
-		if err := rows.Scan(&ticket); err != nil {
-			return nil, err
-		}
-		items = append(items, ticket)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
-const takeTickets = `-- name: TakeTickets :execlastid
-UPDATE dblock_locks SET
-       next_ticket = LAST_INSERT_ID(next_ticket) + CAST(? AS SIGNED), waiters = waiters + CAST(? AS SIGNED),
-       capacity = ?
- WHERE name = ?
-`
-
-type TakeTicketsParams struct {
-	Places   int64
-	Capacity int32
-	Name     string
-}
-
-// After LockRow, which did not find the name free: takes so many tickets from its row, of which the
-// first is returned. 0 where there is no row.
-func (q *Queries) TakeTickets(ctx context.Context, arg TakeTicketsParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeTickets,
-		arg.Places,
-		arg.Places,
-		arg.Capacity,
-		arg.Name,
-	)
-	if err != nil {
-		return 0, err
-	}
-	return result.LastInsertId()
-}
-
-const takeTicketsOfHeld = `-- name: TakeTicketsOfHeld :execlastid
+const takeTicket = `-- name: TakeTicket :execlastid
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        capacity = IF(waiters = 0, 0, capacity), waiters = waiters + CAST(? AS SIGNED),
-       next_ticket = LAST_INSERT_ID(next_ticket) + CAST(? AS SIGNED)
+       next_ticket = LAST_INSERT_ID(next_ticket) + 1
  WHERE name = ? AND session_id IS NOT NULL
 `
 
-type TakeTicketsOfHeldParams struct {
-	Places int64
-	Name   string
+type TakeTicketParams struct {
+	Members int64
+	Name    string
 }
 
-// TakeTickets of requests for the whole of a name that somebody holds, without LockRow: it waits
-// for the name's row. 0: the name is not held.
-func (q *Queries) TakeTicketsOfHeld(ctx context.Context, arg TakeTicketsOfHeldParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, takeTicketsOfHeld, arg.Places, arg.Places, arg.Name)
+// The first half of a place for a request for the whole of a name that somebody holds, without LockRow:
+// it waits for the name's row, in the server's own order, and AddPlace follows in the same transaction.
+// 0: the name is not held.
+func (q *Queries) TakeTicket(ctx context.Context, arg TakeTicketParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeTicket, arg.Members, arg.Name)
 	if err != nil {
 		return 0, err
 	}

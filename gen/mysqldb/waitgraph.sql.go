@@ -15,7 +15,7 @@ WITH RECURSIVE found (part, name, number) AS (
     SELECT CAST(0 AS SIGNED), w.name, w.ticket FROM dblock_waiters w
       STRAIGHT_JOIN dblock_sessions s ON s.id = w.session_id AND s.dead = 0
       STRAIGHT_JOIN dblock_heartbeats h ON h.session_id = w.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
-     WHERE w.attempt IN (/*SLICE:attempts*/?) AND w.token = 0
+     WHERE w.attempt IN (/*SLICE:attempts*/?)
     UNION
     SELECT 3, f.name, 0 FROM found f WHERE f.part = 0
     UNION
@@ -34,13 +34,13 @@ WITH RECURSIVE found (part, name, number) AS (
     SELECT 0, w.name, w.ticket FROM found f
       STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = f.name
       STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
-       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host) AND w.token = 0
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host)
      WHERE f.part = 1
     UNION
     SELECT 0, w.name, w.ticket FROM found f
       STRAIGHT_JOIN dblock_shares r FORCE INDEX (PRIMARY) ON r.name = f.name AND r.token = f.number
       STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
-       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host) AND w.token = 0
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host)
      WHERE f.part = 2
 )
 SELECT l.name, f.part <> 0 AS holds,
@@ -52,7 +52,7 @@ SELECT l.name, f.part <> 0 AS holds,
                SELECT b.ticket FROM dblock_waiters b FORCE INDEX (PRIMARY)
                  STRAIGHT_JOIN dblock_sessions s ON s.id = b.session_id AND s.dead = 0
                  STRAIGHT_JOIN dblock_heartbeats h ON h.session_id = b.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
-                WHERE b.name = w.name AND b.ticket < w.ticket AND b.units = 0 AND b.token = 0), 0,
+                WHERE b.name = w.name AND b.ticket < w.ticket AND b.units = 0), 0,
            GREATEST(w.units, COALESCE((
                SELECT MAX(b.units) FROM dblock_waiters b FORCE INDEX (PRIMARY)
                  STRAIGHT_JOIN dblock_sessions s ON s.id = b.session_id AND s.dead = 0
@@ -92,8 +92,8 @@ type WaitGraphRow struct {
 // for each step (200 ms against 12 with 10,000 places). The collation of owners takes no notice of
 // spaces at the end: hence the lengths. need: a place waits for as much room as the largest request
 // before its own needs, and the dead need none. room: what may be in use for all of them to fit, by
-// what they state. Which member of a run has the name is known to its session alone: a run is no
-// holder, and its members do not wait.
+// what they state. Which member of a cohort has the name is known to its session alone: a cohort is
+// no holder.
 func (q *Queries) WaitGraph(ctx context.Context, attempts []string) ([]WaitGraphRow, error) {
 	query := waitGraph
 	var queryParams []interface{}

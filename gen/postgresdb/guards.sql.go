@@ -112,7 +112,7 @@ type IsHeldRow struct {
 
 // The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
 // request that queues up waits for the caller's transaction. unseen: the grant may be newer than
-// the snapshot, which shows none of its tokens, or shows it in a run that was settled since.
+// the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow
@@ -121,35 +121,16 @@ func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, erro
 }
 
 const LockGuard = `-- name: LockGuard :one
-SELECT g.attempt FROM dblock_guards g
- WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = $1::text
-                       AND (h.session_id = $2::text AND h.token = $3::bigint
-                            OR $2::text = '' AND h.units = 0 AND h.host = $4::text AND h.thread = $5::text))
-   FOR UPDATE NOWAIT
+SELECT attempt FROM dblock_guards WHERE attempt = $1 FOR UPDATE NOWAIT
 `
 
-type LockGuardParams struct {
-	Name    string
-	Session string
-	Token   int64
-	Host    string
-	Thread  string
-}
-
-// What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in
-// share mode. Nobody parks a connection behind it: come back later.
-func (q *Queries) LockGuard(ctx context.Context, arg LockGuardParams) (string, error) {
-	row := q.db.QueryRow(ctx, LockGuard,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Host,
-		arg.Thread,
-	)
-	var attempt string
-	err := row.Scan(&attempt)
-	return attempt, err
+// What every takeover has to pass, after LockName. A guarded transaction holds the row in share mode. Nobody parks a
+// connection behind it: come back later.
+func (q *Queries) LockGuard(ctx context.Context, attempt string) (string, error) {
+	row := q.db.QueryRow(ctx, LockGuard, attempt)
+	var attempt_2 string
+	err := row.Scan(&attempt_2)
+	return attempt_2, err
 }
 
 const MakeGuard = `-- name: MakeGuard :exec
@@ -166,8 +147,7 @@ type MakeGuardParams struct {
 	Token   int64
 }
 
-// The guards of holds. A hold is named by session and token; with no session, by the owner that has
-// the whole name.
+// The guards of holds, which are known by their attempts.
 // Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
 // come before, and then the hold is not found here.
 func (q *Queries) MakeGuard(ctx context.Context, arg MakeGuardParams) error {
@@ -201,69 +181,30 @@ func (q *Queries) ShareGuard(ctx context.Context, arg ShareGuardParams) (string,
 	return attempt, err
 }
 
-const TouchGuard = `-- name: TouchGuard :one
-WITH touched AS (
-    UPDATE dblock_guards g SET takeovers = g.takeovers + 1
-     WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                         WHERE h.name = $1::text
-                           AND (h.session_id = $2::text AND h.token = $3::bigint
-                                OR $2::text = '' AND h.units = 0 AND h.host = $4::text AND h.thread = $5::text))
-    RETURNING g.attempt
-)
-SELECT count(*) AS guards FROM touched
+const TouchGuard = `-- name: TouchGuard :exec
+UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = $1
 `
 
-type TouchGuardParams struct {
-	Name    string
-	Session string
-	Token   int64
-	Host    string
-	Thread  string
-}
-
-// After LockGuard, whatever comes of the takeover. One row: LockGuard is passed.
-func (q *Queries) TouchGuard(ctx context.Context, arg TouchGuardParams) (int64, error) {
-	row := q.db.QueryRow(ctx, TouchGuard,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Host,
-		arg.Thread,
-	)
-	var guards int64
-	err := row.Scan(&guards)
-	return guards, err
+// After LockGuard, whatever comes of the takeover.
+func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
+	_, err := q.db.Exec(ctx, TouchGuard, attempt)
+	return err
 }
 
 const WantHold = `-- name: WantHold :exec
-INSERT INTO dblock_wanted (attempt, wanted_until)
-SELECT h.attempt, dblock_now() + $1::bigint FROM dblock_holders h
- WHERE h.name = $2::text
-   AND (h.session_id = $3::text AND h.token = $4::bigint
-        OR $3::text = '' AND h.units = 0 AND h.host = $5::text AND h.thread = $6::text)
+INSERT INTO dblock_wanted (attempt, wanted_until) VALUES ($1, dblock_now() + $2::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
- WHERE dblock_wanted.wanted_until < excluded.wanted_until - $1::bigint / 2
+ WHERE dblock_wanted.wanted_until < excluded.wanted_until - $2::bigint / 2
 `
 
 type WantHoldParams struct {
+	Attempt   string
 	Announced int64
-	Name      string
-	Session   string
-	Token     int64
-	Host      string
-	Thread    string
 }
 
 // A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
 // and not each time.
 func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) error {
-	_, err := q.db.Exec(ctx, WantHold,
-		arg.Announced,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.Host,
-		arg.Thread,
-	)
+	_, err := q.db.Exec(ctx, WantHold, arg.Attempt, arg.Announced)
 	return err
 }

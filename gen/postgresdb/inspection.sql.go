@@ -12,11 +12,11 @@ import (
 const Contended = `-- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name >= $2::text AND w.name <> $3::text AND w.token = 0 AND ($4::text = '' OR w.name < $4::text)
+             WHERE w.name >= $2::text AND w.name <> $3::text AND ($4::text = '' OR w.name < $4::text)
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name > q.name AND w.token = 0 AND ($4::text = '' OR w.name < $4::text)
+             WHERE w.name > q.name AND ($4::text = '' OR w.name < $4::text)
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < $5::integer
 )
@@ -65,20 +65,17 @@ SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0
        l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
        coalesce(p.host, '')::text AS host, coalesce(p.thread, '')::text AS thread, coalesce(p.attempt, '')::text AS attempt,
        coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
-       coalesce(p.holds, 0)::integer AS holds, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
+       coalesce(p.first, 0)::bigint AS first, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
        coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
-       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters,
-       (l.waiters - CASE WHEN l.first_token < l.last_token THEN (
-           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name AND f.ticket >= l.first_ticket ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
-        ELSE 0 END)::bigint AS queued
+       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters
   FROM dblock_locks l
   LEFT JOIN LATERAL (
        SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
-              h.holds, h.expires_at, h.metadata, h.asked
+              CASE WHEN h.units = 0 THEN l.first_token ELSE h.token END AS first, h.expires_at, h.metadata, h.asked
          FROM dblock_holders h WHERE h.name = l.name
         UNION ALL
       (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket AND w.token = 0 ORDER BY w.ticket LIMIT $1)) p ON true
+         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT $1)) p ON true
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text($2::text::jsonb)))
@@ -104,7 +101,7 @@ type DescribeRow struct {
 	Units            int32
 	Token            int64
 	Since            int64
-	Holds            int32
+	First            int64
 	ExpiresAt        int64
 	Metadata         string
 	Asked            string
@@ -112,12 +109,10 @@ type DescribeRow struct {
 	Pid              int64
 	SessionExpiresAt int64
 	Waiters          int32
-	Queued           int64
 }
 
 // One row for each party to each name: its holders, the first of its waiters in their order; or one
-// with neither. The members of a run are no waiters: they have the first places, of which a run has
-// no more than 64.
+// with neither.
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	rows, err := q.db.Query(ctx, Describe, arg.Most, arg.Names)
 	if err != nil {
@@ -141,7 +136,7 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.Units,
 			&i.Token,
 			&i.Since,
-			&i.Holds,
+			&i.First,
 			&i.ExpiresAt,
 			&i.Metadata,
 			&i.Asked,
@@ -149,7 +144,6 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.Pid,
 			&i.SessionExpiresAt,
 			&i.Waiters,
-			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
@@ -169,7 +163,7 @@ SELECT l.name FROM dblock_locks l
    AND ($6::text = '' AND $7::bigint = 0 OR EXISTS (
            SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND ($6::text = '' OR h.host = $6::text)
               AND ($7::bigint = 0 OR h.acquired_at <= dblock_now() - $7::bigint)))
-   AND (NOT $8::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
+   AND (NOT $8::boolean OR l.waiters > 0)
  ORDER BY l.name LIMIT $9
 `
 
@@ -227,7 +221,7 @@ WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
        (SELECT count(*) FROM dblock_holders h WHERE h.session_id = p.id) AS held,
-       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
   FROM page p ORDER BY p.id
 `
 
@@ -349,7 +343,7 @@ WITH RECURSIVE awaited AS (
     SELECT l.name FROM dblock_locks l WHERE l.name = $2
     UNION
     SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name
-      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host AND w.token = 0
+      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host
 )
 SELECT a.name FROM awaited a LIMIT $1
 `

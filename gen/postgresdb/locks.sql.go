@@ -9,47 +9,10 @@ import (
 	"context"
 )
 
-const ExtendLock = `-- name: ExtendLock :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_locks l SET expires_at = greatest(l.expires_at, dblock_now() + $1::bigint) FROM timeout
- WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4 AND l.expires_at > dblock_now()
-RETURNING (l.expires_at - dblock_now())::bigint AS remaining, dblock_durable() AS durable
-`
-
-type ExtendLockParams struct {
-	Lease       int64
-	Name        string
-	Session     string
-	Token       int64
-	LockTimeout string
-}
-
-type ExtendLockRow struct {
-	Remaining int64
-	Durable   bool
-}
-
-// By the lock row alone: a takeover decides under its lock whether the lease is over. Never earlier
-// than it was. Durable like a grant: the holder relies on the end that it was told.
-func (q *Queries) ExtendLock(ctx context.Context, arg ExtendLockParams) (ExtendLockRow, error) {
-	row := q.db.QueryRow(ctx, ExtendLock,
-		arg.Lease,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.LockTimeout,
-	)
-	var i ExtendLockRow
-	err := row.Scan(&i.Remaining, &i.Durable)
-	return i, err
-}
-
 const LockRow = `-- name: LockRow :one
 SELECT name FROM dblock_locks WHERE name = $1 FOR UPDATE
 `
 
-// Every other change of holder begins with this, and decides in a later statement of the same
-// transaction.
 func (q *Queries) LockRow(ctx context.Context, name string) (string, error) {
 	row := q.db.QueryRow(ctx, LockRow, name)
 	var name_2 string
@@ -67,8 +30,8 @@ type LockRowWithinParams struct {
 	LockTimeout string
 }
 
-// The same, with a lock timeout: evaluated before the row is locked, since it is
-// read to find it.
+// What locks the row of a name in front of later statements of the same transaction. The lock timeout is evaluated before
+// the row is locked, since it is read to find it.
 func (q *Queries) LockRowWithin(ctx context.Context, arg LockRowWithinParams) (string, error) {
 	row := q.db.QueryRow(ctx, LockRowWithin, arg.Name, arg.LockTimeout)
 	var name string
@@ -153,63 +116,10 @@ func (q *Queries) Purge(ctx context.Context, arg PurgeParams) (PurgeRow, error) 
 	return i, err
 }
 
-const Reenter = `-- name: Reenter :one
-UPDATE dblock_locks l SET
-       session_id = $1::text, holds = 1, attempt = $2, token = old.next, first_token = old.next, last_token = old.next,
-       acquired_at = dblock_now(), metadata = $3,
-       expires_at = CASE WHEN $4::bigint > 0 THEN dblock_now() + $4::bigint END, asked = '',
-       rests_until = CASE WHEN $5::bigint > 0 THEN dblock_now() + $5::bigint ELSE l.rests_until END
-  FROM (SELECT o.name, o.session_id, o.attempt, greatest(o.token + 1, dblock_now()) AS next FROM dblock_locks o WHERE o.name = $8) old
- WHERE l.name = old.name
-   AND l.session_id IS NOT NULL AND l.host = $6 AND l.thread = $7
-RETURNING l.token, l.waiters, dblock_durable() AS durable, pg_notify('dblock_' || old.session_id, old.attempt)::text AS notified
-`
-
-type ReenterParams struct {
-	Session  string
-	Attempt  string
-	Metadata string
-	Lease    int64
-	MinHold  int64
-	Host     string
-	Thread   string
-	Name     string
-}
-
-type ReenterRow struct {
-	Token    int64
-	Waiters  int32
-	Durable  bool
-	Notified string
-}
-
-// After LockGuard: the same owner comes back in another session. The old one is told, and fenced.
-func (q *Queries) Reenter(ctx context.Context, arg ReenterParams) (ReenterRow, error) {
-	row := q.db.QueryRow(ctx, Reenter,
-		arg.Session,
-		arg.Attempt,
-		arg.Metadata,
-		arg.Lease,
-		arg.MinHold,
-		arg.Host,
-		arg.Thread,
-		arg.Name,
-	)
-	var i ReenterRow
-	err := row.Scan(
-		&i.Token,
-		&i.Waiters,
-		&i.Durable,
-		&i.Notified,
-	)
-	return i, err
-}
-
 const ReleaseIdle = `-- name: ReleaseIdle :one
 WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $4::text, true))
 UPDATE dblock_locks l SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
-       expires_at = NULL, metadata = ''
+       session_id = NULL, host = '', thread = '', attempt = '', acquired_at = dblock_now(), expires_at = NULL, metadata = '', asked = ''
   FROM timeout
  WHERE l.name = $1 AND l.session_id = $2::text AND l.last_token = $3 AND l.waiters = 0
 RETURNING l.name, set_config('synchronous_commit', 'off', true)::text AS commits
@@ -241,42 +151,15 @@ func (q *Queries) ReleaseIdle(ctx context.Context, arg ReleaseIdleParams) (Relea
 	return i, err
 }
 
-const SetHolds = `-- name: SetHolds :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $5::text, true))
-UPDATE dblock_locks l SET holds = $1 FROM timeout
- WHERE l.name = $2 AND l.session_id = $3::text AND l.last_token = $4
-RETURNING l.name
-`
-
-type SetHoldsParams struct {
-	Holds       int32
-	Name        string
-	Session     string
-	Token       int64
-	LockTimeout string
-}
-
-func (q *Queries) SetHolds(ctx context.Context, arg SetHoldsParams) (string, error) {
-	row := q.db.QueryRow(ctx, SetHolds,
-		arg.Holds,
-		arg.Name,
-		arg.Session,
-		arg.Token,
-		arg.LockTimeout,
-	)
-	var name string
-	err := row.Scan(&name)
-	return name, err
-}
-
 const TakeLock = `-- name: TakeLock :one
-WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true))
+WITH timeout AS MATERIALIZED (SELECT set_config('lock_timeout', $9::text, true), $10::bigint AS more)
 INSERT INTO dblock_locks AS l (name, token, acquired_at)
 SELECT $1::text, dblock_now(), dblock_now() FROM timeout
 ON CONFLICT (name) DO UPDATE SET
-       session_id = $2::text, host = $3::text, thread = $4::text, holds = 1,
+       session_id = $2::text, host = $3::text, thread = $4::text,
        attempt = $5::text, acquired_at = dblock_now(), metadata = $6::text,
-       (token, first_token, last_token) = (SELECT t.token, t.token, t.token FROM (SELECT greatest(l.token + 1, dblock_now()) AS token) t),
+       (first_token, last_token, token) = (SELECT t.first, t.first + timeout.more, t.first + timeout.more
+                                             FROM timeout CROSS JOIN (SELECT greatest(l.token + 1, dblock_now()) AS first) t),
        expires_at = CASE WHEN $7::bigint > 0 THEN dblock_now() + $7::bigint END,
        rests_until = CASE WHEN $8::bigint > 0 THEN dblock_now() + $8::bigint ELSE 0 END, asked = ''
  WHERE l.session_id IS NULL AND l.waiters = 0 AND l.shared_units = 0 AND l.rests_until <= dblock_now()
@@ -294,6 +177,7 @@ type TakeLockParams struct {
 	Lease       int64
 	MinHold     int64
 	LockTimeout string
+	More        int64
 }
 
 type TakeLockRow struct {
@@ -308,6 +192,7 @@ type TakeLockRow struct {
 // older than the row, by however long the statement stood in between, and meanwhile another row of
 // the name may have come, been granted, and been purged. The lock timeout counts from before the row is
 // met, since what is inserted is read from it.
+// more: the members of a cohort behind the first.
 func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow, error) {
 	row := q.db.QueryRow(ctx, TakeLock,
 		arg.Name,
@@ -319,6 +204,7 @@ func (q *Queries) TakeLock(ctx context.Context, arg TakeLockParams) (TakeLockRow
 		arg.Lease,
 		arg.MinHold,
 		arg.LockTimeout,
+		arg.More,
 	)
 	var i TakeLockRow
 	err := row.Scan(&i.Token, &i.Made, &i.Durable)

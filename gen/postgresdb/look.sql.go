@@ -27,7 +27,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
   FROM dblock_locks l
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN LATERAL (
-       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.holds, v.attempt, v.units, v.capacity, v.acquired_at, v.expires_at, v.metadata, v.asked, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
+       SELECT v.name, v.token, v.session_id, v.host, v.thread, v.attempt, v.units, v.capacity, v.acquired_at, v.expires_at, v.metadata, v.asked, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
         WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
         ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
   LEFT JOIN LATERAL (
@@ -36,7 +36,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
         WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (
-       SELECT w.attempt, w.token, NULL AS expires_at FROM dblock_waiters w
+       SELECT w.attempt, 0 AS token, NULL AS expires_at FROM dblock_waiters w
         WHERE w.name = l.name AND w.session_id = $1::text AND l.waiters > 0
         UNION ALL
        SELECT v.attempt, v.token, v.expires_at FROM dblock_shares v
@@ -81,9 +81,8 @@ type LookRow struct {
 	OwnExpiresAt     int64
 }
 
-// One row for each name and each attempt of the session's that waits for it (own_token 0), is a member of its run, or holds a
-// share of it. Of several holders it is the one whose time is over first. The first in the queue counts where nobody has the
-// whole name: then there is no run.
+// One row for each name and each attempt of the session's that waits for it (own_token 0), or holds a share of it. Of several
+// holders it is the one whose time is over first. The first in the queue counts where nobody has the whole name.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	rows, err := q.db.Query(ctx, Look, arg.Session, arg.Names)
 	if err != nil {

@@ -64,8 +64,6 @@ type DblockHolder struct {
 	Host string
 	// owner of the lock: its thread
 	Thread string
-	// how often the owner has entered
-	Holds int32
 	// random, of the request that got the lock
 	Attempt string
 	// units of a share, 0: the whole name
@@ -100,15 +98,13 @@ type DblockLock struct {
 	Host string
 	// owner of the lock: its thread
 	Thread string
-	// how often the owner has entered the lock
-	Holds int32
 	// random, of the request that got the lock
 	Attempt string
 	// the highest fencing token that was ever reserved for the name: it never falls
 	Token int64
-	// token of the first member of the run that has the lock, or of the only holder
+	// token of the first member of the cohort that has the lock, or of the only holder
 	FirstToken int64
-	// token of the last member of the run that has the lock, or of the only holder
+	// token of the last member of the cohort that has the lock, or of the only holder
 	LastToken int64
 	// of the last grant, or of the last release where nobody holds the name, in microseconds since 1970
 	AcquiredAt int64
@@ -126,7 +122,7 @@ type DblockLock struct {
 	Mixed bool
 	// before this time nobody gets the name (MinHold), in microseconds since 1970
 	RestsUntil int64
-	// number of places in the queue, members of a run included
+	// number of requests in the queue: the members of all places
 	Waiters int32
 	// no place in the queue has a lower ticket
 	FirstTicket int64
@@ -138,7 +134,7 @@ type DblockLock struct {
 type DblockQueue struct {
 	// the name of the lock: ask for one with WHERE name =
 	Name string
-	// 1 is served first, 0: a member of a run
+	// 1 is served first
 	Place int64
 	// what the order of the queue goes by
 	Ticket int64
@@ -160,8 +156,8 @@ type DblockQueue struct {
 	Since int32
 	// false: its client is dead, and it is passed over
 	Alive interface{}
-	// true: it has the name in its turn, as a member of the run that dblock_who shows
-	Member bool
+	// how many requests of its client get the name with this place, one after the other
+	Members int32
 }
 
 // One row for each slot of a job (OncePer, OnceAt).
@@ -230,8 +226,6 @@ type DblockShare struct {
 	Host string
 	// owner of the share: its thread
 	Thread string
-	// how often the owner has entered the share
-	Holds int32
 	// random, of the request that got the share
 	Attempt string
 	// how many units it has: 1 of a reader, else permits
@@ -274,11 +268,9 @@ type DblockWaiter struct {
 	Metadata string
 	// since when it waits, in microseconds since 1970
 	EnqueuedAt int64
-	// the grant may be part of a run
-	Passable bool
-	// of a member of a run, which keeps its place until the run ends, 0: it waits
-	Token int64
-	Ctid  pgtype.TID
+	// of a cohort: how many requests share the place
+	Members int32
+	Ctid    pgtype.TID
 }
 
 // Takeovers that a guarded transaction has refused, and that come back.
@@ -303,7 +295,7 @@ type DblockWatcher struct {
 type DblockWho struct {
 	// the name of the lock: ask for one with WHERE name =
 	Name string
-	// exclusive, shared, permits, or run: requests of one client that pass the name on among themselves
+	// exclusive, shared, permits, or cohort: requests of one client that pass the name on among themselves
 	Kind string
 	// units of a share or permits, null of the whole name
 	Units pgtype.Int4
@@ -317,7 +309,7 @@ type DblockWho struct {
 	App pgtype.Text
 	// session of the client
 	Session string
-	// fencing token: of a run that of its last member
+	// fencing token: of a cohort that of its last member
 	Token int64
 	// when it was granted
 	Since int32
@@ -326,7 +318,7 @@ type DblockWho struct {
 	// false: its time is over, and the next request or the reaper takes it over
 	Alive interface{}
 	// how many wait for the name
-	Waiters int64
+	Waiters int32
 	// how long the first of them has waited
 	LongestWait int32
 }

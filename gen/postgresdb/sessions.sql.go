@@ -23,7 +23,7 @@ func (q *Queries) BurySession(ctx context.Context, id string) error {
 const Claims = `-- name: Claims :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $1::text
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = $1::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $1::text
 `
 
 type ClaimsRow struct {
@@ -33,7 +33,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0, but for members of a run).
+// All that a session holds, and its places in queues (token 0).
 func (q *Queries) Claims(ctx context.Context, session string) ([]ClaimsRow, error) {
 	rows, err := q.db.Query(ctx, Claims, session)
 	if err != nil {
@@ -224,7 +224,7 @@ func (q *Queries) OpenSession(ctx context.Context, arg OpenSessionParams) error 
 const Orphans = `-- name: Orphans :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = $2::text
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = $2::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = $2::text
 LIMIT $1
 `
 

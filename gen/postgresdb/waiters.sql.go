@@ -13,7 +13,7 @@ const JoinQueue = `-- name: JoinQueue :one
 WITH timeout AS MATERIALIZED (
     SELECT set_config('lock_timeout', $11::text, true)
 ), l AS (
-    UPDATE dblock_locks q SET waiters = q.waiters + 1, next_ticket = q.next_ticket + 1,
+    UPDATE dblock_locks q SET waiters = q.waiters + $10::integer, next_ticket = q.next_ticket + 1,
            capacity = CASE WHEN (q.shared_units > 0 OR q.waiters > 0) AND q.capacity > 0 THEN q.capacity ELSE $8::integer END
       FROM timeout
      WHERE q.name = $12
@@ -24,9 +24,9 @@ WITH timeout AS MATERIALIZED (
             OR (q.capacity = 2147483647) = ($8::integer = 2147483647))
     RETURNING q.name, q.next_ticket - 1 AS ticket
 )
-INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, passable)
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)
 SELECT l.name, l.ticket, $1, $2, $3, $4, $5, $6, dblock_now(), $7::integer, $8::integer,
-       $9, $10 FROM l
+       $9, $10::integer FROM l
 RETURNING ticket, set_config('synchronous_commit', 'off', true)::text AS commits
 `
 
@@ -40,7 +40,7 @@ type JoinQueueParams struct {
 	Units       int32
 	Capacity    int32
 	MinHold     int64
-	Passable    bool
+	Members     int32
 	LockTimeout string
 	Name        string
 }
@@ -66,103 +66,11 @@ func (q *Queries) JoinQueue(ctx context.Context, arg JoinQueueParams) (JoinQueue
 		arg.Units,
 		arg.Capacity,
 		arg.MinHold,
-		arg.Passable,
+		arg.Members,
 		arg.LockTimeout,
 		arg.Name,
 	)
 	var i JoinQueueRow
 	err := row.Scan(&i.Ticket, &i.Commits)
 	return i, err
-}
-
-const JoinTogether = `-- name: JoinTogether :one
-WITH timeout AS MATERIALIZED (
-    SELECT set_config('lock_timeout', $1::text, true)
-), want AS MATERIALIZED (
-    SELECT j.r, j.nth FROM jsonb_array_elements($2::text::jsonb) WITH ORDINALITY AS j (r, nth)
-), l AS (
-    UPDATE dblock_locks q SET waiters = q.waiters + (SELECT count(*) FROM want)::integer, next_ticket = q.next_ticket + (SELECT count(*) FROM want),
-           capacity = CASE WHEN q.shared_units > 0 OR q.waiters > 0 THEN q.capacity ELSE 0 END
-      FROM timeout
-     WHERE q.name = $3
-       AND (q.session_id IS NOT NULL OR q.waiters > 0 OR q.rests_until > dblock_now() OR q.shared_units > 0)
-    RETURNING q.name, q.next_ticket AS next
-), places AS (
-    INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, min_hold, passable)
-    SELECT l.name, l.next - (SELECT count(*) FROM want) + want.nth - 1, want.r ->> 'Session', want.r ->> 'Host', want.r ->> 'Thread', want.r ->> 'Attempt',
-           (want.r ->> 'Lease')::bigint, want.r ->> 'Metadata', dblock_now(), (want.r ->> 'MinHold')::bigint, (want.r ->> 'Passable')::boolean
-      FROM l CROSS JOIN want
-    RETURNING ticket
-)
-SELECT min(places.ticket)::bigint AS ticket, set_config('synchronous_commit', 'off', true)::text AS commits FROM places HAVING count(*) > 0
-`
-
-type JoinTogetherParams struct {
-	LockTimeout string
-	Requests    string
-	Name        string
-}
-
-type JoinTogetherRow struct {
-	Ticket  int64
-	Commits string
-}
-
-// The same for several requests of a session, all for the whole name: a ticket for each, in the
-// order given. The INSERT reads nothing but the row that the UPDATE has locked.
-func (q *Queries) JoinTogether(ctx context.Context, arg JoinTogetherParams) (JoinTogetherRow, error) {
-	row := q.db.QueryRow(ctx, JoinTogether, arg.LockTimeout, arg.Requests, arg.Name)
-	var i JoinTogetherRow
-	err := row.Scan(&i.Ticket, &i.Commits)
-	return i, err
-}
-
-const LeaveQueue = `-- name: LeaveQueue :one
-WITH places AS MATERIALIZED (
-    SELECT q.at
-      FROM (SELECT jsonb_array_elements_text($1::text::jsonb) COLLATE "C" AS attempt) a
-     CROSS JOIN LATERAL (SELECT f.ctid AS at, f.name, f.session_id FROM dblock_waiters f WHERE f.attempt = a.attempt LIMIT 1) q
-     WHERE q.name = $2::text AND q.session_id = $3::text
-     LIMIT (SELECT jsonb_array_length($1::text::jsonb))
-), gone AS (
-    DELETE FROM dblock_waiters w USING places WHERE w.ctid = places.at RETURNING w.name
-), counted AS (
-    SELECT gone.name, count(*)::integer AS n FROM gone GROUP BY gone.name
-)
-UPDATE dblock_locks l SET waiters = l.waiters - counted.n FROM counted WHERE l.name = counted.name
-RETURNING l.name
-`
-
-type LeaveQueueParams struct {
-	Attempts string
-	Name     string
-	Session  string
-}
-
-// After LockRow. Members of a run leave it like waiters. Each place is looked up by itself, as in
-// BatchRows, whatever the planner believes: of a LIMIT that is not a constant it expects little.
-func (q *Queries) LeaveQueue(ctx context.Context, arg LeaveQueueParams) (string, error) {
-	row := q.db.QueryRow(ctx, LeaveQueue, arg.Attempts, arg.Name, arg.Session)
-	var name string
-	err := row.Scan(&name)
-	return name, err
-}
-
-const OtherCapacity = `-- name: OtherCapacity :one
-SELECT l.capacity FROM dblock_locks l
- WHERE l.name = $1 AND (l.shared_units > 0 OR l.waiters > 0) AND l.capacity > 0
-   AND (l.capacity = 2147483647) <> ($2::integer = 2147483647)
-`
-
-type OtherCapacityParams struct {
-	Name     string
-	Capacity int32
-}
-
-// After JoinQueue: why it did nothing, if it was not that the name is free.
-func (q *Queries) OtherCapacity(ctx context.Context, arg OtherCapacityParams) (int32, error) {
-	row := q.db.QueryRow(ctx, OtherCapacity, arg.Name, arg.Capacity)
-	var capacity int32
-	err := row.Scan(&capacity)
-	return capacity, err
 }

@@ -15,7 +15,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
 ), walk AS (
     SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.units, w.enqueued_at AS since
       FROM dblock_waiters w
-     WHERE w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb))) AND w.token = 0
+     WHERE w.attempt = ANY (ARRAY(SELECT jsonb_array_elements_text($1::text::jsonb)))
        AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > (SELECT clock.now FROM clock))
      UNION
     SELECT n.name, n.ticket, n.session_id, n.host, n.thread, n.attempt, n.holds, n.units, n.since
@@ -27,7 +27,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
             UNION ALL
            SELECT w.name, w.ticket, w.session_id, w.host, w.thread, w.attempt, false, w.units, w.enqueued_at
              FROM dblock_waiters w
-            WHERE walk.holds AND w.session_id = walk.session_id AND w.thread = walk.thread AND w.host = walk.host AND w.token = 0) n
+            WHERE walk.holds AND w.session_id = walk.session_id AND w.thread = walk.thread AND w.host = walk.host) n
      WHERE EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = n.session_id AND b.expires_at > (SELECT clock.now FROM clock))
 ), need AS ( -- along the queues of places that do not want the whole name themselves; room: what may be in use for all of them to fit
     SELECT n.name, q.ticket, q.whole, q.units, q.room
@@ -35,7 +35,7 @@ WITH RECURSIVE clock AS MATERIALIZED (
            SELECT w.ticket, bool_or(w.units = 0) OVER before AS whole, max(w.units) OVER before AS units,
                   min(w.capacity - w.units) OVER before AS room
              FROM dblock_waiters w
-            WHERE w.name = n.name AND w.token = 0
+            WHERE w.name = n.name
               AND EXISTS (SELECT 1 FROM dblock_heartbeats b WHERE b.session_id = w.session_id AND b.expires_at > (SELECT clock.now FROM clock))
            WINDOW before AS (ORDER BY w.ticket)) q
      WHERE EXISTS (SELECT 1 FROM walk WHERE NOT walk.holds AND walk.name = n.name AND walk.ticket = q.ticket)
@@ -61,7 +61,8 @@ type WaitGraphRow struct {
 }
 
 // Who waits for whom: from places in queues to those who hold the names, from an owner who holds to the places where it
-// waits, and so on. A run is left out: its row does not tell which of its members has the name now, and none of them waits.
+// waits, and so on. A cohort that has a name is left out: the
+// row does not tell which of its members has it now.
 // LATERAL, so that each step goes through an index, however few rows the planner expects to walk.
 func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {
 	rows, err := q.db.Query(ctx, WaitGraph, attempts)

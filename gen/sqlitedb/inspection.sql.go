@@ -13,11 +13,11 @@ import (
 const contended = `-- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name >= ?1 AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END AND w.token = 0
+             WHERE w.name >= ?1 AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name > q.name AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END AND w.token = 0
+             WHERE w.name > q.name AND w.name < CASE CAST(?2 AS TEXT) WHEN '' THEN x'' ELSE CAST(?2 AS TEXT) END
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < CAST(?3 AS INTEGER)
 )
@@ -56,43 +56,30 @@ func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string,
 }
 
 const describe = `-- name: Describe :many
-SELECT l.name, 0 AS kind, l.token AS place, COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, 0 AS units,
-       l.last_token AS token, l.acquired_at AS since, l.expires_at, l.holds, l.metadata, l.asked,
-       c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       l.waiters, l.capacity, l.shared_units, l.rests_until,
-       CAST(l.waiters - CASE WHEN l.first_token < l.last_token THEN (
-           SELECT count(*) FROM dblock_waiters f WHERE f.name = l.name AND f.token > 0
-              AND f.ticket IN (SELECT x.ticket FROM dblock_waiters x WHERE x.name = l.name ORDER BY x.ticket LIMIT 64))
-       ELSE 0 END AS INTEGER) AS queued
-  FROM dblock_locks l
- CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = l.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
- WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
-UNION ALL
-SELECT p.name, 1 AS kind, p.token AS place, p.session_id AS session, p.host, p.thread, p.attempt, p.units,
-       p.token, p.acquired_at AS since, p.expires_at, p.holds, p.metadata, p.asked,
-       c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
-  FROM dblock_shares p
- CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = p.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = p.session_id
- WHERE p.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
-UNION ALL
-SELECT w.name, 2 AS kind, w.ticket AS place, w.session_id AS session, w.host, w.thread, w.attempt, w.units,
-       0 AS token, w.enqueued_at AS since, NULL AS expires_at, 0 AS holds, w.metadata, '' AS asked,
-       c.now_us, s.dead, h.expires_at AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid,
-       0 AS waiters, 0 AS capacity, 0 AS shared_units, 0 AS rests_until, 0 AS queued
-  FROM dblock_locks l
- CROSS JOIN dblock_waiters w
- CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = w.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
-   AND w.name = l.name AND w.ticket IN (
-       SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name AND q.token = 0 ORDER BY q.ticket LIMIT CAST(?2 AS INTEGER))
- ORDER BY 1, 2, 3
+WITH seen AS (
+    SELECT l.name, 0 AS kind, l.token AS place, l.session_id AS session, l.host, l.thread, l.attempt, 0 AS units,
+           l.last_token AS token, l.first_token, l.acquired_at AS since, l.expires_at, l.metadata, l.asked,
+           l.waiters, l.capacity, l.shared_units, l.rests_until
+      FROM dblock_locks l
+     WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+    UNION ALL
+    SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.units, p.token, p.token, p.acquired_at, p.expires_at,
+           p.metadata, p.asked, 0, 0, 0, 0
+      FROM dblock_shares p
+     WHERE p.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+    UNION ALL
+    SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, 0, w.enqueued_at, NULL, w.metadata, '', 0, 0, 0, 0
+      FROM dblock_locks l CROSS JOIN dblock_waiters w
+     WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) AND w.name = l.name AND w.ticket IN (
+           SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name ORDER BY q.ticket LIMIT CAST(?2 AS INTEGER))
+)
+SELECT a.name, a.kind, a.place, COALESCE(a.session, '') AS session, a.host, a.thread, a.attempt, a.units, a.token, a.first_token,
+       a.since, a.expires_at, a.metadata, a.asked, c.now_us, s.dead, h.expires_at AS session_expires_at,
+       COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid, a.waiters, a.capacity, a.shared_units, a.rests_until
+  FROM seen a CROSS JOIN dblock_clock c
+  LEFT JOIN dblock_sessions s ON s.id = a.session
+  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session
+ ORDER BY a.name, a.kind, a.place
 `
 
 type DescribeParams struct {
@@ -110,9 +97,9 @@ type DescribeRow struct {
 	Attempt          string
 	Units            int64
 	Token            int64
+	FirstToken       int64
 	Since            int64
 	ExpiresAt        sql.NullInt64
-	Holds            int64
 	Metadata         string
 	Asked            string
 	NowUs            int64
@@ -124,11 +111,10 @@ type DescribeRow struct {
 	Capacity         int64
 	SharedUnits      int64
 	RestsUntil       int64
-	Queued           int64
 }
 
 // All about names, in their order: a row for each (kind 0), whose place is the highest token, then its shares (1) and the
-// first of its queue (2). The members of a run do not wait: they have the first places, of which a run has no more than 64.
+// first of its queue (2).
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	rows, err := q.db.QueryContext(ctx, describe, arg.Names, arg.Most)
 	if err != nil {
@@ -148,9 +134,9 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.Attempt,
 			&i.Units,
 			&i.Token,
+			&i.FirstToken,
 			&i.Since,
 			&i.ExpiresAt,
-			&i.Holds,
 			&i.Metadata,
 			&i.Asked,
 			&i.NowUs,
@@ -162,7 +148,6 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.Capacity,
 			&i.SharedUnits,
 			&i.RestsUntil,
-			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
@@ -206,8 +191,7 @@ SELECT l.name FROM dblock_locks l CROSS JOIN dblock_clock c
         OR EXISTS (SELECT 1 FROM dblock_shares p
                     WHERE p.name = l.name AND (CAST(?4 AS TEXT) = '' OR p.host = CAST(?4 AS TEXT))
                       AND p.acquired_at <= c.now_us - CAST(?5 AS INTEGER)))
-   AND (NOT CAST(?6 AS BOOLEAN)
-        OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
+   AND (NOT CAST(?6 AS BOOLEAN) OR l.waiters > 0)
  ORDER BY l.name LIMIT ?7
 `
 
@@ -258,7 +242,7 @@ const sessions = `-- name: Sessions :many
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, CAST(p.expires_at AS INTEGER) AS expires_at,
        CAST((SELECT count(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT count(*) FROM dblock_shares r WHERE r.session_id = p.id) AS INTEGER) AS held,
-       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
   FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, c.now_us, CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS expires_at
           FROM dblock_sessions s
          CROSS JOIN dblock_clock c
@@ -400,10 +384,10 @@ WITH RECURSIVE awaited AS (
     SELECT l.name FROM dblock_locks l WHERE l.name = ?2
     UNION
     SELECT w.name FROM awaited a JOIN dblock_locks l ON l.name = a.name
-      JOIN dblock_waiters w ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host AND w.token = 0
+      JOIN dblock_waiters w ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
     UNION
     SELECT w.name FROM awaited a JOIN dblock_shares r ON r.name = a.name
-      JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host AND w.token = 0
+      JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
 )
 SELECT a.name FROM awaited a LIMIT ?1
 `

@@ -52,7 +52,6 @@ type DblockLock struct {
 	SessionID   sql.NullString
 	Host        string
 	Thread      string
-	Holds       int64
 	Attempt     string
 	Token       int64
 	FirstToken  int64
@@ -82,7 +81,7 @@ type DblockQueue struct {
 	Session string
 	Since   interface{}
 	Alive   interface{}
-	Member  bool
+	Members int64
 }
 
 type DblockRun struct {
@@ -121,7 +120,6 @@ type DblockShare struct {
 	SessionID  string
 	Host       string
 	Thread     string
-	Holds      int64
 	Attempt    string
 	Units      int64
 	Capacity   int64
@@ -144,8 +142,7 @@ type DblockWaiter struct {
 	MinHold    int64
 	Metadata   string
 	EnqueuedAt int64
-	Passable   int64
-	Token      int64
+	Members    int64
 }
 
 type DblockWatcher struct {

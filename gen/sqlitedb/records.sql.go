@@ -42,66 +42,6 @@ func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
 	return err
 }
 
-const askHolder = `-- name: AskHolder :one
-UPDATE dblock_locks SET asked = ?1 WHERE name = ?2 AND session_id IS NOT NULL
-RETURNING CAST(session_id AS TEXT) AS session, attempt
-`
-
-type AskHolderParams struct {
-	Reason string
-	Name   string
-}
-
-type AskHolderRow struct {
-	SessionID string
-	Attempt   string
-}
-
-func (q *Queries) AskHolder(ctx context.Context, arg AskHolderParams) (AskHolderRow, error) {
-	row := q.db.QueryRowContext(ctx, askHolder, arg.Reason, arg.Name)
-	var i AskHolderRow
-	err := row.Scan(&i.SessionID, &i.Attempt)
-	return i, err
-}
-
-const askShares = `-- name: AskShares :many
-UPDATE dblock_shares SET asked = ?1 WHERE name = ?2
-RETURNING session_id AS session, attempt
-`
-
-type AskSharesParams struct {
-	Reason string
-	Name   string
-}
-
-type AskSharesRow struct {
-	SessionID string
-	Attempt   string
-}
-
-func (q *Queries) AskShares(ctx context.Context, arg AskSharesParams) ([]AskSharesRow, error) {
-	rows, err := q.db.QueryContext(ctx, askShares, arg.Reason, arg.Name)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []AskSharesRow
-	for rows.Next() {
-		var i AskSharesRow
-		if err := rows.Scan(&i.SessionID, &i.Attempt); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const claimRun = `-- name: ClaimRun :exec
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
@@ -136,26 +76,6 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 		arg.SlotEnds,
 	)
 	return err
-}
-
-const endRest = `-- name: EndRest :execrows
-UPDATE dblock_locks SET rests_until = 0
- WHERE name = ?1 AND rests_until > (SELECT c.now_us FROM dblock_clock c)
-   AND (CAST(?2 AS INTEGER) = 0 OR last_token = CAST(?2 AS INTEGER))
-`
-
-type EndRestParams struct {
-	Name  string
-	Token int64
-}
-
-// With a token: the next holder of the name may have a rest of its own.
-func (q *Queries) EndRest(ctx context.Context, arg EndRestParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, endRest, arg.Name, arg.Token)
-	if err != nil {
-		return 0, err
-	}
-	return result.RowsAffected()
 }
 
 const endRun = `-- name: EndRun :execrows

@@ -26,7 +26,7 @@ SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHE
 UNION ALL
 SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(?2 AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
+SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(?2 AS TEXT)
 LIMIT ?1
 `
 
@@ -42,7 +42,7 @@ type ClaimsRow struct {
 	Asked   string
 }
 
-// All that a session holds, and its places in queues (token 0, or that of a member of a run), some at a time: a negative
+// All that a session holds, and its places in queues (token 0), some at a time: a negative
 // number is all of them.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims, arg.Most, arg.Session)
@@ -93,41 +93,6 @@ UPDATE dblock_sessions SET dead = true
 func (q *Queries) ExpireSession(ctx context.Context, id string) error {
 	_, err := q.db.ExecContext(ctx, expireSession, id)
 	return err
-}
-
-const expired = `-- name: Expired :many
-SELECT due.id FROM (
-    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
-     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-    UNION ALL
-    SELECT s.id, s.started_at AS since FROM dblock_sessions s
-     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-) AS due ORDER BY due.since LIMIT ?1
-`
-
-func (q *Queries) Expired(ctx context.Context, most int64) ([]string, error) {
-	rows, err := q.db.QueryContext(ctx, expired, most)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []string
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const forgetSession = `-- name: ForgetSession :exec

@@ -23,7 +23,7 @@ func (q *Queries) Database(ctx context.Context) (string, error) {
 
 const isHeld = `-- name: IsHeld :one
 SELECT l.last_token FROM dblock_locks l
- WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND CAST(?3 AS INTEGER) BETWEEN l.first_token AND l.last_token
+ WHERE l.name = ?1 AND l.session_id = CAST(?2 AS TEXT) AND l.last_token = ?3
    AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND NOT s.dead)
 `
@@ -34,8 +34,7 @@ type IsHeldParams struct {
 	Token   int64
 }
 
-// After LockDatabase: nothing that is read here can change before the transaction ends. A member of a run has it: its
-// client says that it is the present one.
+// After LockDatabase: nothing that is read here can change before the transaction ends.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, isHeld, arg.Name, arg.Session, arg.Token)
 	var last_token int64

@@ -13,7 +13,7 @@ const waitGraph = `-- name: WaitGraph :many
 WITH RECURSIVE reached AS (
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false AS holds, w.ticket, w.units, 0 AS capacity, w.enqueued_at AS since
       FROM dblock_waiters w
-     WHERE w.attempt IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) AND w.token = 0
+     WHERE w.attempt IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     UNION
     SELECT l.name, l.session_id, l.host, l.thread, l.attempt, true, 0, 0, 0, l.acquired_at
@@ -27,12 +27,12 @@ WITH RECURSIVE reached AS (
     UNION
     SELECT w.name, w.session_id, w.host, w.thread, w.attempt, false, w.ticket, w.units, 0, w.enqueued_at
       FROM reached r JOIN dblock_waiters w ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
-     WHERE r.holds AND w.token = 0
+     WHERE r.holds
 ), needs AS (
     SELECT w.name, w.ticket, CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q END AS INTEGER) AS need,
            CAST(CASE WHEN min(w.units) OVER q = 0 THEN 0 ELSE max(w.units) OVER q + min(w.capacity - w.units) OVER q END AS INTEGER) AS capacity
       FROM dblock_waiters w
-     WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds) AND w.token = 0
+     WHERE w.name IN (SELECT r.name FROM reached r WHERE NOT r.holds)
        AND EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id)
     WINDOW q AS (PARTITION BY w.name ORDER BY w.ticket)
 )
@@ -59,8 +59,7 @@ type WaitGraphRow struct {
 // these owners wait themselves, and so on. The attempts come as a JSON array. The need of a place
 // is that of all before it, and its capacity such that where that fits all of them do: both are
 // found once for each queue: asked for each place, it would go through the queue again and again.
-// The members of a run do not wait, and a run is no holder: the row does not tell which of its
-// members has the lock.
+// A cohort is no holder: the row does not tell which of its members has the lock.
 func (q *Queries) WaitGraph(ctx context.Context, attempts string) ([]WaitGraphRow, error) {
 	rows, err := q.db.QueryContext(ctx, waitGraph, attempts)
 	if err != nil {

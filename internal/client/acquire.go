@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
-	"github.com/dblock-go/dblock/internal/queue"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -137,9 +137,6 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold
 	if err := h.contradiction(r); err != nil {
 		return nil, false, err
 	}
-	if err := c.rows(h).entered(ctx, h, h.entries+1); err != nil {
-		return nil, false, err
-	}
 	h.entries++
 	return h, true, nil
 }
@@ -185,12 +182,19 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 	r.Session, r.Attempt = s.ID, c.owners.attempt(ctx, o)
 	k := c.registry.request(r.Name, r.Attempt)
 	got, err := c.takeOrQueue(ctx, s, r, o, wait)
-	c.registry.joined(k, got.run)
+	if got.cohort != nil {
+		c.registry.transition(k, finish)
+		k = got.cohort.claim
+		r.Attempt = k.attempt
+	}
 	if err == nil {
-		if h, ok := c.rely(ctx, s, k, r, o, got.grant, got.asked); ok {
+		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
 			return h, nil
 		}
 		err, got.left = c.unreliable(r, got), something
+		if got.cohort != nil {
+			s.cohorts.dismiss(got.cohort, errAgain)
+		}
 	}
 	switch got.left {
 	case nothing:
@@ -212,16 +216,6 @@ func (c *Client) unreliable(r *driver.Request, got *receipt) error {
 		return errSessionOver
 	}
 	return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the grant took %v: the database, or this machine, is too slow for a lease of %v", now-got.asked, r.Lease))
-}
-
-// receipt is what came of an attempt: a grant, and the clock before the statement was sent that
-// told of it; or what is left.
-type receipt struct {
-	grant    driver.Grant
-	asked    time.Duration
-	left     residue
-	answered <-chan struct{} // closed when a statement is answered that is still under way; nil: none is
-	run      *wait.Run       // that the grant is part of; nil: of none
 }
 
 // shared is what came of a request in a statement that several shared.
@@ -263,7 +257,7 @@ func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Re
 	if !wait {
 		return c.peek(ctx, s, r)
 	}
-	return c.queue(ctx, s, r)
+	return c.queue(ctx, s, r, o)
 }
 
 // takeSoon takes a name at once, or together with those for which the session's other goroutines
@@ -301,7 +295,10 @@ func (c *Client) take(ctx context.Context, r *driver.Request) (got *receipt, tak
 func (c *Client) comeBack(ctx context.Context, r *driver.Request) (got *receipt, back bool, err error) {
 	got = &receipt{asked: c.config.Clock.Now()}
 	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, back, err = c.engine.Reenter(ctx, *r)
+		_, err = c.engine.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Wait: r.Wait}, func(n *protocol.Name) (err error) {
+			got.grant, back, err = protocol.Reenter(n, *r)
+			return err
+		})
 		return err
 	})
 	if err != nil {
@@ -319,8 +316,8 @@ func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 		if state, err = c.look(ctx, "", r.Name); err != nil {
 			return &receipt{}, err
 		}
-		is := queue.Of(state)
-		if gone := overdue(state); gone != nil && !is.Free(*r) {
+		is := rowOf(state)
+		if gone := overdue(state); gone != nil && !is.free(r) {
 			freed, err := c.reclaim(ctx, s, r.Name, *gone)
 			if err != nil && !errors.Is(err, driver.ErrBusy) {
 				return &receipt{}, err
@@ -340,11 +337,11 @@ func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 			fails++
 			continue // likewise, and it was undone since the look
 		}
-		capacity, collides := is.Join(*r)
+		capacity, collides := is.Joined(r.Of)
 		switch {
 		case collides:
 			return &receipt{}, fmt.Errorf("%w: it has %d, and was asked for as one of %d", driver.ErrCapacity, capacity, r.Of)
-		case !is.Free(*r):
+		case !is.free(r):
 			return &receipt{}, c.notAcquired(state, nil)
 		}
 		if got, taken, err := c.take(ctx, r); taken || err != nil {
@@ -353,6 +350,26 @@ func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 		fails++
 	}
 	return &receipt{}, c.notAcquired(state, nil)
+}
+
+// seen is the row of a name as a look shows it.
+type seen struct {
+	protocol.Row
+	rests bool
+}
+
+func rowOf(s driver.State) seen {
+	row := protocol.Row{Units: s.Used, Capacity: s.Capacity, Waiters: s.Waiters}
+	if s.Sharing == 0 {
+		row.Session = s.Holder.Session
+	}
+	return seen{row, s.Rest > 0}
+}
+
+// free reports whether a request is granted at once.
+func (s seen) free(r *driver.Request) bool {
+	_, collides := s.Joined(r.Of)
+	return !collides && !s.rests && s.Waiters == 0 && s.Fits(r.Units, r.Of)
 }
 
 // overdue is a holder of the name that is over its time, if there is one.
@@ -366,26 +383,27 @@ func overdue(s driver.State) *driver.Holder {
 }
 
 // queue joins the end of the queue, and waits there without a connection.
-func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
-	r.Passable = r.Passable && !c.registry.isSlow(r.Name, c.config.Clock.Now())
+func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request, o Owner) (*receipt, error) {
 	s.hub.Ready(ctx)
-	w := s.hub.Add(r.Name, r.Attempt, r.Passable)
-	got, outcome, err := c.join(ctx, s, r)
-	switch {
-	case err == nil && outcome == driver.Gone:
-		c.registry.setContended(r.Name, false)
-		err = errAgain
-	case err == nil && outcome == driver.Queued:
-		err = c.await(ctx, s, w, got)
+	if c.batchable(ctx, r, o) {
+		return c.queueTogether(ctx, s, r)
 	}
-	if late, granted := s.hub.Remove(w); granted {
-		got.run = late.Run
+	if err := c.show(ctx, o); err != nil {
+		return &receipt{}, err
+	}
+	w := s.hub.Add(r.Name, r.Attempt)
+	defer s.hub.Remove(w)
+	got, outcome, err := c.join(ctx, r)
+	if err == nil && outcome == driver.Queued {
+		err = c.await(ctx, s, w, got)
 	}
 	return got, err
 }
 
 // await waits for the turn of a place in the queue.
 func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
 	s.hub.Queued(w)
 	suspicion := s.deadlock.Watch(w.Attempt)
 	defer s.deadlock.Forget(suspicion)
@@ -394,7 +412,7 @@ func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 		if !answer.Granted {
 			return errPlaceGone
 		}
-		got.grant, got.asked, got.run = answer.Grant, answer.Asked, answer.Run
+		got.grant, got.asked = answer.Grant, answer.Asked
 		return nil
 	case <-s.Context().Done():
 		return errSessionOver
@@ -410,42 +428,29 @@ func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 	}
 }
 
-// waitedFor says what was last seen of a name that was waited for.
-func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
-	state, _ := s.hub.State(name)
-	return c.notAcquired(state, cause)
+// batchable reports whether a request may be the member of a cohort: it is a plain one for the whole
+// name, and its owner holds nothing that others could wait for.
+func (c *Client) batchable(ctx context.Context, r *driver.Request, o Owner) bool {
+	_, under := c.owners.in(ctx)
+	return !under && !o.Explicit && o.errand == 0 && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
 }
 
-// join sends a request that joins a queue; for a whole name, while another is under way to the same
-// queue, together with those of the session's other goroutines that join it meanwhile.
-func (c *Client) join(ctx context.Context, s *clientSession, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
-	if r.Units == 0 {
-		joining := s.joins.of(r)
-		defer s.joins.done(r)
-		done, alone := s.joins.alone(ctx, r, joining)
-		if !alone {
-			j, err := joining.Do(ctx, r)
-			return shared(j.grant, j.asked, err), j.outcome, c.lingered(s, r.Name, joining, err)
+// show has the database show an owner as the holder of what it has as the member of a cohort, before
+// it waits for another name: whoever looks for a deadlock reads that.
+func (c *Client) show(ctx context.Context, o Owner) error {
+	for _, h := range c.registry.crowded(o) {
+		if err := c.rows(h).single(ctx, h); err != nil && !errors.Is(err, ErrLost) {
+			return err
 		}
-		defer done()
 	}
-	return c.enqueue(ctx, r)
+	return nil
 }
 
-// lingered is the error of a request that joined a queue with others. Where it lingered, others of
-// its session were seen waiting.
-func (c *Client) lingered(s *clientSession, name string, joining *joining, err error) error {
-	var left *coalesce.Left
-	if errors.As(err, &left) && left.Answered == nil && joining.lingering.Load() {
-		return c.waitedFor(s, name, left.Cause)
-	}
-	return err
-}
-
-func (c *Client) enqueue(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
+// join sends a request that takes the lock or joins the queue.
+func (c *Client) join(ctx context.Context, r *driver.Request) (got *receipt, outcome driver.Outcome, err error) {
 	got = &receipt{asked: c.config.Clock.Now()}
 	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		got.grant, outcome, err = c.engine.Enqueue(ctx, *r)
+		got.grant, outcome, err = c.engine.Join(ctx, *r)
 		return err
 	})
 	if err != nil {

@@ -147,6 +147,9 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		if c.registry.owned(r.Name, o) != nil || c.registry.isContended(r.Name) || c.checkPermits(ctx, &r, o) != nil {
 			break
 		}
+		if r.Units > 0 || r.MinHold > 0 { // not together with others
+			break
+		}
 		fresh++
 	}
 	if fresh < 2 { // one is taken as well by Lock
@@ -165,23 +168,25 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	asked := c.config.Clock.Now()
 	var grants []driver.Grant
 	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		grants, err = c.engine.TakeAll(ctx, rs)
+		grants, _, err = c.engine.Batch(ctx, rs, nil)
 		return err
 	})
 	taken := 0
-	late := false
+	gap := false // a name was not taken: what follows is out of order
 	for i := range rs {
-		if i >= len(grants) || err != nil {
+		if err != nil || grants[i].Token == 0 {
 			c.registry.transition(claims[i], finish)
+			gap = true
 			continue
 		}
-		if !late {
-			if h, ok := c.rely(told.under(i, ctx), s, claims[i], &rs[i], o, grants[i], asked); ok {
+		if !gap {
+			got := &receipt{grant: grants[i], asked: asked}
+			if h, ok := c.rely(told.under(i, ctx), s, claims[i], &rs[i], o, got); ok {
 				all.add(h, told.at(i), false)
 				taken++
 				continue
 			}
-			late = true // the answer came after a lease was over: what follows is out of order
+			gap = true // the answer came after a lease was over
 		}
 		c.abandon(s, claims[i], false)
 	}
@@ -285,6 +290,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.departure.possible() && !h.contended &&
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.departure.possible() && !h.contended && h.cohort == nil && !h.guarded.Load() &&
 		!h.mode.Load().late && l.client.registry.state(h.claim) == Held
 }

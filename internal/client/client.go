@@ -27,10 +27,10 @@ func New(engine driver.Backend, config Config) *Client {
 	}
 	c.undos = coalesce.New(coalesce.Config[undo, error]{Run: c.leaveTogether, Most: math.MaxInt, Go: c.underWay.Go})
 	report := func(what string) *outage.Report { return outage.New(config.Log, "dblock: "+what) }
-	c.settling = report("telling who has a lock")
+	c.detaching = report("telling who has a lock")
 	c.sessions = &sessions{
 		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
-		reconcile: c.reconcile, holding: c.registry.holding, stray: c.stray, reclaimed: c.history.recordExpired, first: c.serve, settle: c.settleRun, lost: c.loseAll, opened: config.Opened,
+		reconcile: c.reconcile, holding: c.registry.holding, stray: c.stray, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseAll, opened: config.Opened,
 		opening: make(chan struct{}, 1),
 		reports: reports{
 			beating: report("the heartbeat"), connecting: report("connecting for heartbeats"), hearing: report("listening for grants"),

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Downgrade makes a reader of a writer.
@@ -23,13 +24,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 			return m, err
 		}
 		sent = true
-		asked := g.config.Clock.Now()
-		var next []driver.Handoff
-		err := g.statement(ctx, func(ctx context.Context) (err error) {
-			next, err = g.engine.Downgrade(ctx, l.hold.held())
-			return err
-		})
-		g.in.deliver(l.hold.name, next, asked, err)
+		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Downgrade(n, l.hold.held()) })
 		if err != nil {
 			return m, err
 		}
@@ -49,8 +44,8 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		}
 		var got driver.Grant
 		var upgraded bool
-		err := g.statement(ctx, func(ctx context.Context) (err error) {
-			got, upgraded, err = g.engine.Upgrade(ctx, l.hold.held(), l.hold.attempt)
+		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) (err error) {
+			got, upgraded, err = protocol.Upgrade(n, l.hold.held(), l.hold.attempt)
 			return err
 		})
 		switch {
@@ -60,7 +55,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 			state, _ := g.look(ctx, g.in.ID, l.hold.name)
 			return m, g.notAcquired(state, nil)
 		}
-		m.token, m.units, m.of = got.Token, 0, 0
+		m.token, m.last, m.units, m.of = got.Token, got.Token, 0, 0
 		return m, nil
 	})
 }
@@ -71,12 +66,9 @@ func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error)
 		if m.shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
-		err := g.statement(ctx, func(ctx context.Context) (err error) {
-			raised, err = g.engine.Raise(ctx, l.hold.held(), token)
-			return err
-		})
-		if err == nil {
-			m.token = raised
+		var err error
+		if raised, err = g.raise(ctx, l.hold.held(), token); err == nil {
+			m.token, m.last = raised, raised
 		}
 		return m, err
 	})
@@ -96,8 +88,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		}
 		asked := g.config.Clock.Now()
 		var left time.Duration
-		err := g.statement(ctx, func(ctx context.Context) (err error) {
-			left, err = g.engine.Extend(ctx, h.held(), d)
+		err := g.change(ctx, g.in, h.name, func(n *protocol.Name) (err error) {
+			left, err = protocol.Extend(n, h.held(), d)
 			return err
 		})
 		if err != nil {
@@ -115,7 +107,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
 		e := eventOf(l.hold, kind, detail)
-		return m, g.statement(ctx, func(ctx context.Context) error { return g.engine.Announce(ctx, l.hold.held(), e) })
+		return m, g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, l.hold.held(), e) })
 	})
 }
 

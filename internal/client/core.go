@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
@@ -51,7 +52,7 @@ type Tx interface {
 	Exclusive() bool
 	MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error
 	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
-	Release(ctx context.Context, h driver.Held, aside driver.Aside) error
+	Release(ctx context.Context, h driver.Held, d driver.Detachment, aside driver.Aside) error
 	Database(ctx context.Context) (string, error)
 	// Lock is as of driver.Transactions.
 	Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
@@ -73,8 +74,10 @@ type Client struct {
 	registry *registry
 	history  *history
 	sessions *sessions
-	settling *outage.Report
 	undos    *coalesce.Coalescer[undo, error]
+	waiting  atomic.Int64 // calls that wait in a queue, or are about to
+
+	detaching *outage.Report
 
 	down    chan struct{} // closed when nothing runs any more
 	failure error         // why Close could not release everything; to be read once down is closed

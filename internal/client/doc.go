@@ -6,8 +6,9 @@
 //
 // Client.acquire (acquire.go), which Client.Acquire (lock.go) calls, tries until it holds the name:
 // tryAcquire makes one attempt in the present session, takeOrQueue sends it, by take where the name
-// seems free and otherwise by queue, and rely (loss.go) makes a hold of the grant. Lock.Unlock
-// (lock.go) ends in rows.release (rows.go).
+// seems free and otherwise by queue, where a plain request joins a cohort (together.go), and rely
+// (loss.go) makes a hold of the grant. Lock.Unlock (lock.go) ends in rows.release (rows.go), or in
+// the next member of its cohort.
 //
 // # Files
 //
@@ -20,15 +21,15 @@
 //	convert.go  transaction.go                             what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
 //	acquire.go  unlock.go                                  acquiring, and the way back
-//	run.go                                                 settling a run
-//	rows.go  undo.go  loss.go                              a hold in the database; failed attempts; losses
-//	passing.go                                             a lock that goes on to the next of a run
+//	rows.go                                                a hold in the database
+//	together.go                                            requests that join a queue together
+//	undo.go  loss.go                                       failed attempts; losses
 //	tables.go                                              what the client reads and writes
 //	told.go                                                what an observer is told
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts
-//	exchange.go joins.go                                   what goroutines of a session send together
-//	hold.go  state.go  mode.go  departure.go               what is held
+//	exchange.go                                            what goroutines of a session send together
+//	hold.go  cohort.go  state.go  mode.go  departure.go    what is held
 //	calls.go  owner.go  errors.go  text.go  observer.go
 //
 // # States
@@ -39,7 +40,6 @@
 //	stateDiagram-v2
 //	    [*] --> Requested
 //	    Requested --> Held: grant
-//	    Requested --> InRun: join
 //	    Requested --> Undoing: abandon
 //	    Requested --> Gone: finish
 //	    Held --> Converting: convert
@@ -49,12 +49,6 @@
 //	    Held --> Gone: lose
 //	    Held --> Departed: depart
 //	    Held --> Overdue: expire
-//	    InRun --> Held: settle
-//	    InRun --> Releasing: unlock
-//	    InRun --> Gone: lose
-//	    InRun --> Departed: depart
-//	    Passed --> Undoing: abandon
-//	    Passed --> Gone: settle
 //	    Converting --> Held: settle
 //	    Converting --> Uncertain: doubt
 //	    Converting --> Releasing: unlock
@@ -79,14 +73,13 @@
 //	    MaybeShared --> Overdue: expire
 //	    Lent --> Undoing: abandon
 //	    Lent --> Gone: finish
-//	    Releasing --> Passed: pass
+//	    Releasing --> Requested: pass
 //	    Releasing --> Unanswered: repeat
 //	    Releasing --> Undoing: abandon
 //	    Releasing --> Gone: finish
 //	    Unanswered --> Unanswered: repeat
 //	    Unanswered --> Undoing: abandon
 //	    Unanswered --> Gone: finish
-//	    Undoing --> Passed: pass
 //	    Undoing --> Undoing: repeat
 //	    Undoing --> Undoing: abandon
 //	    Undoing --> Gone: finish

@@ -16,7 +16,7 @@ const maxExchange = 256
 // exchange lets the goroutines of one session take and release whole names together, where that
 // makes nobody wait. What does not go so goes alone.
 type exchange struct {
-	engine driver.Locks
+	engine driver.Names
 	calls  *calls
 	clock  clock.Clock
 	*coalesce.Coalescer[change, outcome]
@@ -38,7 +38,7 @@ type outcome struct {
 	asked time.Duration // by the clock, before the statement was sent
 }
 
-func newExchange(engine driver.Locks, calls *calls, clock clock.Clock) *exchange {
+func newExchange(engine driver.Names, calls *calls, clock clock.Clock) *exchange {
 	x := &exchange{engine: engine, calls: calls, clock: clock}
 	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{Run: x.run, Key: change.name, Most: maxExchange, Go: calls.underWay.Go})
 	return x

@@ -10,25 +10,15 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/deadlock"
-	"github.com/dblock-go/dblock/internal/wait"
 )
-
-// claim is an attempt of this client's. The registry's mutex protects its state.
-type claim struct {
-	name     string
-	attempt  string
-	state    State
-	run      *wait.Run       // that it was granted as part of; nil: none
-	tx       any             // Lent: what identifies the transaction, nil until that has the row
-	answered <-chan struct{} // Undoing: closed when the statement for it is answered; nil: it is
-	undone   chan struct{}   // Undoing: closed when it is over
-}
 
 // hold is a name that this client holds, or a share of it, entered once or several times by the
 // same owner.
 type hold struct {
 	*claim
 	in        *clientSession // that has it in the database
+	cohort    *cohort        // that it was granted with; nil: alone
+	bereave   func()         // called when it is lost; nil: nobody is behind it
 	owner     Owner
 	mode      atomic.Pointer[mode]
 	contended bool // others were waiting when it was granted
@@ -57,7 +47,7 @@ type hold struct {
 // held is the hold as the database knows it.
 func (h *hold) held() driver.Held {
 	m := h.mode.Load()
-	return driver.Held{Name: h.name, Session: h.in.ID, Token: m.token, Shared: m.shared()}
+	return driver.Held{Name: h.name, Session: h.in.ID, Token: m.last, Shared: m.shared()}
 }
 
 // ending is how a hold ends that was not unlocked.

@@ -81,7 +81,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 	if err := context.Cause(l.hold.ctx); err != nil {
 		return err
 	}
-	return l.client.rows(l.hold).entered(ctx, l.hold, 1)
+	return l.client.rows(l.hold).confirm(ctx, l.hold)
 }
 
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it

@@ -70,7 +70,7 @@ func TestAGrantAfterTheSessionsDeadlineIsNotHeld(t *testing.T) {
 	c := New(newPaper(), Config{Clock: read, TTL: ttl, Log: slog.New(slog.DiscardHandler)})
 	rely := func(name, attempt string, token int64) bool {
 		k := c.registry.request(name, attempt)
-		_, held := c.rely(t.Context(), by, k, &driver.Request{Name: name, Attempt: attempt}, Owner{}, driver.Grant{Token: token}, read())
+		_, held := c.rely(t.Context(), by, k, &driver.Request{Name: name, Attempt: attempt}, Owner{}, &receipt{grant: driver.Grant{Token: token}, asked: read()})
 		return held
 	}
 	now.Store(int64(by.Deadline() - 1))

@@ -98,7 +98,6 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		return nil, err
 	}
 	defer c.done()
-	w.Passable = w.Owner == nil && w.Units == 0 && w.Lease == 0 && w.MinHold == 0 && w.Metadata == ""
 	ctx, told := c.tellStart(ctx, attemptAt(&w.Request, wait))
 	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {

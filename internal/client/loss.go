@@ -32,6 +32,9 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 		c.end(h, how.cause)
 	}
 	c.tellEnded(h, how.cause)
+	if h.bereave != nil {
+		h.bereave()
+	}
 	return how.event != depart
 }
 
@@ -76,9 +79,6 @@ func (c *Client) loseAll(s *clientSession) {
 	if n > maxLossLines {
 		c.config.Log.Warn("dblock: more locks lost", "session", s.ID, "locks", n-maxLossLines)
 	}
-	for _, r := range s.hub.Runs() {
-		c.registry.settled("", r.End())
-	}
 }
 
 // end ends the context of a hold that is not relied upon any more.
@@ -92,17 +92,33 @@ func (c *Client) end(h *hold, cause error) {
 	}
 }
 
-// rely makes a hold of a grant, unless that came too late. Of a grant that was asked for at a time,
-// by the client's clock, a fixed lease is counted from then.
-func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, r *driver.Request, o Owner, got driver.Grant, asked time.Duration) (*hold, bool) {
+// receipt is what came of an attempt: a grant, and the clock before the statement was sent that
+// told of it; or what is left.
+type receipt struct {
+	grant    driver.Grant
+	asked    time.Duration
+	left     residue
+	answered <-chan struct{} // closed when a statement is answered that is still under way; nil: none is
+	cohort   *cohort         // that the grant is of; nil: the request's own
+	token    int64           // of the request, as a member of the cohort
+	bereave  func()          // tells those behind it in the cohort that the lock is lost; nil: it is alone
+}
+
+// rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted from
+// the time when it was asked for.
+func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
-		claim: k, in: s, owner: o, contended: got.Contended, fixed: got.Lease != 0, entries: 1, metadata: r.Metadata,
+		claim: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,
 		lease: r.Lease, minHold: r.MinHold, since: c.moment(),
 	}
-	h.mode.Store(&mode{token: got.Token, units: r.Units, of: r.Of})
+	m := mode{token: got.grant.Token, last: got.grant.Token, units: r.Units, of: r.Of}
+	if got.cohort != nil {
+		m.token = got.token
+	}
+	h.mode.Store(&m)
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
 	now := c.config.Clock.Now()
-	end := leaseEnd(got.Lease, asked, now)
+	end := leaseEnd(got.grant.Lease, got.asked, now)
 	before, how, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {
 			return false

@@ -5,7 +5,8 @@ import "github.com/dblock-go/dblock/driver"
 // mode is what a hold is in the database.
 type mode struct {
 	token int64
-	units int // 0: the whole name
+	last  int64 // by which the database knows the hold: of a cohort, the last token
+	units int   // 0: the whole name
 	of    int
 	late  bool // a conversion that was not answered may still run: only the attempt is certain to identify the hold
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -12,26 +11,33 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/memory"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// paper is a database with whole names only, which can be away.
+// paper is a database in memory, which can be away.
 type paper struct {
 	driver.Backend // what is never called
 	deaf           bool
 
-	mu     sync.Mutex // protects what follows
-	away   chan struct{}
-	tokens int64
-	names  map[string]*page
+	mu    sync.Mutex // protects what follows
+	away  chan struct{}
+	names memory.Names
 }
 
-// page is a name.
-type page struct {
-	driver.Holder
-	queue []driver.Request
+func newPaper() *paper {
+	p := &paper{away: make(chan struct{}), names: memory.Names{
+		Alive: func(string) bool { return true }, Expire: func(string) bool { return false },
+	}}
+	p.names.Now = func() (token int64) { // of the next grant, whatever its name
+		for _, name := range p.names.All() {
+			row, _ := p.names.Row(name)
+			token = max(token, row.Token)
+		}
+		return token + 1
+	}
+	return p
 }
-
-func newPaper() *paper { return &paper{away: make(chan struct{}), names: map[string]*page{}} }
 
 // newPaperClient makes a client on a database in the present time, which ends with the test.
 func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Client {
@@ -65,40 +71,30 @@ func (p *paper) comeBack() {
 
 var errAway = driver.Fail(driver.ErrUnavailable, errors.New("away"))
 
-// write does something to a name, with the page of it.
-func (p *paper) write(name string, do func(n *page)) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+// reached is why the database cannot be reached, or nil. MUST be called with mu locked.
+func (p *paper) reached() error {
 	select {
 	case <-p.away:
 		return errAway
 	default:
+		return nil
 	}
-	if p.names[name] == nil {
-		p.names[name] = &page{}
-	}
-	do(p.names[name])
-	return nil
 }
 
-func (p *paper) reach() error { return p.write("", func(*page) {}) }
-
-func (n *page) grant(p *paper, r driver.Request) driver.Grant {
-	p.tokens++
-	g := driver.Grant{Token: p.tokens, Lease: r.Lease, Contended: len(n.queue) > 0}
-	n.Holder = driver.Holder{Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Grant: g, Left: time.Hour}
-	return g
+func (p *paper) reach() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reached()
 }
 
-// next grants a free name to its first waiter.
-func (n *page) next(p *paper) (next []driver.Handoff) {
-	n.Holder = driver.Holder{}
-	if len(n.queue) > 0 {
-		first := n.queue[0]
-		n.queue = n.queue[1:]
-		next = append(next, driver.Handoff{Session: first.Session, Attempt: first.Attempt, Grant: n.grant(p, first)})
+func (p *paper) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.reached(); err != nil {
+		return nil, err
 	}
-	return next
+	changes, err := p.names.Change(how.Name, how.Make, transition)
+	return changes.Handoffs, err
 }
 
 func (p *paper) Connections() (inUse, most int)              { return 0, 0 }
@@ -130,62 +126,39 @@ func (p *paper) Claims(_ context.Context, session string) (claims []driver.Claim
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for name, n := range p.names {
-		if n.Session == session {
-			claims = append(claims, driver.Claim{Name: name, Attempt: n.Attempt, Token: n.Grant.Token})
+	for _, name := range p.names.All() {
+		if row, _ := p.names.Row(name); row.Session == session {
+			claims = append(claims, driver.Claim{Name: name, Attempt: row.Attempt, Token: row.Last})
 		}
-		for _, r := range n.queue {
-			if r.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: r.Attempt})
+		for _, place := range p.names.Places(name) {
+			if place.Session == session {
+				claims = append(claims, driver.Claim{Name: name, Attempt: place.Attempt})
 			}
 		}
 	}
 	return claims, nil
 }
 
-func (p *paper) Take(_ context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
-	err = p.write(r.Name, func(n *page) {
-		if taken = n.Session == "" && len(n.queue) == 0; taken {
-			g = n.grant(p, r)
-		}
+func (p *paper) Take(ctx context.Context, r driver.Request) (g driver.Grant, taken bool, err error) {
+	_, err = p.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) error {
+		g, taken = protocol.Take(n, r)
+		return nil
 	})
 	return g, taken, err
 }
 
-func (p *paper) TakeAll(ctx context.Context, rs []driver.Request) (grants []driver.Grant, err error) {
-	for _, r := range rs {
-		g, taken, err := p.Take(ctx, r)
-		if err != nil || !taken {
-			return grants, err
-		}
-		grants = append(grants, g)
-	}
-	return grants, nil
-}
-
-func (p *paper) Reenter(context.Context, driver.Request) (driver.Grant, bool, error) {
-	return driver.Grant{}, false, p.reach()
-}
-
-func (p *paper) SetHolds(context.Context, driver.Held, int) error { return p.reach() }
-
-func (p *paper) Enqueue(_ context.Context, rs ...driver.Request) (_ driver.Grant, outcome driver.Outcome, err error) {
-	err = p.write(rs[0].Name, func(n *page) {
-		if n.Session != "" {
-			n.queue, outcome = append(n.queue, rs...), driver.Queued
-		}
+func (p *paper) Join(ctx context.Context, r driver.Request) (g driver.Grant, outcome driver.Outcome, err error) {
+	_, err = p.Change(ctx, driver.How{Name: r.Name, Make: true}, func(n *protocol.Name) (err error) {
+		g, outcome, err = protocol.Join(n, r)
+		return err
 	})
-	return driver.Grant{}, outcome, err
+	return g, outcome, err
 }
 
-func (p *paper) Vacate(_ context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
-	err = p.write(v.Name, func(n *page) {
-		queued := len(n.queue)
-		n.queue = slices.DeleteFunc(n.queue, func(r driver.Request) bool { return v.Cause == driver.ByAttempt && r.Attempt == v.Attempt })
-		left = len(n.queue) < queued
-		if n.Session == v.Session && (v.Cause == driver.ByHolder && n.Grant.Token == v.Token || v.Cause == driver.ByAttempt && n.Attempt == v.Attempt) {
-			next, left = n.next(p), true
-		}
+func (p *paper) Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error) {
+	next, err = p.Change(ctx, driver.How{Name: r.Name}, func(n *protocol.Name) (err error) {
+		left, err = protocol.Remove(n, r)
+		return err
 	})
 	return next, left, err
 }
@@ -200,10 +173,11 @@ func (p *paper) Batch(ctx context.Context, takes []driver.Request, releases []dr
 	}
 	for _, h := range releases {
 		done := false
-		err := p.write(h.Name, func(n *page) {
-			if done = n.Session == h.Session && n.Grant.Token == h.Token && len(n.queue) == 0; done {
-				n.next(p)
+		_, err := p.Change(ctx, driver.How{Name: h.Name}, func(n *protocol.Name) (err error) {
+			if n.Waiters == 0 {
+				done, err = protocol.Remove(n, protocol.Release(h, false, false))
 			}
+			return err
 		})
 		if err != nil {
 			return nil, nil, err
@@ -214,24 +188,28 @@ func (p *paper) Batch(ctx context.Context, takes []driver.Request, releases []dr
 }
 
 func (p *paper) Look(_ context.Context, session string, names []string) (states []driver.State, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	for _, name := range names {
-		err := p.write(name, func(n *page) {
-			s := driver.State{Name: name, Holder: n.Holder, Waiters: len(n.queue)}
-			for _, r := range n.queue {
-				if r.Session == session {
-					s.Queued = append(s.Queued, r.Attempt)
-				}
+		row, _ := p.names.Row(name)
+		s := driver.State{Name: name, Waiters: row.Waiters}
+		if row.Session != "" {
+			s.Holder = driver.Holder{
+				Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+				Grant: driver.Grant{First: row.First, Token: row.Last}, Left: time.Hour,
 			}
-			if n.Session == session {
-				s.Granted = []driver.Own{{Attempt: n.Attempt, Grant: n.Grant}}
-			}
-			states = append(states, s)
-		})
-		if err != nil {
-			return nil, err
 		}
+		for _, place := range p.names.Places(name) {
+			if place.Session == session {
+				s.Queued = append(s.Queued, place.Attempt)
+			}
+		}
+		if row.Session == session {
+			s.Granted = []driver.OwnGrant{{Attempt: row.Attempt, Grant: s.Holder.Grant}}
+		}
+		states = append(states, s)
 	}
-	return states, nil
+	return states, p.reached()
 }
 
 func (p *paper) Listen(ctx context.Context, _ string, ready func(), _ func(driver.Hint)) error {

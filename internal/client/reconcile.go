@@ -29,15 +29,6 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	for _, claim := range claims {
 		delete(believed, claim.Attempt)
 		delete(overdue, claim.Attempt)
-		if run := c.registry.passedIn(claim); run != nil { // the present member is asked
-			c.underWay.Go(func() {
-				select {
-				case <-run.Settle():
-					s.Check()
-				case <-s.Context().Done():
-				}
-			})
-		}
 		if k := c.registry.found(claim); k != nil {
 			c.abandon(s, k, false)
 		}
@@ -46,10 +37,6 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 		c.registry.transition(k, finish)
 	}
 	for _, h := range believed {
-		if c.registry.state(h.claim) == InRun {
-			h.run.Settle() // the row may show another member: that finds out
-			continue
-		}
 		c.lose(h, errDisowned)
 	}
 	return nil

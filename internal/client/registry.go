@@ -6,15 +6,11 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // maxContended bounds the hints about names that others wait for. To forget them costs a statement
 // here and there.
 const maxContended = 4096
-
-// slowFor is how long a name is granted singly whose last run was of no use.
-const slowFor = 2 * time.Second
 
 // registry is what a client believes to hold, and every attempt that the database may know.
 type registry struct {
@@ -26,14 +22,12 @@ type registry struct {
 	readers   map[entry]*hold   // by their owners
 	permits   map[*hold]bool    // a set
 	contended map[string]bool   // names that others waited for when last seen
-
-	slow map[string]time.Duration // names that are not granted in runs, by when that ends
 }
 
 func newRegistry() *registry {
 	return &registry{
 		claims: map[string]*claim{}, holds: map[string]*hold{}, whole: map[string]*hold{}, readers: map[entry]*hold{},
-		permits: map[*hold]bool{}, contended: map[string]bool{}, slow: map[string]time.Duration{},
+		permits: map[*hold]bool{}, contended: map[string]bool{},
 	}
 }
 
@@ -77,35 +71,6 @@ func (r *registry) request(name, attempt string) *claim {
 	return c
 }
 
-// joined notes the run that an attempt's grant is part of.
-func (r *registry) joined(c *claim, run *wait.Run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	c.run = run
-}
-
-// passed notes that the next member of its run has the lock.
-func (r *registry) passed(c *claim) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.move(c, pass)
-	if c.run.Over() { // it became so since
-		r.move(c, settle)
-	}
-}
-
-// settled notes that a run is over: the database shows the attempt that has the lock ("": it has
-// been released), and none of those that had it before.
-func (r *registry) settled(present string, served []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, attempt := range append(served, present) {
-		if c := r.claims[attempt]; c != nil && (c.state == InRun || c.state == Passed) {
-			r.move(c, settle)
-		}
-	}
-}
-
 // claimed reports whether this client may have, or get, what an attempt was for.
 func (r *registry) claimed(attempt string) bool {
 	r.mu.Lock()
@@ -132,11 +97,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	if m.token == 0 || before != nil && before.state.yielding() && m.shared() {
 		before = nil // without tokens nobody can tell which of two is the later
 	}
-	e := grant
-	if h.run != nil && !h.run.Over() {
-		e = join
-	}
-	r.move(h.claim, e)
+	r.move(h.claim, grant)
 	r.holds[h.attempt] = h
 	r.sort(h)
 	if before != nil { // the database took it from that one
@@ -285,25 +246,23 @@ func (r *registry) isContended(name string) bool {
 	return r.contended[name]
 }
 
-// noteSlow has a name granted singly for a while: its holders keep it for longer than a run goes
-// on.
-func (r *registry) noteSlow(name string, now time.Duration) {
+// crowded are the holds that an owner has as a member of a cohort.
+func (r *registry) crowded(o Owner) (holds []*hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.slow) >= maxContended {
-		clear(r.slow)
+	for _, h := range r.whole {
+		if h.owner == o && h.cohort != nil {
+			holds = append(holds, h)
+		}
 	}
-	r.slow[name] = now + slowFor
+	return holds
 }
 
-func (r *registry) isSlow(name string, now time.Duration) bool {
+// occupied reports whether this client has the whole name, or may have.
+func (r *registry) occupied(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	until, noted := r.slow[name]
-	if noted && until <= now {
-		delete(r.slow, name)
-	}
-	return noted && until > now
+	return r.whole[name] != nil
 }
 
 // leaseEnd is when the fixed lease of a hold ends, on the client's clock.
@@ -331,27 +290,6 @@ func (r *registry) held(attempt string) *hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.holds[attempt]
-}
-
-// known is the claim of an attempt, or a new one that is gone where none is registered.
-func (r *registry) known(name, attempt string) *claim {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if c := r.claims[attempt]; c != nil {
-		return c
-	}
-	return &claim{name: name, attempt: attempt, state: Gone}
-}
-
-// passedIn is the run of an attempt that has passed the lock on, where its holder is asked for it;
-// nil otherwise.
-func (r *registry) passedIn(c driver.Claim) *wait.Run {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if k := r.claims[c.Attempt]; k != nil && k.state == Passed && c.Asked != "" {
-		return k.run
-	}
-	return nil
 }
 
 // found notes what the database has of an attempt, and returns a claim where the client knows of

@@ -9,12 +9,17 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Ask tells all holders of a name why it is wanted. ErrNotHeld where there is none.
 func (c *Client) Ask(ctx context.Context, name, reason string) error {
 	return c.Inquire(ctx, func(ctx context.Context, engine driver.Backend) error {
-		holders, err := engine.Ask(ctx, name, reason, c.signed(name, KindAsked, reason))
+		var holders int
+		_, err := engine.Change(ctx, driver.How{Name: name, Wait: true}, func(n *protocol.Name) (err error) {
+			holders, err = protocol.Ask(n, reason, c.signed(name, KindAsked, reason))
+			return err
+		})
 		if err == nil && holders == 0 {
 			return worded{"nobody holds it", driver.ErrNotHeld}
 		}
@@ -54,12 +59,12 @@ type breach struct {
 	*Client
 	name, reason string
 	tokens       []int64        // of the holders that are meant; none: all
-	meant        []driver.Range // the tokens of those holders that were seen
+	meant        []driver.Grant // the tokens of those holders that were seen
 	taken        map[int64]bool // the tokens that were taken away
 	doubted      map[int64]bool // by token: whether an answer was lost
 	rested       bool           // the cool-down of the name has to be ended
 	restOf       int64          // with this token, for which it is; 0: whichever
-	again        bool           // a transaction of the application's is in the way, or another member of a run has the lock
+	again        bool           // a transaction of the application's is in the way, or another member of a cohort has the lock
 }
 
 func (b *breach) count() int { return len(b.taken) }
@@ -76,10 +81,7 @@ func (b *breach) once(ctx context.Context) error {
 	}
 	is := append(details, driver.Detail{})[0]
 	holders := is.Holders
-	chosen, err := b.choose(ctx, holders)
-	if err != nil {
-		return err
-	}
+	chosen := b.choose(holders)
 	if is.Rest > 0 && !b.rested {
 		b.rest(chosen)
 	}
@@ -105,44 +107,23 @@ func (b *breach) once(ctx context.Context) error {
 }
 
 // choose returns the holders that are meant: those with one of the tokens, or all that were there
-// when it first saw any, and not those after them. A run that was meant stays so: settled, it has
-// another last token.
-func (b *breach) choose(ctx context.Context, holders []driver.Party) (chosen []driver.Party, err error) {
+// when it first saw any, and not those after them. A cohort that was meant stays so: its member
+// that was detached has one of its tokens.
+func (b *breach) choose(holders []driver.Party) (chosen []driver.Party) {
 	if len(b.tokens) == 0 && len(b.meant) == 0 {
 		for _, p := range holders {
-			b.meant = append(b.meant, driver.Range{Last: p.Grant.Token})
+			b.meant = append(b.meant, driver.Grant{Token: p.Grant.Token})
 		}
 	}
 	for _, p := range holders {
-		has, err := b.tokensOf(ctx, p)
-		if err != nil {
-			return nil, err
+		if slices.ContainsFunc(b.tokens, p.Grant.Has) {
+			b.meant = append(b.meant, p.Grant)
 		}
-		if slices.ContainsFunc(b.tokens, has.Has) {
-			b.meant = append(b.meant, has)
-		}
-		if slices.ContainsFunc(b.meant, func(r driver.Range) bool { return r.Has(p.Grant.Token) }) {
+		if slices.ContainsFunc(b.meant, func(g driver.Grant) bool { return g.Has(p.Grant.Token) }) {
 			chosen = append(chosen, p)
 		}
 	}
-	return chosen, nil
-}
-
-// tokensOf are the tokens that stand for a holder: of a run those of all its members. They are
-// looked up where tokens were given.
-func (b *breach) tokensOf(ctx context.Context, p driver.Party) (driver.Range, error) {
-	last := p.Grant.Token
-	alone := driver.Range{First: last, Last: last}
-	if len(b.tokens) == 0 || p.Units > 0 {
-		return alone, nil
-	}
-	state, err := b.look(ctx, p.Session, b.name)
-	for _, own := range state.Granted {
-		if own.Grant.Run.Last == last {
-			return own.Grant.Run, err
-		}
-	}
-	return alone, err
+	return chosen
 }
 
 // rest notes which cool-down has to be ended: with tokens, only that of the holder that is meant.
@@ -157,7 +138,11 @@ func (b *breach) rest(chosen []driver.Party) {
 
 // endRest comes first, so that what the holders give up is handed on.
 func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error {
-	_, err := b.engine.EndRest(ctx, b.name, b.restOf, b.signed(b.name, KindBroken, "its rest was ended: "+b.reason))
+	e := b.signed(b.name, KindBroken, "its rest was ended: "+b.reason)
+	_, err := b.engine.Change(ctx, driver.How{Name: b.name, Self: s.ID, Wait: true}, func(n *protocol.Name) error {
+		protocol.EndRest(n, b.restOf, e)
+		return nil
+	})
 	if err == nil && free {
 		_, err = b.reclaim(ctx, s, b.name, driver.Holder{})
 	}
@@ -172,7 +157,7 @@ func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error
 func (b *breach) take(ctx context.Context, s *clientSession, p driver.Party) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
-	_, taken, err := b.vacate(ctx, s, driver.Break(s.ID, b.name, p.Holder, e))
+	_, taken, err := b.remove(ctx, s, protocol.Break(s.ID, b.name, p.Holder, e))
 	switch {
 	case errors.Is(err, driver.ErrBusy):
 		b.again = true
@@ -186,7 +171,7 @@ func (b *breach) take(ctx context.Context, s *clientSession, p driver.Party) err
 		if p.Session == s.ID { // its own session is not told by the database
 			s.Check()
 		}
-	default: // it is over, or a run that was settled since: then a member of it has the lock, with a lower token
+	default: // it is over, or a cohort whose member was detached since: it has the lock, with a lower token
 		b.again = true
 	}
 	return nil

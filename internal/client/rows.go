@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // rows are what a session has of its holds in the database.
@@ -21,8 +21,8 @@ func (c *Client) rows(h *hold) rows { return rows{c, h.in} }
 
 // settle finds out what a hold is, where that is not known.
 func (g rows) settle(ctx context.Context, h *hold) error {
-	if !g.registry.state(h.claim).unsettled() {
-		return nil
+	if err := g.single(ctx, h); err != nil || !g.registry.state(h.claim).vague() {
+		return err
 	}
 	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
 		return err
@@ -36,23 +36,15 @@ func (g rows) settle(ctx context.Context, h *hold) error {
 	return err
 }
 
-// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a run
-// a plain hold. MUST be called with conversion locked.
+// ascertain finds out what a hold is after an unanswered conversion, and makes the member of a
+// cohort a holder by itself. MUST be called with conversion locked.
 func (g rows) ascertain(ctx context.Context, h *hold) error {
 	was := g.registry.state(h.claim)
-	if h.ctx.Err() != nil || !was.unsettled() {
+	if h.ctx.Err() != nil {
 		return nil
 	}
-	if was == InRun {
-		select {
-		case <-h.run.Settle():
-			if over := g.in.over(); over != nil {
-				return lost(over)
-			}
-			return nil
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	if err := g.single(ctx, h); err != nil || !was.vague() {
+		return err
 	}
 	state, err := g.look(ctx, g.in.ID, h.name)
 	if err != nil {
@@ -64,11 +56,13 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 		}
 		now := *h.mode.Load()
 		now.token = own.Grant.Token
+		now.last = now.token
 		switch {
 		case state.Sharing == 0:
 			now.units, now.of = 0, 0
 			if was.yielding() { // its Downgrade may still run: not with another token
-				now.token, err = g.engine.Raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
+				now.token, err = g.raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
+				now.last = now.token
 				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
 					return g.ascertain(ctx, h)
 				}
@@ -86,73 +80,67 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 	return driver.ErrNotHeld
 }
 
-// entered records how often a hold was entered, and finds out whether it is still held.
-func (g rows) entered(ctx context.Context, h *hold, entries int) error {
+// raise lifts the token of a hold in the database.
+func (g rows) raise(ctx context.Context, h driver.Held, token int64) (raised int64, err error) {
+	err = g.change(ctx, g.in, h.Name, func(n *protocol.Name) (err error) {
+		raised, err = protocol.Raise(n, h, token)
+		return err
+	})
+	return raised, err
+}
+
+func (g rows) confirm(ctx context.Context, h *hold) error {
 	ctx, cancel := contract.UntilClosed(ctx, g.answering)
 	defer cancel()
-	for away := g.absent(); ; {
-		err := g.statement(ctx, func(ctx context.Context) error { return g.engine.SetHolds(ctx, h.held(), entries) })
-		switch {
-		case errors.Is(err, driver.ErrNotHeld):
-			g.lose(h, err)
-			return lost(err)
-		case err != nil && h.ctx.Err() != nil: // by UnlockTx, where nothing else is known
-			return cmp.Or(h.ended(), lost(err))
-		case err == nil || !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil || !g.in.Alive():
+	return g.inquire(ctx, func(ctx context.Context) error {
+		state, err := g.engine.Look(ctx, g.in.ID, []string{h.name})
+		if err != nil {
 			return err
 		}
-		pause(ctx, 10*time.Millisecond)
-	}
+		for _, own := range append(state, driver.State{})[0].Granted {
+			if own.Attempt == h.attempt {
+				return nil
+			}
+		}
+		g.lose(h, driver.ErrNotHeld)
+		return lost(driver.ErrNotHeld)
+	})
 }
 
 // release gives what is not relied upon any more to the next. It is safe to repeat: after an answer
 // that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
 // locked.
 func (g rows) release(ctx context.Context, h *hold) error {
-	if h.run != nil {
-		var passed bool
-		err := g.statement(ctx, func(ctx context.Context) (err error) {
-			passed, err = g.passOn(ctx, h.claim)
+	if h.cohort != nil {
+		switch passed, err := g.handOn(ctx, h); {
+		case err != nil:
+			g.abandon(g.in, h.claim, false)
 			return err
-		})
-		if passed || err != nil {
-			if err == nil {
-				g.history.record(h, KindReleased, "")
-			} else {
-				g.abandon(g.in, h.claim, false)
-			}
-			return err
+		case passed:
+			g.history.record(h, KindReleased, "")
+			return nil
 		}
-		if g.registry.state(h.claim) == Undoing {
-			if h.departure.possible() {
-				return nil
-			}
-			return lost(errDisowned)
-		}
-		g.in.joins.drain(ctx, h.name)
 	}
 	began, away := g.config.Clock.Now(), g.absent()
+	queued := true // those whom an UnlockTx may have detached: where that is not known, a look tells
+	defer func() { g.resolve(h, queued) }()
 	for {
 		asked := g.config.Clock.Now()
-		v := driver.Release(g.whole(h), h.contended || h.departure.possible())
+		r := protocol.Release(h.held(), h.contended || h.departure.possible(), h.guarded.Load())
 		if h.mode.Load().late {
-			v = driver.Undo(g.in.ID, h.name, h.attempt)
+			r = protocol.Undo(g.in.ID, h.name, h.attempt)
+			r.Guarded = h.guarded.Load()
 		}
-		left, err := g.giveBack(ctx, v)
+		left, err := g.giveBack(ctx, r)
 		switch {
-		case err == nil && (left || v.Cause == driver.ByAttempt):
-			g.releasedRun(h.claim)
+		case err == nil && (left || r.Cause == driver.ByAttempt):
+			queued = false // it was rolled back
 			g.registry.transition(h.claim, finish)
 			g.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
 			known := !g.registry.state(h.claim).unanswered()
-			if h.run != nil { // Break makes its members wait again
-				g.dropRun(g.in, h.run)
-				g.abandon(g.in, h.claim, false)
-			} else {
-				g.registry.transition(h.claim, finish)
-			}
+			g.registry.transition(h.claim, finish)
 			if h.departure.possible() {
 				g.promote(ctx, h)
 				return nil
@@ -160,6 +148,10 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			if known {
 				return lost(driver.ErrNotHeld)
 			}
+			return nil
+		case errors.Is(err, driver.ErrGuarded): // it counts as released, and goes to the next once the transaction has ended
+			g.abandon(g.in, h.claim, false)
+			g.history.record(h, KindReleased, "")
 			return nil
 		case !g.in.Alive(): // it was held when Unlock began, and is no loss
 			g.registry.transition(h.claim, finish)
@@ -176,28 +168,56 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	}
 }
 
-// whole is what a hold's release gives up: where it is the last member of a run, the run.
-func (g rows) whole(h *hold) driver.Held {
-	held := h.held()
-	if h.run != nil && h.run.Releasing() {
-		held.Token = h.run.Range.Last
+// handOn gives the lock of a cohort to the next member. False: the database has to be told.
+func (g rows) handOn(ctx context.Context, h *hold) (passed bool, err error) {
+	if h.guarded.Load() { // by a transaction that has locked the whole database
+		g.detach(g.in, h)
 	}
-	return held
+	if done := g.in.cohorts.underWay(h.cohort); done != nil {
+		select {
+		case <-done:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+	return g.pass(g.in, h.cohort), nil
+}
+
+// resolve has the members that an UnlockTx may have detached wait where they are in the queue, or
+// ask anew.
+func (g rows) resolve(h *hold, queued bool) {
+	if h.cohort != nil {
+		g.resume(g.in, h.cohort, queued)
+	}
+}
+
+// single makes the member of a cohort a holder by itself.
+func (g rows) single(ctx context.Context, h *hold) error {
+	done := g.detach(g.in, h)
+	if done == nil {
+		return nil
+	}
+	select {
+	case <-done:
+		return h.over()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // giveBack gives a lock up: without waiters together with those that the session's other goroutines
 // release meanwhile.
-func (g rows) giveBack(ctx context.Context, v driver.Vacancy) (left bool, err error) {
-	if v.Cause == driver.ByHolder && !v.Contended && !v.Shared {
+func (g rows) giveBack(ctx context.Context, r driver.Removal) (left bool, err error) {
+	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
 		done, alone := g.in.exchange.Alone()
 		if alone {
 			defer done()
-		} else if o, err := g.in.exchange.Do(ctx, change{release: v.Held()}); o.done || err != nil {
+		} else if o, err := g.in.exchange.Do(ctx, change{release: r.Held()}); o.done || err != nil {
 			return o.done, err
 		}
-		v.Contended = !alone // it may have waiters, and is not asked for them again
+		r.Contended = !alone // it may have waiters, and is not asked for them again
 	}
-	_, left, err = g.vacate(ctx, g.in, v)
+	_, left, err = g.remove(ctx, g.in, r)
 	return left, err
 }
 

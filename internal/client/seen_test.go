@@ -13,7 +13,7 @@ import (
 // hesitant is a database that is away for as long as a request to join a queue waits.
 type hesitant struct{ *paper }
 
-func (h hesitant) Enqueue(ctx context.Context, _ ...driver.Request) (driver.Grant, driver.Outcome, error) {
+func (h hesitant) Join(ctx context.Context, _ driver.Request) (driver.Grant, driver.Outcome, error) {
 	<-ctx.Done()
 	return driver.Grant{}, 0, driver.Fail(driver.ErrUnavailable, context.Cause(ctx))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -24,7 +25,7 @@ type clientSession struct {
 	*session.Session
 	hub      *wait.Hub
 	exchange *exchange
-	joins    *joins
+	cohorts  *cohorts
 	deadlock *deadlock.Detector
 }
 
@@ -42,7 +43,7 @@ func (s *clientSession) over() error {
 // deliver tells the waiters of this client what a statement has given them. Where its answer was
 // lost they look for themselves.
 func (s *clientSession) deliver(name string, next []driver.Handoff, asked time.Duration, err error) {
-	s.hub.Deliver(name, next, asked)
+	s.hub.Deliver(next, asked)
 	if err != nil && !errors.Is(err, driver.ErrNotHeld) && residueOf(err) == unsure {
 		s.hub.Recheck(name)
 	}
@@ -62,7 +63,6 @@ type sessions struct {
 	holding   func() bool
 	stray     func(attempt string)
 	reclaimed func(name string, holder driver.Holder)
-	settle    func(ctx context.Context, s *clientSession, r *wait.Run, present driver.Own, served int)
 	lost      func(s *clientSession) // called when a session is over
 	opened    func(s *session.Session) (lost func())
 	first     func() // called when the first session is there
@@ -129,9 +129,6 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	s.hub = wait.New(in.Context(), m.engine, in.ID, wait.Config{
 		Clock: m.clock, Log: m.log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking, Listener: m.listener, Told: &m.polls,
 		Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
-		Settle: func(ctx context.Context, r *wait.Run, present driver.Own, served int) {
-			m.settle(ctx, s, r, present, served)
-		},
 	})
 	lost := func() { m.lost(s) }
 	if m.opened != nil {
@@ -142,7 +139,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 		}
 	}
 	context.AfterFunc(in.Context(), lost)
-	s.joins = newJoins(m.engine, m.calls, m.clock, s.hub.Ahead)
+	s.cohorts = newCohorts()
 	s.exchange = newExchange(m.engine, m.calls, m.clock)
 	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{Clock: m.clock, After: m.deadlock, Limit: m.calls.ttl, Report: m.deadlocks})
 	m.mu.Lock()
@@ -243,12 +240,12 @@ func (m *sessions) bury(s *clientSession) error {
 		return err
 	})
 	for _, claim := range left {
-		v := driver.Undo(s.ID, claim.Name, claim.Attempt)
+		r := protocol.Undo(s.ID, claim.Name, claim.Attempt)
 		if claim.Token != 0 { // a transaction that it guards may still be open
-			v = driver.TakeOver("", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
+			r = protocol.TakeOver("", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
 		}
 		given := m.calls.statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
-			_, _, err := m.engine.Vacate(ctx, v)
+			_, _, err := m.engine.Remove(ctx, r)
 			return err
 		})
 		if given == nil {

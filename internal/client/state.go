@@ -1,15 +1,26 @@
 package client
 
+import "sync/atomic"
+
+// claim is an attempt of this client's. The registry's mutex protects its state.
+type claim struct {
+	name     string
+	attempt  string
+	state    State
+	guarded  atomic.Bool     // a transaction may have guarded it: it is released once that has ended
+	tx       any             // Lent: what identifies the transaction, nil until that has the row
+	answered <-chan struct{} // Undoing: closed when the statement for it is answered; nil: it is
+	undone   chan struct{}   // Undoing: closed when it is over
+}
+
 // State is what an attempt of this client's is, as far as the client knows: from before its
 // statement is sent until nothing of it can be in the database any more.
 type State int
 
 // The states.
 const (
-	Requested   State = iota // a statement was or will be sent that may take the lock or a place in the queue
+	Requested   State = iota // a statement was or will be sent that may take the lock or a place in the queue; of a cohort, nobody relies on it yet
 	Held                     // it has the lock
-	InRun                    // likewise, as the present member of a run: the row may show another member
-	Passed                   // it was a member of a run, and passed the lock on; the database may still show it
 	Converting               // a statement is under way that changes its mode or its token
 	Sharing                  // likewise, a Downgrade: readers may come in beside it
 	Uncertain                // the answer to a conversion was lost
@@ -23,7 +34,7 @@ const (
 	Gone                     // nothing is left of it
 )
 
-var stateNames = [...]string{"requested", "held", "in a run", "passed on", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "departed", "gone"}
+var stateNames = [...]string{"requested", "held", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "departed", "gone"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -32,11 +43,10 @@ type event int
 
 const (
 	grant     event = iota // the database granted it, and the client relies on that
-	join                   // likewise, as part of a run
-	pass                   // the next member of its run has the lock
+	pass                   // the next member of its cohort may have it
 	convert                // TryUpgrade, Raise, Extend or Record is about to be sent
 	downgrade              // Downgrade is about to be sent
-	settle                 // the mode is known again, or the run is over
+	settle                 // the mode is known again
 	doubt                  // the answer to a conversion was lost
 	lend                   // a transaction gets what the lease stands for
 	unlock                 // Unlock, UnlockAll or Close
@@ -48,24 +58,22 @@ const (
 	finish                 // nothing of it is in the database any more
 )
 
-var eventNames = [...]string{"grant", "join", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "depart", "finish"}
+var eventNames = [...]string{"grant", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "depart", "finish"}
 
 func (e event) String() string { return eventNames[e] }
 
 // transitions are all that are possible.
 var transitions = map[State]map[event]State{
-	Requested:   {grant: Held, join: InRun, abandon: Undoing, finish: Gone},
+	Requested:   {grant: Held, abandon: Undoing, finish: Gone},
 	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	InRun:       {settle: Held, unlock: Releasing, lose: Gone, depart: Departed},
-	Passed:      {settle: Gone, abandon: Undoing},
 	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
 	Lent:        {abandon: Undoing, finish: Gone},
-	Releasing:   {pass: Passed, repeat: Unanswered, abandon: Undoing, finish: Gone},
+	Releasing:   {pass: Requested, repeat: Unanswered, abandon: Undoing, finish: Gone},
 	Unanswered:  {repeat: Unanswered, abandon: Undoing, finish: Gone},
-	Undoing:     {pass: Passed, repeat: Undoing, abandon: Undoing, finish: Gone},
+	Undoing:     {repeat: Undoing, abandon: Undoing, finish: Gone},
 	Overdue:     {finish: Gone},
 	Departed:    {unlock: Releasing, finish: Gone},
 	Gone:        {abandon: Undoing},
@@ -79,10 +87,6 @@ func (s State) after(e event) (State, bool) {
 
 // vague reports whether the mode has to be looked up before anything is done that depends on it.
 func (s State) vague() bool { return s == Uncertain || s == MaybeShared }
-
-// unsettled reports whether something has to be asked of the database, or told to it, before
-// anything but a release is done.
-func (s State) unsettled() bool { return s.vague() || s == InRun }
 
 // yielding reports whether readers that enter are no sign of a loss.
 func (s State) yielding() bool { return s == Sharing || s == MaybeShared }

@@ -9,7 +9,7 @@ import (
 // all are the states and the events, by the names that the diagram has for the states.
 var (
 	diagramStates = map[string]State{
-		"Requested": Requested, "Held": Held, "InRun": InRun, "Passed": Passed, "Converting": Converting, "Sharing": Sharing, "Uncertain": Uncertain, "MaybeShared": MaybeShared,
+		"Requested": Requested, "Held": Held, "Converting": Converting, "Sharing": Sharing, "Uncertain": Uncertain, "MaybeShared": MaybeShared,
 		"Lent": Lent, "Releasing": Releasing, "Unanswered": Unanswered, "Undoing": Undoing, "Overdue": Overdue, "Departed": Departed, "Gone": Gone,
 	}
 	diagramLine = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
@@ -81,7 +81,6 @@ func TestWhatAStateMeans(t *testing.T) {
 			when []State
 		}{
 			"vague":      {s.vague(), []State{Uncertain, MaybeShared}},
-			"unsettled":  {s.unsettled(), []State{Uncertain, MaybeShared, InRun}},
 			"yielding":   {s.yielding(), []State{Sharing, MaybeShared}},
 			"unanswered": {s.unanswered(), []State{Unanswered, Undoing, Gone}},
 		} {

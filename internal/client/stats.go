@@ -7,7 +7,7 @@ func (c *Client) Stats() Stats {
 	s := Stats{Held: c.registry.count(), EventsDropped: c.history.dropped.Load()}
 	if in := c.sessions.alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-c.config.Clock.Now())
-		s.Listening, s.Waiting = in.hub.Stats()
+		s.Listening, s.Waiting = in.hub.Listening(), int(c.waiting.Load())
 	}
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // lookAt reads the state of names as a session sees it.
@@ -27,21 +28,34 @@ func (c *Client) look(ctx context.Context, session, name string) (driver.State, 
 	return states[0], nil
 }
 
-// vacate takes something off a name, and delivers what that gave to the waiters of this client.
-func (c *Client) vacate(ctx context.Context, s *clientSession, v driver.Vacancy) (next []driver.Handoff, left bool, err error) {
+// remove takes something off a name, and delivers what that gave to the waiters of this client.
+func (c *Client) remove(ctx context.Context, s *clientSession, r driver.Removal) (next []driver.Handoff, left bool, err error) {
 	asked := c.config.Clock.Now()
 	err = c.statement(ctx, func(ctx context.Context) (err error) {
-		next, left, err = c.engine.Vacate(ctx, v)
+		next, left, err = c.engine.Remove(ctx, r)
 		return err
 	})
-	s.deliver(v.Name, next, asked, err)
+	s.deliver(r.Name, next, asked, err)
 	return next, left && err == nil, err
+}
+
+// change runs a transition of a name for a session, and delivers what it gave to the waiters of
+// this client.
+func (c *Client) change(ctx context.Context, s *clientSession, name string, transition func(n *protocol.Name) error) error {
+	asked := c.config.Clock.Now()
+	var next []driver.Handoff
+	err := c.statement(ctx, func(ctx context.Context) (err error) {
+		next, err = c.engine.Change(ctx, driver.How{Name: name, Self: s.ID, Wait: true}, transition)
+		return err
+	})
+	s.deliver(name, next, asked, err)
+	return err
 }
 
 // reclaim takes a name from a holder that is over its time, and reports whether a waiter has got
 // nothing by it.
 func (c *Client) reclaim(ctx context.Context, s *clientSession, name string, holder driver.Holder) (freed bool, err error) {
-	next, taken, err := c.vacate(ctx, s, driver.TakeOver(s.ID, name, holder))
+	next, taken, err := c.remove(ctx, s, protocol.TakeOver(s.ID, name, holder))
 	if taken && holder.Grant.Token != 0 {
 		c.history.recordExpired(name, holder)
 	}

@@ -28,8 +28,12 @@ func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 			return err
 		}
 		defer done()
+		var d driver.Detachment
+		if tx.Exclusive() {
+			d = g.detachmentTx(g.in, h)
+		}
 		settle := h.departure.begin() // first: from the commit on, to find it released is no loss
-		err = tx.Release(ctx, h.held(), g.aside)
+		err = tx.Release(ctx, h.held(), d, g.aside)
 		if other := g.elsewhere(ctx, tx, "", err); other != nil {
 			err = other
 		}
@@ -90,6 +94,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 		return nil, err
 	}
 	defer done()
+	h.guarded.Store(true)
 	for began := g.config.Clock.Now(); ; pause(ctx, 10*time.Millisecond) {
 		err := tx.MakeGuard(ctx, h.held(), g.aside)
 		switch {
@@ -176,19 +181,11 @@ func (c *Client) database(ctx context.Context, anew bool) string {
 }
 
 // fix keeps the mode of a hold as it is, until done is called: that it is held as something else by
-// now would look like a loss. A run is settled. Where the transaction may be in the way of that,
-// nobody waits for the answer: the run goes no further, and the engine knows its present member.
+// now would look like a loss. The member of a cohort becomes a holder by itself, but not where the
+// transaction may be in the way of that: there the engine goes by the cohort.
 func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
-	unsettled := State.unsettled
-	if tx.Exclusive() && h.run != nil {
-		unsettled = State.vague
-		h.run.Settle()
-		if err := h.over(); err != nil { // it was unlocked before, and may have been passed on
-			return nil, err
-		}
-	}
 	for {
-		if unsettled(g.registry.state(h.claim)) {
+		if !tx.Exclusive() || g.registry.state(h.claim).vague() {
 			if err := g.settle(ctx, h); err != nil {
 				return nil, err
 			}
@@ -196,7 +193,7 @@ func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) 
 		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
 			return nil, err
 		}
-		if !unsettled(g.registry.state(h.claim)) {
+		if !g.registry.state(h.claim).vague() {
 			return h.conversion.RUnlock, nil
 		}
 		h.conversion.RUnlock() // it became so meanwhile

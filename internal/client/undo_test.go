@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"testing"
 	"time"
 
@@ -16,18 +17,26 @@ import (
 // partly is a database in which the queue of one name is locked.
 type partly struct {
 	driver.Backend
-	left []string // the attempts that have left another queue
+
+	mu   sync.Mutex // protects left
+	left []string   // the attempts that have left another queue
 }
 
-func (p *partly) Leave(_ context.Context, _, name string, attempts []string) ([]driver.Handoff, error) {
-	if name == "busy" {
-		return nil, driver.ErrBusy
+func (p *partly) Remove(_ context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Name == "busy" {
+		return nil, false, driver.ErrBusy
 	}
-	p.left = append(p.left, attempts...)
-	return nil, nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.left = append(p.left, r.Attempt)
+	return nil, true, nil
 }
 
-func (p *partly) Look(context.Context, string, []string) ([]driver.State, error) { return nil, nil }
+func (p *partly) Look(context.Context, string, []string) ([]driver.State, error) {
+	return []driver.State{
+		{Name: "busy", Queued: []string{"busy a", "busy b", "busy c", "busy d"}}, {Name: "other", Queued: []string{"a", "b", "c", "d"}},
+	}, nil
+}
 
 // Broken by taking the error of one queue for that of all.
 func TestAQueueThatIsBusyKeepsNobodyInAnother(t *testing.T) {

@@ -31,7 +31,7 @@ import (
 	"slices"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/queue"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Link is one edge of a cycle: a waiter, and a holder of the name that it waits for.
@@ -160,10 +160,13 @@ func (g *graph) reduce() {
 // nothing is stuck. An owner does not block itself: another of its goroutines may release what it
 // holds. The client detects the cases where none can.
 func (g *graph) blocked(place int) bool {
-	var is queue.State
+	var is protocol.Row
 	for _, h := range g.blockers(place) {
-		is = is.With(g.nodes[h].Units, g.nodes[h].Capacity)
-		is.Held = is.Held || g.nodes[h].Units == 0
+		if hold := g.nodes[h]; hold.Units > 0 {
+			is = is.With(hold.Units, hold.Capacity)
+		} else {
+			is.Session = hold.Session
+		}
 	}
 	return !is.Fits(g.nodes[place].Need, g.nodes[place].Capacity)
 }

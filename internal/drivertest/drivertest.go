@@ -5,11 +5,12 @@ import (
 	"context"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Release releases a lock as its holder does. ErrNotHeld.
-func Release(ctx context.Context, b driver.Locks, h driver.Held, contended bool) ([]driver.Handoff, error) {
-	next, left, err := b.Vacate(ctx, driver.Release(h, contended))
+func Release(ctx context.Context, b driver.Names, h driver.Held, contended bool) ([]driver.Handoff, error) {
+	next, left, err := b.Remove(ctx, protocol.Release(h, contended, false))
 	if err == nil && !left {
 		err = driver.ErrNotHeld
 	}
@@ -17,23 +18,23 @@ func Release(ctx context.Context, b driver.Locks, h driver.Held, contended bool)
 }
 
 // Undo gives an attempt up.
-func Undo(ctx context.Context, b driver.Locks, session, name, attempt string) ([]driver.Handoff, error) {
-	next, _, err := b.Vacate(ctx, driver.Undo(session, name, attempt))
+func Undo(ctx context.Context, b driver.Names, session, name, attempt string) ([]driver.Handoff, error) {
+	next, _, err := b.Remove(ctx, protocol.Undo(session, name, attempt))
 	return next, err
 }
 
 // TakeOver takes a name from a holder whose time is over.
-func TakeOver(ctx context.Context, b driver.Locks, self, name string, h driver.Holder) ([]driver.Handoff, bool, error) {
-	return b.Vacate(ctx, driver.TakeOver(self, name, h))
+func TakeOver(ctx context.Context, b driver.Names, self, name string, h driver.Holder) ([]driver.Handoff, bool, error) {
+	return b.Remove(ctx, protocol.TakeOver(self, name, h))
 }
 
 // Break takes a name from a holder that lives.
-func Break(ctx context.Context, b driver.Locks, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
-	return b.Vacate(ctx, driver.Break(self, name, h, e))
+func Break(ctx context.Context, b driver.Names, self, name string, h driver.Holder, e driver.Event) ([]driver.Handoff, bool, error) {
+	return b.Remove(ctx, protocol.Break(self, name, h, e))
 }
 
 // ReleaseAll releases the locks without waiters, and returns the others.
-func ReleaseAll(ctx context.Context, b driver.Locks, held []driver.Held) (rest []driver.Held, err error) {
+func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest []driver.Held, err error) {
 	_, released, err := b.Batch(ctx, nil, held)
 	for i, h := range held {
 		if err == nil && !released[i] {

@@ -267,7 +267,7 @@ func app[TX any](engine driver.Engine[TX]) App {
 			return engine.Transactions.Guard(ctx, typed[TX](tx), h, aside)
 		},
 		release: func(ctx context.Context, tx Tx, h driver.Held) error {
-			return engine.Transactions.ReleaseTx(ctx, typed[TX](tx), h, aside)
+			return engine.Transactions.ReleaseTx(ctx, typed[TX](tx), h, driver.Detachment{}, aside)
 		},
 	}
 }

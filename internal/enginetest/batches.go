@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 var batches = inPlaces(own{
@@ -20,7 +21,8 @@ var batches = inPlaces(own{
 	{"what came of a batch whose answer was lost is found out and given back", lostBatch},
 	{"a fixed lease that a batch grants counts from before the batch was sent", leaseOfBatch},
 	{"a batch in which one would have to wait fails for none", busyBatch},
-	{"many places in a queue are given up at once, and what fits then is handed on", leaveMany},
+	{"places in a queue are given up, and what fits then is handed on", leaveMany},
+	{"a batch passes over a name that others wait for, and over one that rests", batchPasses},
 	{"two hundred waiters of one name that give up leave nothing", crowdLeaves},
 	{"who gives up while a batch is under way gets nothing and leaves nothing", leftBatch},
 })
@@ -35,11 +37,11 @@ type crowded struct {
 	singles, batches, changes, undone atomic.Int64
 }
 
-func (c *crowded) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByAttempt {
+func (c *crowded) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Cause == driver.ByAttempt {
 		c.undone.Add(1)
 	}
-	return c.Backend.Vacate(ctx, v)
+	return c.Backend.Remove(ctx, r)
 }
 
 func (c *crowded) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
@@ -310,7 +312,7 @@ func leaveMany(t *testing.T, e *env) {
 	for _, r := range []driver.Request{
 		writer(me, "a1"), writer(me, "a2"), reader(other, "b1"), reader(me, "a3"), writer(other, "b2"), writer(me, "a4"), reader(me, "a5"),
 	} {
-		if _, outcome, err := a.Backend.Enqueue(brief(t), r); err != nil || outcome != driver.Queued {
+		if _, outcome, err := a.Backend.Join(brief(t), r); err != nil || outcome != driver.Queued {
 			t.Fatal(outcome, err)
 		}
 	}
@@ -324,17 +326,56 @@ func leaveMany(t *testing.T, e *env) {
 		{[]string{"a2", "none"}, "[b1 a3]", 2},     // up to b2
 		{[]string{"a5"}, "[]", 1},
 	} {
-		next, err := a.Backend.Leave(brief(t), me, "n", step.leave)
 		var granted []string
-		for _, n := range next {
-			granted = append(granted, n.Attempt)
+		for _, attempt := range step.leave {
+			next, err := drivertest.Undo(brief(t), a.Backend, me, "n", attempt)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, n := range next {
+				granted = append(granted, n.Attempt)
+			}
 		}
-		if got := fmt.Sprint(granted); err != nil || got != step.next {
-			t.Errorf("%v left: %s was granted, %v: want %s", step.leave, got, err, step.next)
+		if got := fmt.Sprint(granted); got != step.next {
+			t.Errorf("%v left: %s was granted: want %s", step.leave, got, step.next)
 		}
 		if n := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = 'n'"); n != step.left || int64(e.waiting(t, "n")) != n {
 			t.Errorf("%v left: %d waiters are counted, %d are there, want %d", step.leave, n, e.waiting(t, "n"), step.left)
 		}
+	}
+}
+
+// Broken by judging a name by its holder alone, as if it were free without one.
+func batchPasses(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	waited, _ := e.takeFor(t, a, "waited", takeover{})
+	request := func(name string) driver.Request {
+		return driver.Request{Name: name, Session: waited.Session, Host: "h", Thread: "t", Attempt: id(), Wait: true}
+	}
+	if _, outcome, err := a.Backend.Join(brief(t), request("waited")); err != nil || outcome != driver.Queued {
+		t.Fatal(outcome, err)
+	}
+	// As UnlockTx leaves it on MySQL, until it is handed on.
+	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '' WHERE name = 'waited'")
+	rest := request("rests")
+	rest.MinHold = time.Hour // no test sees its end
+	g, taken, err := a.Backend.Take(brief(t), rest)
+	if err != nil || !taken {
+		t.Fatal(taken, err)
+	}
+	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: waited.Session, Token: g.Token}, false); err != nil {
+		t.Fatal(err)
+	}
+	free, _ := e.takeFor(t, a, "free", takeover{})
+	if _, err := drivertest.Release(brief(t), a.Backend, free, false); err != nil {
+		t.Fatal(err)
+	}
+	grants, _, err := a.Backend.Batch(brief(t), []driver.Request{request("free"), request("rests"), request("waited")}, nil)
+	if err != nil || len(grants) != 3 || grants[0].Token <= free.Token || grants[1].Token != 0 || grants[2].Token != 0 {
+		t.Errorf("%+v, %v: want the first alone", grants, err)
+	}
+	if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 1 {
+		t.Errorf("%d names are held, want 1", n)
 	}
 }
 

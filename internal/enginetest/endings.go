@@ -87,7 +87,7 @@ func unlockStale(t *testing.T, e *env) {
 	// unlocks.
 	for _, next := range []Client{b, a} {
 		first := lock(t, a, "stale")
-		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', holds = 0 WHERE name = 'stale'")
+		e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = 'stale'")
 		second := lock(t, next, "stale")
 		is(t, first.Unlock(context.Background()), dblock.ErrLost)
 		live(t, second)

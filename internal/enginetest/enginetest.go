@@ -81,7 +81,7 @@ func Run(t *testing.T, w Wiring) {
 			groups = append(groups, faults, guards, outages, transactions, otherDatabase)
 		}
 		if !w.Again {
-			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(runs), deadlocks)
+			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
 			groups = append(groups, revoking, owners, names, once, moments, extending, inspecting, chains, listing, events, looking)
 			if w.Through == nil {
 				groups = append(groups, takingOver, people, roles, upgrading)

@@ -201,13 +201,13 @@ func (e *env) now(t testing.TB) int64 {
 	return e.number(t, "SELECT now_us FROM dblock_clock")
 }
 
-// waiting is how many places the queue of a name has.
+// waiting is how many requests the queue of a name has: the members of all places.
 func (e *env) waiting(t testing.TB, name string) int {
 	t.Helper()
-	return int(e.number(t, "SELECT count(*) FROM dblock_waiters WHERE name = ?", name))
+	return int(e.number(t, "SELECT sum(members) FROM dblock_waiters WHERE name = ?", name))
 }
 
-// queued waits until the queue of a name has exactly so many places.
+// queued waits until the queue of a name has exactly so many requests.
 func (e *env) queued(t testing.TB, name string, n int) {
 	t.Helper()
 	eventually(t, patience, fmt.Sprintf("%d wait for %q", n, name), func() bool { return e.waiting(t, name) == n })

@@ -24,6 +24,8 @@ var guards = inPlaces(own{
 	{"UnlockTx that waits for another transaction ends with its context, and so does Unlock beside it", unlockTxWaits},
 	{"UnlockTx sees a waiter that came after the transaction's snapshot, or fails", unlockTxSnapshot},
 	{"a commit under the context of Do is not cut off by the release that it commits", committedInDo},
+	{"what was guarded goes to the next once its transactions have ended, and Unlock does not wait for them", unlockedBeforeEnd},
+	{"a COMMIT that lands after Unlock lands before the next grant", commitAfterUnlock},
 }, moving{
 	{"what UnlockTx has released keeps its context until Unlock, or for a TTL", departedContext},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},

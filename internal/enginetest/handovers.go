@@ -1,7 +1,6 @@
 package enginetest
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -10,16 +9,31 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/drivertest"
-	"github.com/dblock-go/dblock/internal/queue"
+	"github.com/dblock-go/dblock/internal/memory"
+	"github.com/dblock-go/dblock/internal/oracle"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var handingOver = inPlaces(own{
-	{"of many queues of all kinds, each is served as the rules of the queue say", handOvers},
+	{"of many queues of all kinds, each is served as the protocol says", handOvers},
+	{"random requests have the answers, and leave the rows, that the protocol says", sameAsProtocol},
 })
 
+// sameAsProtocol has a fixed seed, so that a failure comes again. Each listener has a connection, on
+// MariaDB two.
+func sameAsProtocol(t *testing.T, e *env) {
+	for _, attended := range []bool{false, true} {
+		a := e.app(t, 32)
+		if attended {
+			t.Cleanup(a.Backend.Attend("", time.Minute))
+		}
+		oracle.Compare(t, a.Backend, 20, 400)
+	}
+}
+
 // handOvers puts random states into the tables, makes room in each through the driver, and compares
-// the tables with what internal/queue says. The seed is fixed, so that a failure comes again.
+// the tables with what the protocol makes of them in memory. The seed is fixed, so that a failure
+// comes again.
 func handOvers(t *testing.T, e *env) {
 	b := e.app(t, 3).Backend
 	sessions := map[bool][]string{false: {id(), id()}, true: {id(), id()}} // by whether they are dead
@@ -38,21 +52,31 @@ func handOvers(t *testing.T, e *env) {
 	}
 	e.stage(t, scenes)
 	told, next := make([]string, len(scenes)), make([][]driver.Handoff, len(scenes))
+	wanted := make([]result, len(scenes))
 	for i := range scenes {
-		told[i] = scenes[i].String()
+		s := &scenes[i]
+		told[i] = s.String()
+		r, batch := s.leave(random.IntN(4))
+		wanted[i] = s.served(t, r)
+		if batch {
+			if _, released, err := b.Batch(t.Context(), nil, []driver.Held{r.Held()}); err != nil {
+				t.Fatalf("%s: %v", told[i], err)
+			} else if released[0] {
+				continue
+			}
+		}
 		var err error
-		if next[i], err = scenes[i].leave(t.Context(), b, random.IntN(4)); err != nil {
-			t.Fatalf("%s: %v", told[i], err)
+		var left bool
+		if next[i], left, err = b.Remove(t.Context(), r); err != nil || s.leaves != nil && !left {
+			t.Fatalf("%s: %v, %v", told[i], left, err)
 		}
 	}
-	found, wanted := make([]result, len(scenes)), make([]result, len(scenes))
+	found := make([]result, len(scenes))
 	e.through(t, false, func() { // all at once: an engine without SQL copies its tables for it
 		copied := *e
 		copied.wiring.Through = nil
 		for i, s := range scenes {
-			var loose []string
-			wanted[i], loose = s.served()
-			found[i] = copied.found(t, s.name, loose)
+			found[i] = copied.found(t, s.name)
 		}
 	})
 	for i, s := range scenes {
@@ -75,6 +99,7 @@ type party struct {
 	session string
 	dead    bool
 	units   int // 0: the whole name
+	members int // with it: of a cohort
 	of      int // with units: how many there are, as it states
 	token   int64
 }
@@ -86,6 +111,7 @@ type scene struct {
 	rests   bool
 	holders []party
 	waiters []party
+	now     int64
 	leaves  *party // the holder or waiter that makes room; nil: it is there already
 }
 
@@ -94,6 +120,7 @@ type result struct {
 	whole   string
 	shares  []string // in the order of their tokens
 	waiting []string // in the order of their tickets
+	members int      // of all that wait
 	used    int
 	of      int      // the smallest number that a holder states
 	granted []string // as the driver told it
@@ -111,10 +138,14 @@ func randomScene(random *rand.Rand, name string, sessions map[bool][]string) sce
 		return s.least + max(0, random.IntN(6)-3)
 	}
 	add := func(list *[]party, kind string, units int, dead bool) {
-		*list = append(*list, party{
+		p := party{
 			attempt: fmt.Sprintf("%s%s%d", name, kind, len(*list)), session: sessions[dead][random.IntN(2)], dead: dead,
-			units: units, of: size(), token: int64(len(*list) + 1),
-		})
+			units: units, of: size(), token: int64(len(*list) + 1), members: 1,
+		}
+		if units == 0 && random.IntN(2) == 0 {
+			p.members = 2 + random.IntN(3)
+		}
+		*list = append(*list, p)
 	}
 	some := func(most int) int { return 1 + random.IntN(min(most, 4)) }
 	switch random.IntN(5) {
@@ -153,136 +184,136 @@ func (e *env) stage(t *testing.T, scenes []scene) {
 	t.Helper()
 	now := e.now(t)
 	var locks, shares, waiters []string
-	for _, s := range scenes {
-		session, attempt, rests := "NULL", "", int64(0)
-		for _, p := range s.holders {
-			if p.units == 0 {
-				session, attempt = "'"+p.session+"'", p.attempt
-			} else {
-				shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, %d, '')", s.name, p.token, p.session, p.attempt, p.units, p.of, now))
-			}
+	for i := range scenes {
+		s := &scenes[i]
+		s.now = now
+		is, held, places := s.rows()
+		session := "NULL"
+		if is.Session != "" {
+			session = "'" + is.Session + "'"
 		}
-		is := s.state()
-		if is.Used == 0 { // it only tells readers from permits
-			is.Capacity = s.least
+		for _, p := range held {
+			shares = append(shares, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', %d, %d, %d, '')", s.name, p.Token, p.Session, p.Attempt, p.Units, p.Of, now))
 		}
-		if s.rests {
-			rests = now + time.Hour.Microseconds()
+		for _, p := range places {
+			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, %d, 0, %d)", s.name, p.Ticket, p.Session, p.Attempt, now, p.Units, p.Of, p.Members))
 		}
-		for i, p := range s.waiters {
-			waiters = append(waiters, fmt.Sprintf("('%s', %d, '%s', 'h', '', '%s', 0, '', %d, %d, %d, 0)", s.name, i+1, p.session, p.attempt, now, p.units, p.of))
-		}
-		token := max(1, len(s.holders))
-		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', 1, '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %v, %d)",
-			s.name, session, attempt, token, token, token, now, len(s.waiters), len(s.waiters)+1, is.Used, is.Capacity, is.Mixed, rests))
+		locks = append(locks, fmt.Sprintf("('%s', %s, 'h', '', '%s', %d, %d, %d, %d, %d, %d, '', %d, %d, %v, %d)",
+			s.name, session, is.Attempt, is.Token, is.First, is.Last, now, is.Waiters, is.Next, is.Units, is.Capacity, is.Mixed, is.Rests))
 	}
 	for _, table := range []struct {
 		into string
 		rows []string
 	}{
-		{"dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, mixed, rests_until)", locks},
+		{"dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata, shared_units, capacity, mixed, rests_until)", locks},
 		{"dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, metadata)", shares},
-		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold)", waiters},
+		{"dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, capacity, min_hold, members)", waiters},
 	} {
 		e.exec(t, "INSERT INTO "+table.into+" VALUES "+strings.Join(table.rows, ", "))
 	}
 }
 
-// leave makes room, by one of the ways in which that can be done.
-func (s *scene) leave(ctx context.Context, b driver.Backend, way int) (next []driver.Handoff, err error) {
+// rows are the rows of the name.
+func (s *scene) rows() (is protocol.Row, shares []protocol.Share, places []protocol.Place) {
+	is = protocol.Row{Name: s.name, Since: s.now, Token: 10, First: 10, Last: 10, Head: 1, Next: int64(len(s.waiters)) + 1}
+	for _, p := range s.holders {
+		if p.units == 0 {
+			is.Session, is.Host, is.Attempt = p.session, "h", p.attempt
+			is.First, is.Last = 1, int64(p.members)
+			continue
+		}
+		is = is.With(p.units, p.of)
+		shares = append(shares, protocol.Share{Session: p.session, Host: "h", Attempt: p.attempt, Token: p.token, Units: p.units, Of: p.of, Since: s.now})
+	}
+	for i, p := range s.waiters {
+		is.Waiters += p.members
+		places = append(places, protocol.Place{Ticket: int64(i) + 1, Since: s.now, Request: protocol.Request{
+			Name: s.name, Session: p.session, Host: "h", Attempt: p.attempt, Members: p.members, Units: p.units, Of: p.of,
+		}})
+	}
+	if is.Units == 0 { // it only tells readers from permits
+		is.Capacity = s.least
+	}
+	if s.rests {
+		is.Rests = s.now + time.Hour.Microseconds()
+	}
+	return is, shares, places
+}
+
+// leave makes room, by one of the ways in which that can be done; batch: by a batch at first.
+func (s *scene) leave(way int) (r driver.Removal, batch bool) {
 	p := s.leaves
 	if p == nil {
-		next, _, err = drivertest.TakeOver(ctx, b, "", s.name, driver.Holder{})
-		return next, err
+		return protocol.TakeOver("", s.name, driver.Holder{}), false
 	}
-	is := func(other party) bool { return other.attempt == p.attempt }
-	holds := slices.ContainsFunc(s.holders, is)
-	s.holders, s.waiters = slices.DeleteFunc(s.holders, is), slices.DeleteFunc(s.waiters, is)
-	switch {
+	h := driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}
+	if p.units == 0 {
+		h.Token = int64(p.members)
+	}
+	switch holds := slices.ContainsFunc(s.holders, func(other party) bool { return other.attempt == p.attempt }); {
+	case p.dead && holds:
+		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units, Grant: driver.Grant{Token: h.Token}}), false
 	case p.dead:
-		dead := driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units}
-		if holds {
-			dead.Grant.Token = p.token
-		}
-		var taken bool
-		if next, taken, err = drivertest.TakeOver(ctx, b, "", s.name, dead); err == nil && !taken {
-			err = fmt.Errorf("%s was not reclaimed", p.attempt)
-		}
-		return next, err
-	case holds && way == 3 && len(s.waiters) == 0:
-		h := driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}
-		if _, released, err := b.Batch(ctx, nil, []driver.Held{h}); err != nil || released[0] {
-			return nil, err
-		}
-		return drivertest.Release(ctx, b, h, false)
+		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt}), false
 	case holds && way > 0:
-		return drivertest.Release(ctx, b, driver.Held{Name: s.name, Session: p.session, Token: p.token, Shared: p.units > 0}, way == 1)
+		return protocol.Release(h, way == 1, false), way == 3 && len(s.waiters) == 0
 	}
-	return drivertest.Undo(ctx, b, p.session, s.name, p.attempt)
+	return protocol.Undo(p.session, s.name, p.attempt), false
 }
 
-// served is what must come of the scene, now that room was made. The dead just behind a grant of
-// the whole name are loose: PostgreSQL dismisses them at once, the other engines at the next
-// hand-over.
-func (s *scene) served() (is result, loose []string) {
-	walk := queue.Walk{State: s.state()}
-	for _, p := range s.holders {
-		if p.units == 0 {
-			is.whole = p.attempt
-		} else {
-			is.shares = append(is.shares, p.attempt)
-		}
+// served is what the protocol makes of the scene.
+func (s *scene) served(t *testing.T, r driver.Removal) (is result) {
+	t.Helper()
+	dead := map[string]bool{}
+	for _, p := range slices.Concat(s.holders, s.waiters) {
+		dead[p.session] = p.dead
 	}
-	behind := false
-	for _, p := range s.waiters {
-		verdict := walk.Meet(queue.Waiter{Units: p.units, Of: p.of, Dead: p.dead})
-		switch {
-		case verdict == queue.Granted && p.units == 0:
-			is.whole, behind = p.attempt, true
-		case verdict == queue.Granted:
-			is.shares = append(is.shares, p.attempt)
-		case verdict == queue.Waits && behind && p.dead:
-			loose = append(loose, p.attempt)
-		case verdict == queue.Waits:
-			is.waiting, behind = append(is.waiting, p.attempt), false
-		}
-		if verdict == queue.Granted {
-			is.granted = append(is.granted, p.attempt)
-		}
+	names := memory.Names{
+		Now:    func() int64 { return s.now },
+		Alive:  func(session string) bool { return !dead[session] },
+		Expire: func(session string) bool { return dead[session] },
 	}
-	if is.used = walk.Used; is.used > 0 {
-		is.of = walk.Capacity
-	}
-	return is, loose
-}
-
-// state is what the rules go by.
-func (s *scene) state() queue.State {
-	is := queue.State{Resting: s.rests, Waiters: len(s.waiters)}
-	for _, p := range s.holders {
-		if p.units == 0 {
-			is.Held = true
-		} else {
-			is = is.With(p.units, p.of)
+	row, shares, places := s.rows()
+	names.Put(row, places, shares)
+	changes, err := names.Change(s.name, false, func(n *protocol.Name) error {
+		left, err := protocol.Remove(n, r)
+		if !left && s.leaves != nil {
+			t.Errorf("%s has nothing that leaves", s.name)
 		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row, _ = names.Row(s.name)
+	is.whole, is.members, is.used = row.Attempt, row.Waiters, row.Units
+	for _, share := range names.Shares(s.name) {
+		is.shares = append(is.shares, share.Attempt)
+	}
+	for _, p := range names.Places(s.name) {
+		is.waiting = append(is.waiting, p.Attempt)
+	}
+	for _, h := range changes.Handoffs {
+		is.granted = append(is.granted, h.Attempt)
+	}
+	if is.used > 0 {
+		is.of = row.Capacity
 	}
 	return is
 }
 
-// found is what the tables say of a name, without the loose, and after a check that its row counts
-// what is there.
-func (e *env) found(t *testing.T, name string, loose []string) (is result) {
+// found is what the tables say of a name, after a check that its row counts what is there.
+func (e *env) found(t *testing.T, name string) (is result) {
 	t.Helper()
 	is.whole = e.text(t, "SELECT attempt FROM dblock_locks WHERE name = ? AND session_id IS NOT NULL", name)
 	is.shares = e.attempts(t, "SELECT attempt FROM dblock_shares WHERE name = ? ORDER BY token", name)
 	is.used = int(e.number(t, "SELECT shared_units FROM dblock_locks WHERE name = ?", name))
 	units := e.number(t, "SELECT sum(units) FROM dblock_shares WHERE name = ?", name)
 	is.waiting = e.attempts(t, "SELECT attempt FROM dblock_waiters WHERE name = ? ORDER BY ticket", name)
-	waiters := e.number(t, "SELECT waiters FROM dblock_locks WHERE name = ?", name)
-	if is.used != int(units) || waiters != int64(len(is.waiting)) {
-		t.Errorf("%s counts %d units and %d waiters: %d units are shared, %v wait", name, is.used, waiters, units, is.waiting)
+	is.members = int(e.number(t, "SELECT waiters FROM dblock_locks WHERE name = ?", name))
+	if there := e.waiting(t, name); is.used != int(units) || is.members != there {
+		t.Errorf("%s counts %d units and %d waiters: %d units are shared, and %d wait", name, is.used, is.members, units, there)
 	}
-	is.waiting = slices.DeleteFunc(is.waiting, func(attempt string) bool { return slices.Contains(loose, attempt) })
 	return is
 }
 

@@ -1,11 +1,13 @@
 package enginetest
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // line is a name and its queue, at the level of the driver.
@@ -24,6 +26,38 @@ func newLine(t *testing.T, e *env) *line {
 	return l
 }
 
+// changed runs a transition on a name.
+func changed(ctx context.Context, b driver.Names, name, self string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return b.Change(ctx, driver.How{Name: name, Self: self, Wait: true}, transition)
+}
+
+// reenter has an owner take its name over.
+func reenter(ctx context.Context, b driver.Names, r driver.Request) (g driver.Grant, taken bool, err error) {
+	_, err = changed(ctx, b, r.Name, r.Session, func(n *protocol.Name) (err error) {
+		g, taken, err = protocol.Reenter(n, r)
+		return err
+	})
+	return g, taken, err
+}
+
+// raiseOf raises the token of a lock.
+func raiseOf(ctx context.Context, b driver.Names, h driver.Held, token int64) (raised int64, err error) {
+	_, err = changed(ctx, b, h.Name, h.Session, func(n *protocol.Name) (err error) {
+		raised, err = protocol.Raise(n, h, token)
+		return err
+	})
+	return raised, err
+}
+
+// endRest ends the rest of a name.
+func endRest(ctx context.Context, b driver.Names, name string, token int64) (ended bool, err error) {
+	_, err = changed(ctx, b, name, "", func(n *protocol.Name) error {
+		ended = protocol.EndRest(n, token, driver.Event{Name: name, Kind: "broken"})
+		return nil
+	})
+	return ended, err
+}
+
 func (l *line) session() string {
 	l.t.Helper()
 	s := id()
@@ -33,15 +67,15 @@ func (l *line) session() string {
 	return s
 }
 
-// passable is a request that may be part of a run. Its thread is its attempt.
-func passable(session, attempt string) driver.Request {
-	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Passable: true, Wait: true}
+// request is one for the whole name. Its thread is its attempt.
+func request(session, attempt string) driver.Request {
+	return driver.Request{Name: "n", Session: session, Host: "h", Thread: attempt, Attempt: attempt, Members: 1, Wait: true}
 }
 
-// single is a request that may not.
-func single(session, attempt string) driver.Request {
-	r := passable(session, attempt)
-	r.Passable = false
+// cohort is one of several members.
+func cohort(session, attempt string, members int) driver.Request {
+	r := request(session, attempt)
+	r.Members = members
 	return r
 }
 
@@ -49,38 +83,40 @@ func (l *line) held(session string, token int64) driver.Held {
 	return driver.Held{Name: "n", Session: session, Token: token}
 }
 
-func (l *line) take(session, attempt string) driver.Held {
+// take takes the free name.
+func (l *line) take(r driver.Request) driver.Grant {
 	l.t.Helper()
-	g, taken, err := l.Backend.Take(brief(l.t), passable(session, attempt))
+	g, taken, err := l.Backend.Take(brief(l.t), r)
 	if err != nil || !taken {
 		l.t.Fatal(taken, err)
 	}
-	l.highest = g.Token
-	return l.held(session, g.Token)
+	l.granted(g, r)
+	return g
 }
 
-// join queues requests up, all by one call.
+// granted checks that a grant has a token for each member, above all others.
+func (l *line) granted(g driver.Grant, r driver.Request) {
+	l.t.Helper()
+	if g.First <= l.highest || g.Token-g.First != int64(r.Members)-1 || g.Lease != r.Lease {
+		l.t.Fatalf("%s was granted %+v, after token %d: want %d tokens", r.Attempt, g, l.highest, r.Members)
+	}
+	l.highest = g.Token
+}
+
+// join queues requests up.
 func (l *line) join(rs ...driver.Request) {
 	l.t.Helper()
-	if _, outcome, err := l.Backend.Enqueue(brief(l.t), rs...); err != nil || outcome != driver.Queued {
-		l.t.Fatal(outcome, err)
+	for _, r := range rs {
+		if _, outcome, err := l.Backend.Join(brief(l.t), r); err != nil || outcome != driver.Queued {
+			l.t.Fatal(outcome, err)
+		}
 	}
 }
 
-// joins queues up attempts of a session that may be part of a run.
-func (l *line) joins(session string, attempts ...string) {
+// remove takes something off the name that must be there.
+func (l *line) remove(r driver.Removal) []driver.Handoff {
 	l.t.Helper()
-	var rs []driver.Request
-	for _, attempt := range attempts {
-		rs = append(rs, passable(session, attempt))
-	}
-	l.join(rs...)
-}
-
-// vacate takes something off the name that must be there.
-func (l *line) vacate(v driver.Vacancy) []driver.Handoff {
-	l.t.Helper()
-	next, left, err := l.Backend.Vacate(brief(l.t), v)
+	next, left, err := l.Backend.Remove(brief(l.t), r)
 	if err != nil || !left {
 		l.t.Fatal(left, err)
 	}
@@ -88,62 +124,47 @@ func (l *line) vacate(v driver.Vacancy) []driver.Handoff {
 }
 
 // release releases what the session holds with this token, and checks who is next.
-func (l *line) release(session string, token int64, attempts ...string) driver.Range {
+func (l *line) release(session string, token int64, next ...driver.Request) driver.Grant {
 	l.t.Helper()
-	return l.handed(l.vacate(driver.Release(l.held(session, token), true)), attempts...)
+	return l.handed(l.remove(protocol.Release(l.held(session, token), true, false)), next...)
 }
 
 // stays checks that there is nothing to take off the name.
-func (l *line) stays(v driver.Vacancy) {
+func (l *line) stays(r driver.Removal) {
 	l.t.Helper()
-	if next, left, err := l.Backend.Vacate(brief(l.t), v); err != nil || left || len(next) > 0 {
-		l.t.Fatalf("%+v: %v, %v, %v", v, next, left, err)
+	if next, left, err := l.Backend.Remove(brief(l.t), r); err != nil || left || len(next) > 0 {
+		l.t.Fatalf("%+v: %v, %v, %v", r, next, left, err)
 	}
 }
 
-// handed checks that these attempts were granted the name, as one run if they are several, with
-// tokens above all others, and returns the tokens. With no attempts nobody was.
-func (l *line) handed(next []driver.Handoff, attempts ...string) driver.Range {
+// handed checks that these requests were granted the name, and returns the last grant. With none
+// nobody was.
+func (l *line) handed(next []driver.Handoff, want ...driver.Request) (g driver.Grant) {
 	l.t.Helper()
-	var got []string
-	for _, n := range next {
-		got = append(got, n.Attempt)
+	if len(next) != len(want) {
+		l.t.Fatalf("%+v were granted the name: want %+v", next, want)
 	}
-	if !slices.Equal(got, attempts) {
-		l.t.Fatalf("%v were granted the name: want %v", got, attempts)
-	}
-	if len(next) == 0 {
-		return driver.Range{}
-	}
-	tokens := driver.Range{First: next[0].Grant.Token, Last: next[0].Grant.Token + int64(len(next)) - 1}
 	for i, n := range next {
-		want := driver.Grant{Token: tokens.First + int64(i), Contended: n.Grant.Contended, Run: tokens}
-		if len(next) == 1 {
-			want.Run = driver.Range{}
-		} else {
-			want.Contended = true
+		if n.Session != want[i].Session || n.Attempt != want[i].Attempt {
+			l.t.Fatalf("%s of %s was granted the name: want %+v", n.Attempt, n.Session, want[i])
 		}
-		if n.Grant != want {
-			l.t.Fatalf("%s was granted %+v: want %+v", n.Attempt, n.Grant, want)
-		}
+		g = n.Grant
+		l.granted(g, want[i])
 	}
-	if tokens.First <= l.highest {
-		l.t.Fatalf("token %d after %d", tokens.First, l.highest)
-	}
-	l.highest = tokens.Last
-	return tokens
+	return g
 }
 
-// run has a session get a run: another session holds the name until all have joined.
-func (l *line) run(session string, attempts ...string) driver.Range {
+// detach leaves one member of a cohort as its only holder, with the members behind it as rest.
+func (l *line) detach(session string, last int64, d driver.Detachment) error {
 	l.t.Helper()
-	other := l.session()
-	held := l.take(other, "before"+attempts[0])
-	l.joins(session, attempts...)
-	return l.release(other, held.Token, attempts...)
+	next, err := changed(brief(l.t), l.Backend, "n", session, func(n *protocol.Name) error { return protocol.Detach(n, l.held(session, last), d) })
+	if len(next) > 0 {
+		l.t.Fatalf("%+v were granted a name that is held", next)
+	}
+	return err
 }
 
-// look is the state as a session sees it, without rows that nobody looked for.
+// look is the state as a session sees it.
 func (l *line) look(session string) driver.State {
 	l.t.Helper()
 	states, err := l.Backend.Look(brief(l.t), session, []string{"n"})
@@ -153,37 +174,67 @@ func (l *line) look(session string) driver.State {
 	return states[0]
 }
 
-// sees checks what a session has of the name: its waiting attempts, and its grants, whose tokens
-// are those from the first on, and which are of a run.
-func (l *line) sees(session string, waiting []string, run driver.Range, first int64, granted ...string) {
+// sees checks what a session has of the name: the attempts that wait, and a grant, if it has one.
+func (l *line) sees(session string, queued []string, attempt string, g driver.Grant) {
 	l.t.Helper()
 	s := l.look(session)
 	slices.Sort(s.Queued)
-	if !slices.Equal(s.Queued, waiting) {
-		l.t.Errorf("%v are queued: want %v", s.Queued, waiting)
+	if !slices.Equal(s.Queued, queued) {
+		l.t.Errorf("%v are queued: want %v", s.Queued, queued)
 	}
-	var want []driver.Own
-	for i, attempt := range granted {
-		want = append(want, driver.Own{Attempt: attempt, Grant: driver.Grant{Token: first + int64(i), Contended: s.Waiters > 0, Run: run}})
+	var want []driver.OwnGrant
+	if attempt != "" {
+		g.Contended = s.Waiters > 0
+		want = append(want, driver.OwnGrant{Attempt: attempt, Grant: g})
 	}
 	if !slices.Equal(s.Granted, want) {
 		l.t.Errorf("granted: %+v: want %+v", s.Granted, want)
 	}
 }
 
-// shows checks who has the name, with which token, in everybody's eyes, and how many places there
-// are.
-func (l *line) shows(session, attempt string, token int64, places int) {
+// shows checks who has the name, with which tokens, in everybody's eyes, and how many wait.
+func (l *line) shows(r driver.Request, g driver.Grant, waiters int) {
 	l.t.Helper()
 	s := l.look("")
 	h := s.Holder
-	if h.Session != session || h.Attempt != attempt || h.Thread != attempt || h.Host != "h" || h.Grant.Token != token {
-		l.t.Errorf("the holder is %+v: want %s of %s with token %d", h, attempt, session, token)
+	if h.Session != r.Session || h.Attempt != r.Attempt || h.Thread != r.Thread || h.Host != r.Host || h.Grant.First != g.First || h.Grant.Token != g.Token {
+		l.t.Errorf("the holder is %+v: want %+v with %+v", h, r, g)
 	}
-	if there := l.e.waiting(l.t, "n"); s.Waiters != places || there != places {
-		l.t.Errorf("%d places are counted, %d are there: want %d", s.Waiters, there, places)
+	if there := l.e.waiting(l.t, "n"); s.Waiters != waiters || there != waiters {
+		l.t.Errorf("%d waiters are counted, %d are there: want %d", s.Waiters, there, waiters)
 	}
 	if s.Ready || s.Head != (driver.Holder{}) {
 		l.t.Errorf("ready: %v, head: %+v", s.Ready, s.Head)
 	}
+}
+
+// claims are the tokens of what a session has, by attempts.
+func (l *line) claims(session string) map[string]int64 {
+	l.t.Helper()
+	list, err := l.Backend.Orphans(brief(l.t), session, 1000)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	tokens := make(map[string]int64)
+	for _, c := range list {
+		tokens[c.Attempt] = c.Token
+	}
+	return tokens
+}
+
+// graph lists the attempts of a graph in the order of the alphabet, holders in brackets.
+func (l *line) graph(from ...string) (list []string) {
+	l.t.Helper()
+	waits, err := l.Backend.WaitGraph(brief(l.t), from)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, w := range waits {
+		if w.Holds {
+			w.Attempt = "[" + w.Attempt + "]"
+		}
+		list = append(list, w.Attempt)
+	}
+	slices.Sort(list)
+	return list
 }

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 )
 
 var listing = inPlaces(own{
@@ -21,7 +20,6 @@ var listing = inPlaces(own{
 	{"Sessions shows those that have ended or whose time is over only if it is asked to", listDeadSessions},
 	{"List shows the first 10 waiters of a name, and how many there are", longQueues},
 	{"List goes on behind a name, and can leave out names without waiters", listFrom},
-	{"members of a run are neither waiting nor queued", countedRun},
 	{"Inspect tells the session of a holder and of a waiter, and whether it is alive", alive},
 })
 
@@ -225,52 +223,6 @@ func listFrom(t *testing.T, e *env) {
 			}
 		}
 	}
-}
-
-func countedRun(t *testing.T, e *env) {
-	l := newLine(t, e)
-	s, x := l.session(), l.session()
-	tokens := l.run(s, "m1", "m2", "m3")
-	check := func(contended bool, held, waiting int, queue ...string) {
-		t.Helper()
-		for _, most := range []int{0, 1, driver.AllWaiters} {
-			details, err := l.Backend.Describe(brief(t), []string{"n"}, most)
-			if err != nil || len(details) != 1 || len(details[0].Holders) != 1 {
-				t.Fatalf("%+v, %v", details, err)
-			}
-			var attempts []string
-			for _, w := range details[0].Waiters {
-				attempts = append(attempts, w.Attempt)
-			}
-			if want := queue[:min(most, len(queue))]; !slices.Equal(attempts, want) || details[0].Queued != len(queue) {
-				t.Errorf("at most %d: %v of %d: want %v of %d", most, attempts, details[0].Queued, want, len(queue))
-			}
-		}
-		if names, err := l.Backend.Names(brief(t), driver.Filter{Contended: true}, 10); err != nil || (len(names) == 1) != contended {
-			t.Errorf("names with waiters: %v, %v: want one: %v", names, err, contended)
-		}
-		for _, d := range e.details(t, l) {
-			if d.ID == s && (d.Held != held || d.Waiting != waiting) {
-				t.Errorf("the session has %d and waits for %d: want %d and %d", d.Held, d.Waiting, held, waiting)
-			}
-		}
-	}
-	check(false, 1, 0)
-	l.joins(x, "x1", "x2")
-	check(true, 1, 0, "x1", "x2")
-	if err := l.Backend.Settle(brief(t), l.held(s, tokens.First+1), false); err != nil {
-		t.Fatal(err)
-	}
-	check(true, 1, 1, "m3", "x1", "x2")
-}
-
-func (e *env) details(t *testing.T, l *line) []driver.SessionDetail {
-	t.Helper()
-	sessions, err := l.Backend.Sessions(brief(t), driver.SessionFilter{}, "", 100)
-	if err != nil || len(sessions) < 2 {
-		t.Fatalf("%+v, %v", sessions, err)
-	}
-	return sessions
 }
 
 func alive(t *testing.T, e *env) {

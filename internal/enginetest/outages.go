@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var outages = inPlaces(own{
@@ -85,18 +86,25 @@ func (b *troubled) Take(ctx context.Context, r driver.Request) (driver.Grant, bo
 	return b.Backend.Take(ctx, r)
 }
 
-func (b *troubled) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	if err := b.now(rs[0].Name); err != nil {
-		return driver.Grant{}, driver.Gone, err
+func (b *troubled) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	if err := b.now(r.Name); err != nil {
+		return driver.Grant{}, 0, err
 	}
-	return b.Backend.Enqueue(ctx, rs...)
+	return b.Backend.Join(ctx, r)
 }
 
-func (b *troubled) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if err := b.now(v.Name); err != nil {
+func (b *troubled) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if err := b.now(r.Name); err != nil {
 		return nil, false, err
 	}
-	return b.Backend.Vacate(ctx, v)
+	return b.Backend.Remove(ctx, r)
+}
+
+func (b *troubled) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	if err := b.now(how.Name); err != nil {
+		return nil, err
+	}
+	return b.Backend.Change(ctx, how, transition)
 }
 
 func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases []driver.Held) ([]driver.Grant, []bool, error) {
@@ -106,15 +114,8 @@ func (b *troubled) Batch(ctx context.Context, takes []driver.Request, releases [
 	return b.Backend.Batch(ctx, takes, releases)
 }
 
-func (b *troubled) Leave(ctx context.Context, session, name string, attempts []string) ([]driver.Handoff, error) {
-	if err := b.now(name); err != nil {
-		return nil, err
-	}
-	return b.Backend.Leave(ctx, session, name, attempts)
-}
-
 // unlocking unlocks in the background.
-func unlocking(l Lock) <-chan error {
+func unlocking(l Lock) chan error {
 	done := make(chan error, 1)
 	go func() { done <- l.Unlock(context.Background()) }()
 	return done
@@ -315,16 +316,16 @@ func sessionEndsInUnlock(t *testing.T, e *env) {
 	unlock(t, l) // nothing is left of it
 }
 
-// stuck is a server that does not answer when a lock is entered again.
+// stuck is a server that does not answer when a lock is changed.
 type stuck struct {
 	driver.Backend
 	asked chan struct{}
 }
 
-func (b stuck) SetHolds(ctx context.Context, _ driver.Held, _ int) error {
+func (b stuck) Change(ctx context.Context, _ driver.How, _ func(*protocol.Name) error) ([]driver.Handoff, error) {
 	b.asked <- struct{}{}
 	<-ctx.Done()
-	return ctx.Err()
+	return nil, ctx.Err()
 }
 
 // Broken by an Unlock that waits for what else is under way with the lock, for up to a TTL.
@@ -334,14 +335,13 @@ func lostBesideStatement(t *testing.T, e *env) {
 	a.client = a.clientOn(server)
 	c := e.clientOf(t, a)
 	l := lock(t, c, "n")
-	ctx, cancel := context.WithCancel(l.Context())
-	defer cancel()
-	again := locking(context.WithoutCancel(ctx), c, "n")
-	within(t, soon, "it is entered again", server.asked)
+	recorded := make(chan error, 1)
+	go func() { recorded <- l.Record(t.Context(), "note", "") }()
+	within(t, soon, "an event is being recorded", server.asked)
 	e.end(t, e.session(t, "n"))
 	ended(t, soon, l, dblock.ErrLost)
 	is(t, within(t, soon, "Unlock returns", unlocking(l)), dblock.ErrLost)
-	if len(again) > 0 {
+	if len(recorded) > 0 {
 		t.Error("nothing was under way")
 	}
 }

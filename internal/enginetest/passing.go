@@ -11,48 +11,63 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var passing = inPlaces(own{
-	{"goroutines of one client pass a lock on in the order in which they asked, each with a token of its own", passedOn},
-	{"a holder that keeps a lock for longer than a moment is shown as its holder", shownHolder},
-	{"a lock that was passed on is guarded, entered again and asked for as any other", usedAfterPassing},
+	{"goroutines of one client that wait together are one place, and pass the lock on in the order in which they asked", passedOn},
+	{"a client whose goroutines lock one name all the time lets each other client have its turn", turnsOfClients},
+	{"a lock that was passed on is downgraded, changed, entered again and asked for as any other", usedAfterPassing},
+	{"a lock that was passed on guards a transaction as any other, and has that end before the next", guardedAfterPassing},
+	{"Inspect shows the holder of a lock that was passed on once it uses the lock by itself", shownHolder},
 	{"Break of a lock that was passed on ends it for its holder, and those behind it get it later", brokenAfterPassing},
-	{"Break that meets a lock that is settled meanwhile takes it from its holder", brokenWhileSettled},
+	{"Break that meets a lock whose holder is detached meanwhile takes it from that", brokenWhileDetached},
 	{"Break with any token of a lock that is passed on takes it, and with one from before nothing", brokenByToken},
-	{"Break with the token of a lock that is settled meanwhile takes it from its holder", brokenByTokenWhileSettled},
+	{"the death of a client that passes a lock on is a loss for its holder alone, and those behind it ask anew", diedWhilePassing},
 	{"the transaction of UnlockTx releases a lock that was passed on", unlockTxAfterPassing},
 	{"a transaction that has written guards a lock that was passed on", guardedByAWriter},
 	{"a transaction that has written releases a lock that was passed on, if it commits", releasedByAWriter},
 	{"a cycle of waiters through a lock that was passed on is found", cycleThroughPassing},
 	{"Close of a client that passes a lock on leaves it to another client", closedWhilePassing},
-	{"a waiter that gives up while a lock is passed on is passed over", leftWhilePassing},
+	{"waiters that give up before the grant or while the lock is passed on are passed over", leftWhilePassing},
+	{"waiters that all give up leave neither a place nor the lock", allLeft},
+	{"an Owner that the application has named waits in a place of its own", ownerAlone},
 })
 
-// counting counts what is sent of a lock. Settle waits until it may be sent, unless it is on the
-// first member of a run: on a slow machine that has the lock for as long as a run goes on.
+// counting counts what is sent of a lock. A request that joins waits while the gate is shut.
 type counting struct {
 	driver.Backend
-	may   chan struct{} // nil: at once
-	first func(name string) (token int64)
+	gate chan struct{} // closed: open
 
-	vacated, settled atomic.Int64
+	came, removed, changed atomic.Int64 // came: to the gate
+	mu                     sync.Mutex
+	joined                 []int // the members of each request that has joined
 }
 
-func (c *counting) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	c.vacated.Add(1)
-	return c.Backend.Vacate(ctx, v)
-}
-
-func (c *counting) Settle(ctx context.Context, h driver.Held, singly bool) error {
-	c.settled.Add(1)
-	if c.may != nil && h.Token != c.first(h.Name) {
-		<-c.may
+func (c *counting) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	c.came.Add(1)
+	select {
+	case <-c.gate:
+	case <-ctx.Done():
+		return driver.Grant{}, 0, ctx.Err()
 	}
-	return c.Backend.Settle(ctx, h, singly)
+	c.mu.Lock()
+	c.joined = append(c.joined, max(r.Members, 1))
+	c.mu.Unlock()
+	return c.Backend.Join(ctx, r)
 }
 
-// relay is a client of which some goroutines are about to get a lock as one run.
+func (c *counting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	c.removed.Add(1)
+	return c.Backend.Remove(ctx, r)
+}
+
+func (c *counting) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	c.changed.Add(1)
+	return c.Backend.Change(ctx, how, transition)
+}
+
+// relay is a client of which some goroutines are about to get a lock as a cohort.
 type relay struct {
 	*counting
 	app     App
@@ -62,28 +77,54 @@ type relay struct {
 	before  Lock // of another client, which has the lock until then
 }
 
-// relay has goroutines of one client queue behind another client, one after the other.
+// relay has goroutines of one client queue behind another client, one after the other, in one
+// place: their request waits for the outcome of one from before, which has given up then.
 func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) *relay {
 	t.Helper()
 	a := e.app(t, 5)
-	r := &relay{app: a, counting: &counting{Backend: a.Backend, first: func(name string) int64 {
-		return e.number(t, "SELECT first_token FROM dblock_locks WHERE name = ?", name)
-	}}}
+	r := &relay{app: a, counting: &counting{Backend: a.Backend, gate: make(chan struct{})}}
+	open := sync.OnceFunc(func() { close(r.gate) })
+	t.Cleanup(open)
 	a.client = a.clientOn(r.counting)
 	r.client = e.clientOf(t, a, options...)
 	r.before = lock(t, e.client(t), name)
-	for i := range n {
+	ask := func() (<-chan outcome, context.CancelFunc) {
+		waiting := r.client.Stats().Waiting
 		ctx, cancel := context.WithCancel(t.Context())
 		t.Cleanup(cancel)
-		r.waiters, r.cancels = append(r.waiters, locking(ctx, r.client, name)), append(r.cancels, cancel)
-		e.queued(t, name, i+1)
+		asked := locking(ctx, r.client, name)
+		eventually(t, patience, "it has asked", func() bool { return r.client.Stats().Waiting == waiting+1 })
+		return asked, cancel
 	}
+	early, leave := ask()
+	eventually(t, patience, "its request is being sent", func() bool { return r.came.Load() == 1 })
+	for range n {
+		asked, cancel := ask()
+		r.waiters, r.cancels = append(r.waiters, asked), append(r.cancels, cancel)
+	}
+	open()
+	e.queued(t, name, n+1)
+	leave()
+	calledOff(t, within(t, soon, "it gives up", early).err, context.Canceled)
+	e.queued(t, name, n)
+	r.removed.Store(0)
 	return r
 }
 
 func passedOn(t *testing.T, e *env) {
 	const n = 5
 	r := e.relay(t, "n", n)
+	if got := fmt.Sprint(r.joined); got != "[1 5]" {
+		t.Fatalf("they have joined by %v, not together", got)
+	}
+	if places := e.number(t, "SELECT count(*) FROM dblock_waiters"); places != 1 {
+		t.Errorf("%d places", places)
+	}
+	if waiting := r.client.Stats().Waiting; waiting != n {
+		t.Errorf("Stats says that %d wait, want %d", waiting, n)
+	}
+	behind := locking(t.Context(), e.client(t), "n")
+	e.queued(t, "n", n+1)
 	unlock(t, r.before)
 	last := r.before.Token()
 	for i, waiter := range r.waiters {
@@ -92,28 +133,60 @@ func passedOn(t *testing.T, e *env) {
 			t.Errorf("token %d after %d", l.Token(), last)
 		}
 		last = l.Token()
-		for j, other := range r.waiters[i+1:] {
-			select {
-			case <-other:
+		for j, other := range append(r.waiters[i+1:], behind) {
+			if len(other) > 0 {
 				t.Fatalf("%d has the lock as well as %d", i+1+j, i)
-			default:
 			}
 		}
 		unlock(t, l)
 	}
-	e.free(t, "n")
-	if v, s := r.vacated.Load(), r.settled.Load(); v+s > 4 { // two where this machine is in time
-		t.Errorf("%d statements took it off, and %d settled it, of %d locks", v, s, n)
+	if removed, changed := r.removed.Load(), r.changed.Load(); removed != 1 || changed != 0 {
+		t.Errorf("%d statements released it, and %d changed it: want 1 and 0", removed, changed)
 	}
-	next := lock(t, r.client, "n")
+	next := granted(t, soon, behind)
 	if next.Token() <= last {
 		t.Errorf("token %d after %d", next.Token(), last)
 	}
 	unlock(t, next)
+	e.free(t, "n")
 }
 
-// second lets the first member of a relay's run have the lock and pass it on, and returns the
-// second's lock.
+// turnsOfClients: whoever has joined is served after those before it, though its rival never
+// pauses.
+func turnsOfClients(t *testing.T, e *env) {
+	a, b := e.client(t), e.client(t)
+	var busy sync.WaitGroup
+	var over atomic.Bool
+	var mu sync.Mutex
+	var tokens []int64
+	for range 8 {
+		busy.Go(func() {
+			for !over.Load() {
+				l, err := a.Lock(t.Context(), "n")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				tokens = append(tokens, l.Token())
+				mu.Unlock()
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 10 {
+		unlock(t, granted(t, soon, locking(t.Context(), b, "n")))
+	}
+	over.Store(true)
+	busy.Wait()
+	rising(t, tokens)
+	e.free(t, "n")
+}
+
+// second lets the first member of a relay have the lock and pass it on, and returns the second's
+// lock.
 func (r *relay) second(t *testing.T) Lock {
 	t.Helper()
 	unlock(t, r.before)
@@ -121,44 +194,87 @@ func (r *relay) second(t *testing.T) Lock {
 	return granted(t, soon, r.waiters[1])
 }
 
+// rest has those behind a lock have it, each with a higher token, and the name is free then.
+func (r *relay) rest(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
+	t.Helper()
+	last := l.Token()
+	for _, waiter := range waiters {
+		next := granted(t, soon, waiter)
+		if next.Token() <= last {
+			t.Errorf("token %d after %d", next.Token(), last)
+		}
+		last = next.Token()
+		unlock(t, next)
+	}
+	e.free(t, l.Name())
+}
+
+// anew has those behind a lock that was lost have it in any order: they have asked anew.
+func (r *relay) anew(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
+	t.Helper()
+	all := make(chan outcome, len(waiters))
+	for _, waiter := range waiters {
+		go func() { all <- <-waiter }()
+	}
+	last := l.Token()
+	for range waiters {
+		next := granted(t, soon, all)
+		if next.Token() <= last {
+			t.Errorf("token %d after %d", next.Token(), last)
+		}
+		last = next.Token()
+		unlock(t, next)
+	}
+	e.free(t, l.Name())
+}
+
 func shownHolder(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	l := r.second(t)
-	eventually(t, soon, "the row shows the holder", func() bool {
-		return e.number(t, "SELECT last_token FROM dblock_locks WHERE name = 'n' AND first_token = last_token") == l.Token()
-	})
-	info, err := r.client.Inspect(t.Context(), "n")
-	if err != nil {
-		t.Fatal(err)
+	inspect := func() dblock.Info {
+		t.Helper()
+		info, err := r.client.Inspect(t.Context(), "n")
+		if err != nil || len(info.Holders) != 1 {
+			t.Fatal(info, err)
+		}
+		return info
 	}
-	if len(info.Holders) != 1 || info.Holders[0].Token != l.Token() || len(info.Waiters) != 1 {
-		t.Errorf("%+v", info)
+	cohort := inspect()
+	if cohort.Holders[0].Token != l.Token()+1 || cohort.Queued != 0 {
+		t.Errorf("%+v: want the last token of those who pass it on", cohort)
+	}
+	is(t, l.Record(t.Context(), "note", ""), nil)
+	alone := inspect()
+	if h := alone.Holders[0]; h.Token != l.Token() || h.Thread == cohort.Holders[0].Thread || alone.Queued != 1 {
+		t.Errorf("%+v, before it %+v: want the holder alone, and one waiter", alone, cohort)
 	}
 	live(t, l)
 	unlock(t, l)
-	unlock(t, granted(t, soon, r.waiters[2]))
-	e.free(t, "n")
+	r.rest(t, e, l, r.waiters[2])
 }
 
 func usedAfterPassing(t *testing.T, e *env) {
 	for what, use := range map[string]func(t *testing.T, r *relay, l Lock){
-		"Guard": func(t *testing.T, r *relay, l Lock) {
-			tx := beginTx(t, r.app, e.readCommitted())
-			if err := l.Guard(t.Context(), tx); err != nil {
-				t.Error(err)
-			}
-			commit(t, tx)
-		},
 		"again": func(t *testing.T, r *relay, l Lock) {
 			again, err := r.client.Lock(l.Context(), "again")
 			if err != nil {
 				t.Fatal(err)
 			}
+			if again.Token() != l.Token() {
+				t.Errorf("token %d within %d", again.Token(), l.Token())
+			}
 			unlock(t, again)
 		},
-		"Downgrade": func(t *testing.T, r *relay, l Lock) {
-			if err := l.Downgrade(t.Context()); err != nil {
-				t.Error(err)
+		"Downgrade": func(t *testing.T, _ *relay, l Lock) { is(t, l.Downgrade(t.Context()), nil) },
+		"Upgrade": func(t *testing.T, r *relay, l Lock) {
+			is(t, l.Downgrade(t.Context()), nil)
+			is(t, l.TryUpgrade(t.Context()), nil)
+			refused(t, r.client, "Upgrade")
+		},
+		"Raise": func(t *testing.T, r *relay, l Lock) {
+			high := l.Token() + time.Hour.Microseconds()
+			if got, err := l.Raise(t.Context(), high); err != nil || got != high || l.Token() != high {
+				t.Error(got, err)
 			}
 		},
 		"Ask": func(t *testing.T, r *relay, l Lock) {
@@ -166,27 +282,40 @@ func usedAfterPassing(t *testing.T, e *env) {
 			if err := r.client.Ask(t.Context(), "Ask", "why not"); err != nil {
 				t.Fatal(err)
 			}
-			select {
-			case reason := <-asked:
-				if reason != "why not" {
-					t.Errorf("asked: %q", reason)
-				}
-			case <-time.After(soon):
-				t.Error("not asked")
+			if reason := within(t, soon, "it is asked", asked); reason != "why not" {
+				t.Errorf("asked: %q", reason)
 			}
 		},
 	} {
-		r := e.relay(t, what, 3)
+		r := e.relay(t, what, 4)
 		l := r.second(t)
 		use(t, r, l)
 		live(t, l)
 		unlock(t, l)
-		next := granted(t, soon, r.waiters[2])
-		if next.Token() <= l.Token() {
-			t.Errorf("%s: token %d after %d", what, next.Token(), l.Token())
-		}
-		unlock(t, next)
-		e.free(t, what)
+		r.rest(t, e, l, r.waiters[2:]...)
+	}
+}
+
+func guardedAfterPassing(t *testing.T, e *env) {
+	r := e.relay(t, "n", 3)
+	tx := beginTx(t, r.app, e.readCommitted())
+	l := r.second(t)
+	is(t, l.Guard(t.Context(), tx), nil)
+	released := unlocking(l)
+	stillOpen(t, r.waiters[2])
+	commit(t, tx)
+	is(t, within(t, soon, "Unlock returns", released), nil)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+// stillOpen checks that nobody has the lock while a transaction is open that its last holder has
+// guarded.
+func stillOpen(t testing.TB, waiter <-chan outcome) {
+	t.Helper()
+	select {
+	case o := <-waiter:
+		t.Fatalf("the next has the lock before the transaction has ended: %v, %v", o.lock, o.err)
+	case <-time.After(100 * time.Millisecond):
 	}
 }
 
@@ -196,17 +325,9 @@ func brokenAfterPassing(t *testing.T, e *env) {
 	if n, err := e.client(t).Break(t.Context(), "n", "a test"); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
-	within(t, soon, "the lock ends", l.Context().Done())
-	is(t, context.Cause(l.Context()), dblock.ErrLost)
+	ended(t, soon, l, dblock.ErrLost)
 	is(t, l.Unlock(context.Background()), dblock.ErrLost)
-	for _, waiter := range r.waiters[2:] {
-		next := granted(t, soon, waiter)
-		if next.Token() <= l.Token() {
-			t.Errorf("token %d after %d", next.Token(), l.Token())
-		}
-		unlock(t, next)
-	}
-	e.free(t, "n")
+	r.anew(t, e, l, r.waiters[2:]...)
 }
 
 // describing does something after each look at the holders of names.
@@ -220,30 +341,30 @@ func (d describing) Describe(ctx context.Context, names []string, waiters int) (
 	return d.Backend.Describe(ctx, names, waiters)
 }
 
-func brokenWhileSettled(t *testing.T, e *env) {
-	r := e.relay(t, "n", 4)
-	r.may = make(chan struct{})
-	l := r.second(t)
-	a := e.app(t, 5)
-	a.client = a.clientOn(describing{a.Backend, sync.OnceFunc(func() {
-		close(r.may)
-		eventually(t, patience, "the row shows the holder", func() bool {
-			return e.number(t, "SELECT last_token FROM dblock_locks WHERE name = 'n' AND first_token = last_token") == l.Token()
-		})
-	})})
-	if n, err := e.clientOf(t, a).Break(t.Context(), "n", "a test"); err != nil || n != 1 {
-		t.Fatal(n, err)
+func brokenWhileDetached(t *testing.T, e *env) {
+	for how, tokens := range map[string]func(l Lock) []int64{
+		"all":          func(Lock) []int64 { return nil },
+		"by its token": func(l Lock) []int64 { return []int64{l.Token()} },
+		"by the last":  func(l Lock) []int64 { return []int64{l.Token() + 2} },
+	} {
+		r := e.relay(t, how, 4)
+		l := r.second(t)
+		a := e.app(t, 5)
+		a.client = a.clientOn(describing{a.Backend, sync.OnceFunc(func() {
+			if err := l.Record(t.Context(), "note", ""); err != nil {
+				t.Error(err)
+			}
+		})})
+		if n, err := e.clientOf(t, a).Break(t.Context(), how, "a test", tokens(l)...); err != nil || n != 1 {
+			t.Fatal(how, n, err)
+		}
+		ended(t, soon, l, dblock.ErrLost)
+		r.anew(t, e, l, r.waiters[2:]...)
 	}
-	within(t, soon, "the lock ends", l.Context().Done())
-	for _, waiter := range r.waiters[2:] {
-		unlock(t, granted(t, soon, waiter))
-	}
-	e.free(t, "n")
 }
 
 func brokenByToken(t *testing.T, e *env) {
 	r := e.relay(t, "n", 4)
-	r.may = make(chan struct{})
 	l := r.second(t)
 	c := e.client(t)
 	if n, err := c.Break(t.Context(), "n", "a test", r.before.Token()); n != 0 || err != nil {
@@ -253,12 +374,8 @@ func brokenByToken(t *testing.T, e *env) {
 	if n, err := c.Break(t.Context(), "n", "a test", l.Token()); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	close(r.may)
-	within(t, soon, "the lock ends", l.Context().Done())
-	for _, waiter := range r.waiters[2:] {
-		unlock(t, granted(t, soon, waiter))
-	}
-	e.free(t, "n")
+	ended(t, soon, l, dblock.ErrLost)
+	r.anew(t, e, l, r.waiters[2:]...)
 }
 
 // afterLook does something after each look at the state of names.
@@ -272,71 +389,48 @@ func (l afterLook) Look(ctx context.Context, session string, names []string) ([]
 	return l.Backend.Look(ctx, session, names)
 }
 
-func brokenByTokenWhileSettled(t *testing.T, e *env) {
+func diedWhilePassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 4)
-	r.may = make(chan struct{})
 	l := r.second(t)
-	last := e.number(t, "SELECT last_token FROM dblock_locks WHERE name = 'n'")
-	a := e.app(t, 5)
-	a.client = a.clientOn(afterLook{a.Backend, sync.OnceFunc(func() {
-		close(r.may)
-		eventually(t, patience, "the row shows the holder", func() bool {
-			return e.number(t, "SELECT last_token FROM dblock_locks WHERE name = 'n' AND first_token = last_token") == l.Token()
-		})
-	})})
-	if n, err := e.clientOf(t, a).Break(t.Context(), "n", "a test", last); err != nil || n != 1 {
-		t.Fatal(n, err)
-	}
-	within(t, soon, "the lock ends", l.Context().Done())
-	for _, waiter := range r.waiters[2:] {
-		unlock(t, granted(t, soon, waiter))
-	}
-	e.free(t, "n")
+	other := locking(t.Context(), e.client(t), "n")
+	e.queued(t, "n", 1)
+	e.end(t, e.session(t, "n"))
+	is(t, r.client.Ping(t.Context()), dblock.ErrLost)
+	ended(t, soon, l, dblock.ErrLost)
+	unlock(t, granted(t, patience, other)) // it came before those who ask anew
+	r.anew(t, e, l, r.waiters[2:]...)
 }
 
 func unlockTxAfterPassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
-	l := r.second(t)
 	tx := beginTx(t, r.app, e.readCommitted())
+	l := r.second(t)
 	if err := l.UnlockTx(t.Context(), tx); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-r.waiters[2]:
-		t.Fatal("the next has the lock before the commit")
-	case <-time.After(100 * time.Millisecond):
-	}
+	stillOpen(t, r.waiters[2])
 	commit(t, tx)
 	_ = l.Unlock(context.Background())
-	unlock(t, granted(t, soon, r.waiters[2]))
-	e.free(t, "n")
+	r.rest(t, e, l, r.waiters[2])
 }
 
-// writer has a lock passed on, and opens a transaction that has written while that is being
-// settled: on SQLite no statement that settles it can run before the transaction ends.
-func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx, settled func()) {
+// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement that
+// detaches its holder can run before the transaction ends.
+func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx) {
 	t.Helper()
 	r = e.relay(t, name, 4)
-	r.may = make(chan struct{})
-	l = r.second(t)
-	settled = func() {}
-	if e.wiring.Kind == SQLite {
-		settled = sync.OnceFunc(func() { close(r.may) })
-		t.Cleanup(settled)
-	} else {
-		close(r.may)
-	}
 	tx = beginTx(t, r.app, e.readCommitted())
+	l = r.second(t)
 	if err := tx.exec(t.Context(), "INSERT INTO app (n) VALUES (1)"); err != nil {
 		t.Fatal(err)
 	}
-	return r, l, tx, settled
+	return r, l, tx
 }
 
-// Broken by waiting until the lock is settled.
+// Broken by waiting until the holder is detached.
 func guardedByAWriter(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
-	r, l, tx, settled := e.writer(t, "n")
+	r, l, tx := e.writer(t, "n")
 	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := l.Guard(ctx, tx); err != nil {
@@ -344,47 +438,30 @@ func guardedByAWriter(t *testing.T, e *env) {
 	}
 	commit(t, tx)
 	live(t, l)
-	settled()
 	unlock(t, l)
-	for _, waiter := range r.waiters[2:] {
-		next := granted(t, soon, waiter)
-		if next.Token() <= l.Token() {
-			t.Errorf("token %d after %d", next.Token(), l.Token())
-		}
-		unlock(t, next)
-	}
-	e.free(t, "n")
+	r.rest(t, e, l, r.waiters[2:]...)
 }
 
 // Broken likewise, and by an Unlock that takes what the transaction has released for a loss.
 func releasedByAWriter(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	for end, finish := range map[string]func(testing.TB, Tx){"commit": commit, "rollback": rollback} {
-		r, l, tx, settled := e.writer(t, end)
+		r, l, tx := e.writer(t, end)
 		ctx, cancel := context.WithTimeout(t.Context(), soon)
 		defer cancel()
 		if err := l.UnlockTx(ctx, tx); err != nil {
 			t.Fatal(err)
 		}
+		stillOpen(t, r.waiters[2])
 		finish(t, tx)
 		live(t, l)
 		if end == "rollback" && len(r.waiters[2]) > 0 {
 			t.Error("the next has the lock after a rollback")
 		}
-		unlocked := make(chan error, 1)
-		go func() { unlocked <- l.Unlock(context.Background()) }()
-		settled()
-		if err := within(t, soon, "unlocked", unlocked); err != nil {
+		if err := within(t, soon, "unlocked", unlocking(l)); err != nil {
 			t.Errorf("%s: %v", end, err)
 		}
-		for _, waiter := range r.waiters[2:] {
-			next := granted(t, soon, waiter)
-			if next.Token() <= l.Token() {
-				t.Errorf("%s: token %d after %d", end, next.Token(), l.Token())
-			}
-			unlock(t, next)
-		}
-		e.free(t, end)
+		r.rest(t, e, l, r.waiters[2:]...)
 	}
 }
 
@@ -418,9 +495,7 @@ func closedWhilePassing(t *testing.T, e *env) {
 	r := e.relay(t, "n", 4)
 	r.second(t)
 	behind := locking(t.Context(), e.client(t), "n")
-	eventually(t, soon, "another client waits", func() bool {
-		return e.number(t, "SELECT count(DISTINCT session_id) FROM dblock_waiters WHERE name = 'n'") == 2
-	})
+	e.queued(t, "n", 1)
 	if err := r.client.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -434,15 +509,81 @@ func closedWhilePassing(t *testing.T, e *env) {
 }
 
 func leftWhilePassing(t *testing.T, e *env) {
-	const n = 6
+	const n = 7
 	r := e.relay(t, "n", n)
-	l := r.second(t)
-	for _, i := range []int{2, 4} {
+	leave := func(i int) {
+		t.Helper()
 		r.cancels[i]()
-		is(t, within(t, soon, fmt.Sprintf("%d gives up", i), r.waiters[i]).err, context.Canceled)
+		calledOff(t, within(t, soon, fmt.Sprintf("%d gives up", i), r.waiters[i]).err, context.Canceled)
 	}
+	leave(2) // in the queue
+	l := r.second(t)
+	leave(3)
+	leave(6)
 	unlock(t, l)
-	unlock(t, granted(t, soon, r.waiters[3]))
-	unlock(t, granted(t, soon, r.waiters[5]))
+	r.rest(t, e, l, r.waiters[4], r.waiters[5])
+	if removed := r.removed.Load(); removed != 1 {
+		t.Errorf("%d statements for those who gave up, and the one who was the last", removed)
+	}
+}
+
+func allLeft(t *testing.T, e *env) {
+	for _, served := range []int{0, 1} { // in the queue; behind a holder
+		name := fmt.Sprint("n", served)
+		r := e.relay(t, name, 4)
+		var l Lock
+		if served > 0 {
+			unlock(t, r.before)
+			l = granted(t, soon, r.waiters[0])
+		}
+		behind := locking(t.Context(), e.client(t), name)
+		e.queued(t, name, 1+4*(1-served))
+		for i := served; i < 4; i++ {
+			r.cancels[i]()
+			calledOff(t, within(t, soon, "it gives up", r.waiters[i]).err, context.Canceled)
+		}
+		if served == 0 {
+			e.queued(t, name, 1)
+			l = r.before
+		}
+		unlock(t, l)
+		unlock(t, granted(t, soon, behind))
+		e.free(t, name)
+	}
+}
+
+// ownerAlone: what is asked for under the context of such an Owner's lock, too, since it may hold
+// what others wait for.
+func ownerAlone(t *testing.T, e *env) {
+	r := e.relay(t, "n", 2)
+	r.gate, r.joined = make(chan struct{}), nil
+	r.came.Store(0)
+	outer, err := r.client.Lock(t.Context(), "outer", dblock.Owner("h", "t"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting := []<-chan outcome{locking(t.Context(), r.client, "n")}
+	eventually(t, patience, "a request is being sent", func() bool { return r.came.Load() == 1 })
+	waiting = append(waiting,
+		locking(t.Context(), r.client, "n"),
+		locking(t.Context(), r.client, "n", dblock.Owner("h", "u")),
+		locking(outer.Context(), r.client, "n"))
+	eventually(t, patience, "all have asked, the Owners by requests of their own", func() bool {
+		return r.came.Load() == 3 && r.client.Stats().Waiting == 4 // two are in the queue
+	})
+	close(r.gate)
+	e.queued(t, "n", 2+len(waiting))
+	if got := fmt.Sprint(r.joined); got != "[1 1 1 1]" {
+		t.Errorf("they have joined by %v: want each alone", got)
+	}
+	unlock(t, r.before)
+	for _, w := range append(r.waiters, waiting...) {
+		go func() {
+			if o := <-w; o.err == nil {
+				_ = o.lock.Unlock(context.Background())
+			}
+		}()
+	}
 	e.free(t, "n")
+	unlock(t, outer)
 }

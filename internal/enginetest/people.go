@@ -13,7 +13,7 @@ var people = inPlaces(own{
 	{"dblock_who and dblock_queue show what Inspect shows", whoAndQueue},
 	{"dblock_who tells the kinds of holders apart", whoKinds},
 	{"dblock_who shows until when a lock lasts, and which holders are dead", whoAlive},
-	{"dblock_who and dblock_queue tell the members of a run from waiters", whoRun},
+	{"dblock_who and dblock_queue show a cohort as one holder, or one place, and count its members", whoCohort},
 })
 
 // whoRow is a row of dblock_who, with its times in microseconds.
@@ -30,8 +30,9 @@ type whoRow struct {
 type queueRow struct {
 	kind, host, thread, app, session string
 	place, ticket, pid, since        int64
+	members                          int64
 	units                            sql.NullInt64
-	alive, member                    bool
+	alive                            bool
 }
 
 // micros reads a timestamp of a view.
@@ -65,9 +66,9 @@ func (e *env) who(t testing.TB, name string) (rows []whoRow) {
 func (e *env) queue(t testing.TB, name string) (rows []queueRow) {
 	t.Helper()
 	e.each(t, "SELECT place, ticket, kind, units, host, thread, pid, app, session, "+e.micros("since")+
-		", alive, member FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
+		", alive, members FROM dblock_queue WHERE name = ? ORDER BY ticket", name, func(scan func(...any)) {
 		var r queueRow
-		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive, &r.member)
+		scan(&r.place, &r.ticket, &r.kind, &r.units, &r.host, &r.thread, &r.pid, &r.app, &r.session, &r.since, &r.alive, &r.members)
 		rows = append(rows, r)
 	})
 	return rows
@@ -135,7 +136,7 @@ func whoAndQueue(t *testing.T, e *env) {
 			kind, units = "permits", sql.NullInt64{Int64: 2, Valid: true}
 		}
 		if q.place != int64(i+1) || q.kind != kind || q.units != units || q.host != w.Host || q.thread != w.Thread || q.app != "app b" ||
-			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.member || i > 0 && q.ticket <= queue[i-1].ticket {
+			q.pid != int64(w.PID) || q.session == "" || q.since != w.Since.UnixMicro() || !q.alive || q.members != 1 || i > 0 && q.ticket <= queue[i-1].ticket {
 			t.Errorf("%+v is not %+v", q, w)
 		}
 	}
@@ -217,23 +218,20 @@ func whoAlive(t *testing.T, e *env) {
 	}
 }
 
-// whoRun writes the rows of a run: a real one is over within milliseconds.
-func whoRun(t *testing.T, e *env) {
-	last := e.orphan(t, "n", "runner", time.Hour)
-	e.exec(t, "UPDATE dblock_locks SET first_token = ?, waiters = 3 WHERE name = 'n'", last-2)
-	for ticket, token := range []int64{last - 1, last, 0} {
-		e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, token)
-			VALUES ('n', ?, 'runner', 'h', 't', ?, 0, '', ?, ?)`, ticket+1, id(), e.now(t)-2_000_000, token)
-	}
+func whoCohort(t *testing.T, e *env) {
+	l := newLine(t, e)
+	s, x := l.session(), l.session()
+	g := l.of(cohort(s, "s1", 3))
+	l.join(cohort(x, "x1", 2), request(x, "x2"))
 	rows, queue := e.who(t, "n"), e.queue(t, "n")
-	if len(rows) != 1 || rows[0].kind != "run" || rows[0].token != last || rows[0].waiters != 1 || rows[0].wait.Float64 < 1.9 {
+	if len(rows) != 1 || rows[0].kind != "cohort" || rows[0].session != s || rows[0].token != g.Token || rows[0].waiters != 3 || !rows[0].wait.Valid {
 		t.Errorf("%+v", rows)
 	}
-	if len(queue) != 3 {
+	if len(queue) != 2 {
 		t.Fatalf("%+v", queue)
 	}
-	for i, place := range []int64{0, 0, 1} {
-		if q := queue[i]; q.place != place || q.member != (place == 0) || !q.alive {
+	for i, members := range []int64{2, 1} {
+		if q := queue[i]; q.place != int64(i)+1 || q.session != x || q.members != members || q.kind != "exclusive" || !q.alive {
 			t.Errorf("%+v", q)
 		}
 	}

@@ -41,8 +41,8 @@ func (e *env) rows(t testing.TB, insert, row string, n int, args func(i int) []a
 func (e *env) orphans(t testing.TB, n int, session string, waiters int) {
 	t.Helper()
 	now := e.now(t)
-	e.rows(t, "INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata)",
-		"(?, ?, 'somewhere', 'some thread', 1, ?, ?, ?, ?, ?, ?, 10, '')", n, func(i int) []any {
+	e.rows(t, "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, waiters, next_ticket, metadata)",
+		"(?, ?, 'somewhere', 'some thread', ?, ?, ?, ?, ?, ?, 10, '')", n, func(i int) []any {
 			return []any{name(i), session, fmt.Sprintf("held%d", i), now, now, now, now, waiters}
 		})
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 )
 
 var revoking = inPlaces(own{
@@ -89,7 +88,7 @@ func breakRest(t *testing.T, e *env) {
 	}
 	unlock(t, lock(t, b, "alone"))
 	app := e.app(t, 5)
-	if ended, err := app.Backend.EndRest(brief(t), "alone", 0, driver.Event{Name: "alone", Kind: "broken"}); ended || err != nil {
+	if ended, err := endRest(brief(t), app.Backend, "alone", 0); ended || err != nil {
 		t.Errorf("a rest that was over has ended: %v, %v", ended, err)
 	}
 	e.told(t, c, "alone", "broken", 1)
@@ -293,7 +292,7 @@ func breakTokenAtRest(t *testing.T, e *env) {
 	refused(t, b, "n")
 	app := e.app(t, 5)
 	for _, l := range []Lock{first, second} { // by a look from before
-		ended, err := app.Backend.EndRest(brief(t), "n", l.Token(), driver.Event{Name: "n", Kind: "broken"})
+		ended, err := endRest(brief(t), app.Backend, "n", l.Token())
 		if ended != (l == second) || err != nil {
 			t.Errorf("the rest of token %d has ended: %v, %v", l.Token(), ended, err)
 		}

@@ -55,8 +55,8 @@ func (e *env) orphan(t testing.TB, name, session string, left time.Duration) (to
 	t.Helper()
 	now := e.now(t)
 	e.ghost(t, session, left)
-	e.exec(t, `INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, metadata)
-		VALUES (?, ?, 'somewhere', 'some thread', 1, ?, ?, ?, ?, ?, '')`, name, session, "a"+session, now-7, now-7, now-7, now)
+	e.exec(t, `INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata)
+		VALUES (?, ?, 'somewhere', 'some thread', ?, ?, ?, ?, ?, '')`, name, session, "a"+session, now-7, now-7, now-7, now)
 	return now - 7
 }
 
@@ -120,7 +120,7 @@ func takenAway(t *testing.T, e *env) {
 	c, other := e.client(t), e.client(t)
 	l := lock(t, c, "taken")
 	kept := lock(t, c, "kept")
-	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '', holds = 0 WHERE name = 'taken'")
+	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, attempt = '' WHERE name = 'taken'")
 	next := lock(t, other, "taken")
 	ended(t, soon, l, dblock.ErrLost) // with a heartbeat that lists what there is
 	live(t, kept)
@@ -136,7 +136,7 @@ func deadWaiter(t *testing.T, e *env) {
 		e.ghost(t, session, -time.Second)
 		e.exec(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = next_ticket + 1 WHERE name = ?", how)
 		e.exec(t, `INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)
-			VALUES (?, 0, ?, 'somewhere', 'some thread', ?, 0, '', ?)`, how, session, "a"+session, e.now(t))
+			VALUES (?, 1, ?, 'somewhere', 'some thread', ?, 0, '', ?)`, how, session, "a"+session, e.now(t))
 		if how == "declared dead" {
 			e.end(t, session)
 		}

@@ -66,7 +66,7 @@ func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder
 	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
 		return err
 	}
-	_, ok, err := a.Backend.Reenter(brief(t), driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
+	_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
 	return taken(nil, ok, err)
 }
 

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
 var together = inPlaces(own{
@@ -18,7 +16,6 @@ var together = inPlaces(own{
 	{"LockAll that is cancelled holds none", allOrNone},
 	{"LockAlls of the same names in any order never wait for each other", allOrders},
 	{"LockAll of 1,000 names holds 1,000 locks", thousandNames},
-	{"the transaction of LockAll stops at a name that others wait for, and at one that rests", allTakesStop},
 	{"LockAll with a mode for each name shares some of them", allModes},
 	{"LockAll enters what its owner has already", allReentrant},
 }, moving{
@@ -111,52 +108,6 @@ func allOrders(t *testing.T, e *env) {
 	all.Wait()
 	for _, name := range names {
 		e.idle(t, name)
-	}
-}
-
-// Broken by judging several names by their holders alone, as if a name without one were free.
-func allTakesStop(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	me := id()
-	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: me, Host: "h", TTL: longTTL}); err != nil {
-		t.Fatal(err)
-	}
-	requests := func(attempt string, units, of int, names ...string) (rs []driver.Request) {
-		for _, name := range names {
-			rs = append(rs, driver.Request{Name: name, Session: me, Host: "h", Thread: "t", Attempt: attempt + name, Units: units, Of: of, Wait: true})
-		}
-		return rs
-	}
-	waited, _ := e.takeFor(t, a, "waited", takeover{})
-	queued := driver.Request{Name: "waited", Session: waited.Session, Host: "h", Thread: "u", Attempt: id(), Wait: true}
-	if _, outcome, err := a.Backend.Enqueue(brief(t), queued); err != nil || outcome != driver.Queued {
-		t.Fatal(outcome, err)
-	}
-	// As UnlockTx leaves it on MySQL, until it is handed on.
-	e.exec(t, "UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '' WHERE name = 'waited'")
-	rest := requests("0", 0, 0, "rests")[0]
-	rest.MinHold = time.Hour // no test sees its end
-	g, taken, err := a.Backend.Take(brief(t), rest)
-	if err != nil || !taken {
-		t.Fatal(taken, err)
-	}
-	if _, err := drivertest.Release(brief(t), a.Backend, driver.Held{Name: "rests", Session: me, Token: g.Token}, false); err != nil {
-		t.Fatal(err)
-	}
-	for i, name := range []string{"waited", "rests"} {
-		for units := range 2 { // 0: the whole name
-			rs := requests(fmt.Sprint(i, units), units, 2*units, fmt.Sprint("a", i, units), name, "z")
-			for range 2 { // the second time the first name is taken
-				grants, err := a.Backend.TakeAll(brief(t), rs)
-				if err != nil || len(grants) != 1 {
-					t.Errorf("%q, %d units: took %d names, %v: want the one before it", name, units, len(grants), err)
-				}
-				rs[0] = requests(fmt.Sprint(i, units), units, 2*units, fmt.Sprint("b", i, units))[0]
-			}
-		}
-		if n := e.number(t, "SELECT count(*) FROM dblock_locks WHERE name IN (?, 'z') AND (session_id IS NOT NULL OR shared_units > 0)", name); n != 0 {
-			t.Errorf("%q or what comes after it was taken", name)
-		}
 	}
 }
 

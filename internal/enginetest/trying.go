@@ -36,8 +36,8 @@ func (m meeting) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	return g, taken, err
 }
 
-func (m meeting) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	next, left, err := m.Backend.Vacate(ctx, v)
+func (m meeting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := m.Backend.Remove(ctx, r)
 	m.tell(err)
 	return next, left, err
 }

@@ -251,7 +251,7 @@ func endedBefore(t *testing.T, e *env) {
 // fingerprint is a row of dblock_locks as far as the database shows it.
 func (e *env) fingerprint(t testing.TB, name string) string {
 	t.Helper()
-	columns := []string{"session_id", "host", "thread", "holds", "attempt", "token", "acquired_at", "waiters", "next_ticket", "metadata"}
+	columns := []string{"session_id", "host", "thread", "attempt", "token", "acquired_at", "waiters", "next_ticket", "metadata"}
 	if e.wiring.Kind == Postgres {
 		columns = append(columns, "xmin", "xmax", "ctid") // any write, and any lock on the row
 	}

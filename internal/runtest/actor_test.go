@@ -14,18 +14,15 @@ var errHeld = errors.New("it is held")
 
 // actor locks and unlocks on a machine, one call at a time. The scheduler alone uses it.
 type actor struct {
-	m      *machine
-	index  int
-	ctx    context.Context // of one owner; nil before introduce
-	thread string          // of that owner
-
+	m         *machine
+	index     int
 	asking    bool   // Acquire is under way
 	trying    bool   // likewise, and it does not wait
 	working   bool   // another call is under way
+	risky     bool   // likewise, one that changes what the lock is
 	want      string // the name that it asks for, or has
 	cancel    context.CancelFunc
 	cancelled bool
-	attempt   string // the latest of Acquire
 
 	locks []*client.Lock // handles of the lock that it has; none: it has none
 	hold  *grant         // what it has
@@ -49,26 +46,6 @@ func (a *actor) believes() bool {
 
 func relied(l *client.Lock) bool {
 	return l.Context().Err() == nil && l.Until().After(time.Now())
-}
-
-// introduce has the owner of the actor made, and gives it back at once.
-func (a *actor) introduce() {
-	name := fmt.Sprintf("owner %d", a.index)
-	a.m.world.journal.expect(name, a)
-	go func() {
-		l, err := a.m.client.Acquire(context.Background(), &client.Want{Request: driver.Request{Name: name}}, true)
-		if err == nil {
-			err = l.Unlock(context.Background())
-		}
-		a.m.world.finish(func() {
-			if err != nil {
-				a.m.world.fail("%s cannot lock a free name: %v", a, err)
-				return
-			}
-			a.ctx = context.WithoutCancel(l.Context())
-			delete(a.m.world.tables.rows, name)
-		})
-	}()
 }
 
 // act lets an actor do something.
@@ -100,14 +77,14 @@ func (w *world) act() bool {
 	case n < 25:
 		a.work("records", func(ctx context.Context, l *client.Lock) error { return l.Record(ctx, "test", "") })
 	case n < 40:
-		a.work("raises", func(ctx context.Context, l *client.Lock) error {
+		a.risk("raises", func(ctx context.Context, l *client.Lock) error {
 			_, err := l.Raise(ctx, l.Token()+1000)
 			return err
 		})
 	case n < 55:
-		a.work("downgrades", func(ctx context.Context, l *client.Lock) error { return l.Downgrade(ctx) })
+		a.risk("downgrades", func(ctx context.Context, l *client.Lock) error { return l.Downgrade(ctx) })
 	case n < 65:
-		a.work("upgrades", func(ctx context.Context, l *client.Lock) error { return l.TryUpgrade(ctx) })
+		a.risk("upgrades", func(ctx context.Context, l *client.Lock) error { return l.TryUpgrade(ctx) })
 	case n < 85 && !a.locks[0].Shared():
 		a.reenter()
 	default:
@@ -127,16 +104,19 @@ func (a *actor) acquire(wait bool) {
 	if w.rng.IntN(8) == 0 {
 		a.want = names[1]
 	}
-	a.asking, a.trying, a.cancelled, a.attempt = true, !wait, false, ""
+	a.asking, a.trying, a.cancelled = true, !wait, false
 	w.note("%s: asks for %s, waits %t", a, a.want, wait)
-	a.ask(wait)
+	metadata := ""
+	if w.rng.IntN(8) == 0 {
+		metadata = "{}" // no member of a cohort
+	}
+	a.ask(context.Background(), metadata, wait)
 }
 
-func (a *actor) ask(wait bool) {
-	ctx, cancel := context.WithCancel(a.ctx)
-	a.cancel = cancel
+func (a *actor) ask(ctx context.Context, metadata string, wait bool) {
+	ctx, a.cancel = context.WithCancel(ctx)
 	go func() {
-		l, err := a.m.client.Acquire(ctx, &client.Want{Request: driver.Request{Name: a.want}}, wait)
+		l, err := a.m.client.Acquire(ctx, &client.Want{Request: driver.Request{Name: a.want, Metadata: metadata}}, wait)
 		late := err == nil && l.Context().Err() == nil && !l.Until().After(time.Now())
 		a.m.world.finish(func() { a.acquired(l, err, late) })
 	}()
@@ -167,7 +147,7 @@ func (a *actor) acquired(l *client.Lock, err error, late bool) {
 func (a *actor) reenter() {
 	a.working, a.cancelled = true, false
 	a.m.world.note("%s: enters again", a)
-	a.ask(true)
+	a.ask(context.WithoutCancel(a.locks[0].Context()), "", true)
 }
 
 // unlock takes back one entry. With the last one the belief ends before the call.
@@ -189,17 +169,23 @@ func (a *actor) unlock() {
 func (a *actor) work(what string, do func(ctx context.Context, l *client.Lock) error) {
 	l := a.locks[0]
 	a.m.world.note("%s: %s %d", a, what, l.Token())
-	a.call(what, func(ctx context.Context) error { return do(ctx, l) }, func(error) { a.m.world.journal.changed(a) })
+	a.call(what, func(ctx context.Context) error { return do(ctx, l) }, func(error) { a.m.world.journal.moved(a) })
+}
+
+// risk is work whose lost answer leaves open what the lock is.
+func (a *actor) risk(what string, do func(ctx context.Context, l *client.Lock) error) {
+	a.risky = true
+	a.work(what, do)
 }
 
 func (a *actor) call(what string, do func(ctx context.Context) error, then func(err error)) {
-	ctx, cancel := context.WithCancel(a.ctx)
+	ctx, cancel := context.WithCancel(context.Background())
 	a.working, a.cancel, a.cancelled = true, cancel, false
 	go func() {
 		err := do(ctx)
 		a.m.world.finish(func() {
 			cancel()
-			a.working, a.cancel = false, nil
+			a.working, a.risky, a.cancel = false, false, nil
 			a.m.world.note("%s: %s: %v", a, what, err)
 			if err != nil && a.tx != nil {
 				a.tx.end(false)
@@ -214,80 +200,4 @@ func (a *actor) abandon() {
 	if a.cancel != nil {
 		a.cancel()
 	}
-}
-
-// transaction is one of the application's, with what the client did in it.
-type transaction struct {
-	a       *actor
-	release *row        // what it releases
-	guards  *row        // whose holder it guards
-	held    driver.Held // by the holder
-	over    bool
-}
-
-// do runs a statement in the transaction.
-func (x *transaction) do(ctx context.Context, kind string, h driver.Held, run func(r *row)) error {
-	_, err := ask(ctx, x.a.m, kind, aboutHold(h), func() (none, error) {
-		if x.over {
-			return none{}, driver.ErrTxDone
-		}
-		r, err := x.a.m.world.tables.inside(h)
-		if err == nil {
-			run(r)
-		}
-		return none{}, err
-	})
-	return err
-}
-
-func (x *transaction) Exclusive() bool { return x.a.m.world.tables.exclusive }
-
-func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.Aside) error {
-	return x.do(ctx, "make guard", h, func(*row) {})
-}
-
-func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.Aside) error {
-	return x.do(ctx, "guard", h, func(r *row) {
-		x.guards, x.held, r.guarded = r, h, x
-		if x.Exclusive() {
-			r.locked = x
-		}
-	})
-}
-
-func (x *transaction) Release(ctx context.Context, h driver.Held, _ driver.Aside) error {
-	return x.do(ctx, "release in transaction", h, func(r *row) { x.release, x.held, r.locked = r, h, x })
-}
-
-func (x *transaction) Database(context.Context) (string, error) { return "", nil }
-
-func (x *transaction) Lock(context.Context, string, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
-	panic("LockTx is not played")
-}
-
-// end commits or rolls back.
-func (x *transaction) end(commit bool) {
-	w := x.a.m.world
-	x.a.tx, x.over = nil, true
-	if r := x.guards; r != nil {
-		r.guarded, r.locked = nil, nil
-		if commit {
-			w.journal.guarded(r, x.held.Token)
-		}
-	}
-	if r := x.release; r != nil {
-		r.locked = nil
-		if commit {
-			x.a.given = true
-			if x.Exclusive() && !x.held.Shared {
-				_ = w.tables.settle(x.held, false)
-			}
-			r.endRun(false)
-			w.tables.free(r)
-			if !w.tables.freeByTx {
-				w.tables.handOn(r, "")
-			}
-		}
-	}
-	w.note("%s: its transaction ends, committed %t", x.a, commit)
 }

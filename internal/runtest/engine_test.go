@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var errCut = driver.Fail(driver.ErrUnavailable, errors.New("the connection broke"))
@@ -35,6 +36,7 @@ type about struct {
 	requests []driver.Request
 	attempts []string
 	token    int64
+	tx       *transaction // that it is made in; nil: in none
 	served   bool
 	reads    bool
 }
@@ -52,7 +54,7 @@ func ask[A any](ctx context.Context, m *machine, kind string, of about, run func
 	s := &statement{m: m, kind: kind, about: of}
 	s.run = func() {
 		s.done = true
-		if r := m.world.tables.rows[of.name]; r != nil && r.locked != nil && !of.reads {
+		if !of.reads && m.world.tables.busy(of.name) && of.tx == nil || of.tx != nil && m.world.tables.barred(of.name, of.tx) {
 			got.err = driver.ErrBusy
 			return
 		}
@@ -154,19 +156,6 @@ func (e engine) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return g.Grant, g.taken, err
 }
 
-func (e engine) TakeAll(ctx context.Context, rs []driver.Request) (grants []driver.Grant, err error) {
-	return ask(ctx, e.m, "take all", about{requests: rs}, func() (grants []driver.Grant, err error) {
-		for _, r := range rs {
-			g, taken, err := e.tables().take(r)
-			if err != nil || !taken {
-				return grants, err
-			}
-			grants = append(grants, g)
-		}
-		return grants, nil
-	})
-}
-
 // batched is the answer of Batch.
 type batched struct {
 	grants   []driver.Grant
@@ -181,73 +170,35 @@ func (e engine) Batch(ctx context.Context, takes []driver.Request, releases []dr
 	return b.grants, b.released, err
 }
 
-func (e engine) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, err := ask(ctx, e.m, "enqueue", about{name: rs[0].Name, requests: rs}, func() (g granted, err error) {
-		g.Grant, g.outcome, err = e.tables().enqueue(rs)
+func (e engine) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, err := ask(ctx, e.m, "join", about{name: r.Name, requests: []driver.Request{r}}, func() (g granted, err error) {
+		g.Grant, g.outcome, err = e.tables().join(r)
 		return g, err
 	})
 	return g.Grant, g.outcome, err
 }
 
-func (e engine) Leave(ctx context.Context, id, name string, attempts []string) ([]driver.Handoff, error) {
-	return ask(ctx, e.m, "leave", about{name: name, attempts: attempts}, func() ([]driver.Handoff, error) {
-		return e.tables().leave(id, name, attempts), nil
-	})
-}
-
-// vacated is the answer of Vacate.
-type vacated struct {
+// removed is the answer of Remove.
+type removed struct {
 	next []driver.Handoff
 	left bool
 }
 
-func (e engine) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	kind := [...]string{"release", "undo", "take over", "break", "hand on"}[v.Cause]
-	a, err := ask(ctx, e.m, kind, about{name: v.Name, attempts: []string{v.Attempt}, token: v.Token}, func() (a vacated, err error) {
-		a.next, a.left, err = e.tables().vacate(v)
+func (e engine) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	kind := [...]string{"release", "undo", "take over", "break", "hand over"}[r.Cause]
+	a, err := ask(ctx, e.m, kind, about{name: r.Name, attempts: []string{r.Attempt}, token: r.Token}, func() (a removed, err error) {
+		a.next, a.left, err = e.tables().remove(r)
 		return a, err
 	})
 	return a.next, a.left, err
 }
 
+func (e engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return ask(ctx, e.m, "change", about{name: how.Name}, func() ([]driver.Handoff, error) { return e.tables().change(how, transition) })
+}
+
 // aboutHold is what a statement about a hold is about.
 func aboutHold(h driver.Held) about { return about{name: h.Name, token: h.Token} }
-
-func (e engine) Settle(ctx context.Context, h driver.Held, singly bool) error {
-	_, err := ask(ctx, e.m, "settle", aboutHold(h), func() (none, error) { return none{}, e.tables().settle(h, singly) })
-	return err
-}
-
-func (e engine) SetHolds(ctx context.Context, h driver.Held, holds int) error {
-	_, err := ask(ctx, e.m, "set holds", aboutHold(h), func() (none, error) {
-		return none{}, e.tables().setHolds(h, holds)
-	})
-	return err
-}
-
-func (e engine) Announce(ctx context.Context, h driver.Held, _ driver.Event) error {
-	_, err := ask(ctx, e.m, "announce", aboutHold(h), func() (none, error) {
-		_, err := e.tables().hold(h)
-		return none{}, err
-	})
-	return err
-}
-
-func (e engine) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	return ask(ctx, e.m, "downgrade", aboutHold(h), func() ([]driver.Handoff, error) { return e.tables().downgrade(h) })
-}
-
-func (e engine) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
-	g, err := ask(ctx, e.m, "upgrade", aboutHold(h), func() (g granted, err error) {
-		g.Grant, g.taken, err = e.tables().upgrade(h, attempt)
-		return g, err
-	})
-	return g.Grant, g.taken, err
-}
-
-func (e engine) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
-	return ask(ctx, e.m, "raise", aboutHold(h), func() (int64, error) { return e.tables().raise(h, token) })
-}
 
 func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.State, error) {
 	return ask(ctx, e.m, "look", about{name: names[0], reads: true}, func() ([]driver.State, error) { return e.tables().look(id, names), nil })
@@ -255,10 +206,6 @@ func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.S
 
 func (e engine) Describe(ctx context.Context, names []string, _ int) ([]driver.Detail, error) {
 	return ask(ctx, e.m, "describe", about{name: names[0], reads: true}, func() ([]driver.Detail, error) { return e.tables().describe(names[0]), nil })
-}
-
-func (e engine) Ask(ctx context.Context, name, reason string, _ driver.Event) (int, error) {
-	return ask(ctx, e.m, "ask", about{name: name}, func() (int, error) { return e.tables().ask(name, reason), nil })
 }
 
 func (engine) Stir(context.Context, string) error { return nil }

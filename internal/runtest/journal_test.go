@@ -9,174 +9,142 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 )
 
-// journal is what the judge knows: whose attempt is which, and what was granted, begun and broken.
+// journal is what the judge knows: what was granted, begun and broken.
 type journal struct {
-	world    *world
-	owners   map[string]*actor   // by the name that introduces one
-	threads  map[string]*actor   // by host and thread
-	attempts map[string]*attempt // by attempt
-	grants   map[string]*grant   // by name and token
-	highest  map[string]int64    // by name, the highest token that was begun with
-	breaks   []*breach
-	aims     map[string][]int64 // by the reason of a Break, the tokens that it was called with
-	runs     []breach           // each that was granted
-}
-
-// attempt is one request of an actor.
-type attempt struct {
-	driver.Request
-	actor    *actor
-	doubtful bool // an answer about it was lost
-	begun    bool // its actor has begun to believe
-	shaky    bool // the answer to what changes its mode was lost, and that may still run
+	world   *world
+	numbers map[string]int    // by attempt, for the history
+	tickets map[string]int64  // by attempt, of its place
+	grants  map[string]*grant // by name and token
+	highest map[string]int64  // by name, the highest token that was begun with, or raised to
+	latest  map[string]int64  // by name, the token that was begun with last
+	breaks  []*breach
+	aims    map[string][]int64 // by the reason of a Break, the tokens that it was called with
+	cohorts []breach           // each that was granted
 }
 
 // grant is a token.
 type grant struct {
-	*attempt
-	token  int64
-	ticket int64 // of the place; where there was none, the next one's
-	begun  bool
+	name, session, attempt string
+	token                  int64
+	begun                  bool
+	shaky                  bool // the answer to what changes its mode was lost, and that may still run
 }
 
 // breach is what a Break took.
 type breach struct {
 	name    string
 	attempt string // of the row
-	driver.Range
+	driver.Grant
 	known bool // the client has told one of its holders
 }
 
 func newJournal(w *world) *journal {
 	return &journal{
-		world: w, owners: map[string]*actor{}, threads: map[string]*actor{}, attempts: map[string]*attempt{}, grants: map[string]*grant{},
-		highest: map[string]int64{}, aims: map[string][]int64{},
+		world: w, numbers: map[string]int{}, tickets: map[string]int64{}, grants: map[string]*grant{},
+		highest: map[string]int64{}, latest: map[string]int64{}, aims: map[string][]int64{},
 	}
 }
 
 func key(name string, token int64) string { return fmt.Sprint(name, " ", token) }
 
-// expect names the actor that is introduced.
-func (j *journal) expect(name string, a *actor) { j.owners[name] = a }
-
-// sent registers the attempts of a statement, and says whom it is about.
-func (j *journal) sent(s *statement) string {
-	for _, r := range s.about.requests {
-		a := j.threads[r.Host+r.Thread]
-		if a == nil {
-			a = j.owners[r.Name]
-			a.thread = r.Thread
-			j.threads[r.Host+r.Thread] = a
-		}
-		if j.attempts[r.Attempt] == nil {
-			j.again(a, r)
-			j.attempts[r.Attempt] = &attempt{Request: r, actor: a}
-		}
-		a.attempt = r.Attempt
+// number is how the history calls an attempt.
+func (j *journal) number(attempt string) string {
+	if attempt == "" {
+		return "-"
 	}
+	if j.numbers[attempt] == 0 {
+		j.numbers[attempt] = len(j.numbers) + 1
+	}
+	return fmt.Sprint("#", j.numbers[attempt])
+}
+
+// sent says what a statement is about.
+func (j *journal) sent(s *statement) string {
 	var who strings.Builder
 	fmt.Fprintf(&who, "%s %d", s.about.name, s.about.token)
 	for _, r := range s.about.requests {
-		fmt.Fprintf(&who, " %s", j.actorOf(r.Attempt))
+		fmt.Fprintf(&who, " %s×%d", j.number(r.Attempt), max(r.Members, 1))
 	}
 	for _, attempt := range s.about.attempts {
-		fmt.Fprintf(&who, " %s", j.actorOf(attempt))
+		fmt.Fprintf(&who, " %s", j.number(attempt))
 	}
 	return who.String()
 }
 
-func (j *journal) actorOf(attempt string) string {
-	if known := j.attempts[attempt]; known != nil {
-		return known.actor.String()
+// changed notes what a transition has granted. The tables call it.
+func (j *journal) changed(before, row protocol.Row, changes protocol.Changes) {
+	for _, p := range changes.PutPlaces {
+		j.tickets[p.Attempt] = p.Ticket
 	}
-	return "-"
-}
-
-// again looks whether an actor that waits queues up once more, with its first place still there.
-func (j *journal) again(a *actor, r driver.Request) {
-	before := j.attempts[a.attempt]
-	if before == nil || j.broke(before) || before.doubtful || before.begun || before.Session != r.Session || before.Name != r.Name || a.cancelled || a.m.closing {
+	if row.Session != "" && row.Token > before.Token {
+		for token := row.First; token <= row.Last; token++ {
+			j.granted(row, token)
+		}
+		if row.First < row.Last {
+			j.cohorts = append(j.cohorts, breach{name: row.Name, Grant: driver.Grant{First: row.First, Token: row.Last}})
+		}
+	}
+	ticket, queued := j.tickets[row.Attempt]
+	if row.Session == "" || row.Attempt == before.Attempt && row.Session == before.Session || !queued {
 		return
 	}
-	if row := j.world.tables.rows[r.Name]; row != nil && row.has(before.Request) && j.world.tables.alive(r.Session) && !a.m.disturbed() {
-		j.world.fail("%s asks anew, and the tables still have its first attempt", a)
+	for _, p := range j.world.tables.Places(row.Name) {
+		if p.Ticket < ticket && j.world.tables.alive(p.Session) {
+			j.world.fail("ticket %d of %s is granted before ticket %d", ticket, row.Name, p.Ticket)
+		}
 	}
 }
 
-// has reports whether an attempt has a place, or the lock.
-func (r *row) has(q driver.Request) bool {
-	return r.holder.Attempt == q.Attempt || slices.ContainsFunc(r.queue, func(p place) bool { return p.Attempt == q.Attempt })
+// granted notes a token.
+func (j *journal) granted(row protocol.Row, token int64) {
+	if j.grants[key(row.Name, token)] != nil {
+		j.world.fail("token %d of %s is granted twice", token, row.Name)
+	}
+	j.grants[key(row.Name, token)] = &grant{name: row.Name, session: row.Session, attempt: row.Attempt, token: token}
 }
 
-// doubt notes that a statement's caller does not learn what came of it.
-func (j *journal) doubt(s *statement) {
-	for _, r := range s.about.requests {
-		j.attempts[r.Attempt].doubtful = true
+// removed looks at what leaves a name, whose attempt was the row's. The tables call it.
+func (j *journal) removed(n *protocol.Name, r driver.Removal, attempt string) {
+	switch r.Cause {
+	case driver.ByForce:
+		j.broken(n.Row, r, attempt)
+	case driver.ByAttempt:
+		for _, a := range j.world.actors {
+			if a.believes() && a.hold != nil && a.hold.attempt == r.Attempt {
+				j.world.fail("what %s believes in is given back", a)
+			}
+		}
 	}
-	if g := j.grants[key(s.about.name, s.about.token)]; g != nil && slices.Contains([]string{"raise", "upgrade", "downgrade"}, s.kind) {
-		g.shaky = true
-	}
-}
-
-// granted notes a token. The tables call it.
-func (j *journal) granted(r *row, q driver.Request, token, ticket int64) {
-	if j.grants[key(r.name, token)] != nil {
-		j.world.fail("token %d of %s is granted twice", token, r.name)
-	}
-	j.grants[key(r.name, token)] = &grant{attempt: j.attempts[q.Attempt], token: token, ticket: ticket}
-}
-
-// ran notes a run. The tables call it.
-func (j *journal) ran(r *row) {
-	j.runs = append(j.runs, breach{name: r.name, Range: driver.Range{First: r.first, Last: r.last}})
 }
 
 // broken notes what a Break takes, and looks whether that has one of its tokens, or is left of a
-// run that had.
-func (j *journal) broken(r *row, detail string) {
+// cohort that had.
+func (j *journal) broken(row protocol.Row, r driver.Removal, attempt string) {
+	b := &breach{name: r.Name, attempt: attempt, Grant: driver.Grant{First: r.Token, Token: r.Token}}
+	if row.Last == r.Token {
+		b.First = row.First
+	}
 	for reason, tokens := range j.aims {
-		if len(tokens) > 0 && strings.HasSuffix(detail, ": "+reason) && r.last != tokens[0] &&
-			!slices.ContainsFunc(j.runs, func(run breach) bool { return run.name == r.name && run.Has(tokens[0]) && run.Has(r.last) }) {
-			j.world.fail("Break takes token %d, and was meant for %d", r.last, tokens[0])
+		if len(tokens) > 0 && strings.HasSuffix(r.Event.Detail, ": "+reason) && !b.Has(tokens[0]) &&
+			!slices.ContainsFunc(j.cohorts, func(c breach) bool { return c.name == r.Name && c.Has(tokens[0]) && c.Has(r.Token) }) {
+			j.world.fail("Break takes token %d, and was meant for %d", r.Token, tokens[0])
 		}
 	}
-	j.breaks = append(j.breaks, &breach{name: r.name, attempt: r.holder.Attempt, Range: driver.Range{First: r.first, Last: r.last}})
+	j.breaks = append(j.breaks, b)
 }
 
 // breachOf is the Break that took a grant, perhaps after its token was raised; nil: none did.
 func (j *journal) breachOf(g *grant) *breach {
 	for _, b := range j.breaks {
-		if b.name == g.Name && (b.First <= g.token && g.token <= b.Last || b.attempt == g.Attempt) {
+		if b.name == g.name && (b.Has(g.token) || b.attempt == g.attempt) {
 			return b
 		}
 	}
 	return nil
-}
-
-// broke reports whether a Break took what an attempt was granted: it may have had that from the
-// run's member before it, and its place is another matter.
-func (j *journal) broke(a *attempt) bool {
-	for _, g := range j.grants {
-		if g.attempt == a && j.breachOf(g) != nil {
-			return true
-		}
-	}
-	return false
-}
-
-// givenBack looks whether there was a reason to give up an attempt.
-func (j *journal) givenBack(q driver.Request) {
-	known := j.attempts[q.Attempt]
-	a := known.actor
-	switch {
-	case a.believes() && a.hold != nil && a.hold.Attempt == q.Attempt:
-		j.world.fail("what %s believes in is given back", a)
-	case a.asking && a.attempt == q.Attempt && !a.cancelled && !known.doubtful && !a.m.closing && !a.m.disturbed() && !a.trying:
-		j.world.fail("the place of %s, which waits, is given up", a)
-	}
 }
 
 // refused looks at the error of Acquire.
@@ -197,11 +165,11 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 	token := l.Token()
 	g := j.grants[key(l.Name(), token)]
 	w.note("%s: begins %s %d", a, l.Name(), token)
-	if g == nil || g.actor != a {
+	if g == nil || w.tables.sessions[g.session].host != a.m.String() {
 		w.fail("%s begins with token %d, which was not granted to it", a, token)
 		return
 	}
-	a.hold, g.attempt.begun = g, true
+	a.hold = g
 	if late {
 		w.fail("%s begins with token %d after the deadline of its session", a, token)
 	}
@@ -218,26 +186,15 @@ func (j *journal) begin(a *actor, l *client.Lock, late bool) {
 		}
 		return
 	}
-	if token <= j.highest[g.Name] {
-		w.fail("%s begins with token %d after token %d", a, token, j.highest[g.Name])
+	if token <= j.highest[g.name] {
+		w.fail("%s begins with token %d after token %d", a, token, j.highest[g.name])
 	}
-	j.highest[g.Name] = max(j.highest[g.Name], token)
-	for _, p := range w.tables.rows[g.Name].queue {
-		if p.ticket < g.ticket && j.waits(p) {
-			w.fail("%s begins with ticket %d before %s with ticket %d", a, g.ticket, j.actorOf(p.Attempt), p.ticket)
-		}
-	}
+	j.highest[g.name] = max(j.highest[g.name], token)
+	j.latest[g.name] = token
 }
 
-// waits reports whether somebody waits with a place, and will.
-func (j *journal) waits(p place) bool {
-	known := j.attempts[p.Attempt]
-	a := known.actor
-	return a.asking && a.attempt == p.Attempt && !a.cancelled && !known.doubtful && !a.m.closing && j.world.tables.alive(p.Session) && !a.m.disturbed()
-}
-
-// changed notes the token that an actor has after a call.
-func (j *journal) changed(a *actor) {
+// moved notes the token that an actor has after a call.
+func (j *journal) moved(a *actor) {
 	if len(a.locks) == 0 || a.hold == nil {
 		return
 	}
@@ -245,15 +202,15 @@ func (j *journal) changed(a *actor) {
 	if g := j.grants[key(a.want, token)]; g != nil && token > a.hold.token {
 		a.hold = g
 		if a.believes() && j.breachOf(g) == nil {
-			j.highest[g.Name] = max(j.highest[g.Name], token)
+			j.highest[g.name] = max(j.highest[g.name], token)
 		}
 	}
 }
 
 // guarded looks at the commit of a transaction that guards a hold.
-func (j *journal) guarded(r *row, token int64) {
-	if j.highest[r.name] > token {
-		j.world.fail("a transaction that was guarded with token %d of %s commits after token %d has begun", token, r.name, j.highest[r.name])
+func (j *journal) guarded(h driver.Held, token int64) {
+	if j.latest[h.Name] > token {
+		j.world.fail("a transaction that was guarded with token %d of %s commits after token %d has begun", token, h.Name, j.latest[h.Name])
 	}
 }
 
@@ -263,7 +220,7 @@ func (j *journal) judge() {
 	for _, name := range names {
 		var believer *actor
 		for _, a := range w.actors {
-			if len(a.locks) == 0 || a.hold == nil || a.hold.Name != name {
+			if len(a.locks) == 0 || a.hold == nil || a.hold.name != name {
 				continue
 			}
 			if !a.ended && a.locks[0].Context().Err() != nil {
@@ -273,12 +230,14 @@ func (j *journal) judge() {
 			if !a.believes() || j.breachOf(a.hold) != nil {
 				continue
 			}
-			if believer != nil {
+			if believer != nil && !(believer.locks[0].Shared() && a.locks[0].Shared()) {
 				w.fail("%s (token %d) and %s (token %d) both have %s", believer, believer.hold.token, a, a.hold.token, name)
 			}
 			believer = a
-			r := w.tables.rows[name]
-			if r.holder.Session != a.hold.Session || r.holder.Attempt != a.hold.Attempt && (a.hold.token < r.first || a.hold.token > r.last) {
+			row, _ := w.tables.Row(name)
+			if !slices.ContainsFunc(w.tables.holders(row), func(h driver.Holder) bool {
+				return h.Session == a.hold.session && (h.Attempt == a.hold.attempt || h.Grant.Has(a.hold.token))
+			}) {
 				w.fail("%s believes in token %d of %s, and the row says otherwise", a, a.hold.token, name)
 			}
 		}
@@ -299,15 +258,15 @@ func (j *journal) lost(a *actor) {
 	case errors.Is(cause, client.ErrClosed) && a.m.closing, a.given:
 	case b != nil:
 		b.known = true
-	case errors.Is(cause, client.ErrLost) && !a.hold.shaky && w.tables.alive(a.hold.Session):
-		w.fail("%s loses token %d of %s for no reason: %v", a, a.hold.token, a.hold.Name, cause)
+	case errors.Is(cause, client.ErrLost) && !a.hold.shaky && w.tables.alive(a.hold.session):
+		w.fail("%s loses token %d of %s for no reason: %v", a, a.hold.token, a.hold.name, cause)
 	}
 }
 
 // unlocked looks at what Unlock has returned.
 func (j *journal) unlocked(a *actor, err error) {
 	if errors.Is(err, client.ErrLost) && !a.ended && !a.given && !a.m.disturbed() && !a.hold.shaky && j.breachOf(a.hold) == nil {
-		j.world.fail("%s unlocks token %d of %s, and is told that it was lost: %v", a, a.hold.token, a.hold.Name, err)
+		j.world.fail("%s unlocks token %d of %s, and is told that it was lost: %v", a, a.hold.token, a.hold.name, err)
 	}
 }
 
@@ -320,16 +279,15 @@ func (j *journal) left(living bool) string {
 		return w.tables.alive(id) || !living && s.ended && !slices.ContainsFunc(w.machines, func(m *machine) bool { return m.failed && m.String() == s.host })
 	}
 	for _, name := range names {
-		r := w.tables.rows[name]
-		if r == nil {
-			continue
+		row, _ := w.tables.Row(name)
+		for _, h := range w.tables.holders(row) {
+			if of(h.Session) {
+				all = append(all, fmt.Sprintf("%s is held by %s", name, j.number(h.Attempt)))
+			}
 		}
-		if r.held() && of(r.holder.Session) {
-			all = append(all, fmt.Sprintf("%s is held by %s", name, j.actorOf(r.holder.Attempt)))
-		}
-		for _, p := range r.queue {
+		for _, p := range w.tables.Places(name) {
 			if of(p.Session) {
-				all = append(all, fmt.Sprintf("a place of %s in the queue of %s", j.actorOf(p.Attempt), name))
+				all = append(all, fmt.Sprintf("a place of %s in the queue of %s", j.number(p.Attempt), name))
 			}
 		}
 	}

@@ -14,7 +14,7 @@ func (w *world) work() bool {
 	can := func(s *statement) bool { return !s.done && (s.sent || !s.m.mute()) || s.done && !s.m.mute() }
 	var s *statement
 	any := false
-	if w.rng.IntN(2) == 0 { // it is over sooner than a run
+	if w.rng.IntN(2) == 0 { // it is over sooner than a cohort
 		s, any = one(w, some(w.statements, func(s *statement) bool { return can(s) && (s.kind == "describe" || s.kind == "break") }))
 	}
 	if !any {
@@ -63,7 +63,7 @@ func (w *world) tell() bool {
 	if w.rng.IntN(100) >= w.faults {
 		l.hints = slices.Delete(l.hints, i, i+1)
 	}
-	w.note("%s: hears of %s %d", l.m, w.journal.actorOf(h.Attempt), h.Grant.Token)
+	w.note("%s: hears of %s %d", l.m, w.journal.number(h.Attempt), h.Grant.Token)
 	l.heard <- func() error { l.wake(h); return nil }
 	return true
 }
@@ -167,8 +167,8 @@ func (w *world) interfere() bool {
 	switch {
 	case m.mute() || m.closing:
 		return false
-	case w.tables.rows[names[0]] == nil || !w.tables.rows[names[0]].inRun() && w.rng.IntN(4) > 0:
-		return false // it is runs that one wants to see broken
+	case !w.crowded() && w.rng.IntN(4) > 0:
+		return false // it is cohorts that one wants to see broken
 	case w.rng.IntN(30) == 0 && w.steps > 100:
 		return w.close(m)
 	}
@@ -181,7 +181,7 @@ func (w *world) interfere() bool {
 		}()
 		return true
 	}
-	reason, tokens := fmt.Sprint("step ", w.steps), w.someTokens(w.tables.rows[names[0]])
+	reason, tokens := fmt.Sprint("step ", w.steps), w.someTokens()
 	w.journal.aims[reason] = tokens
 	w.note("%s: breaks %s %d", m, names[0], tokens)
 	go func() {
@@ -191,12 +191,19 @@ func (w *world) interfere() bool {
 	return true
 }
 
+// crowded reports whether a cohort has the first name.
+func (w *world) crowded() bool {
+	row, _ := w.tables.Row(names[0])
+	return row.Session != "" && row.First < row.Last
+}
+
 // someTokens are what Break is called with: none, or one that the row had, has or will have.
-func (w *world) someTokens(r *row) []int64 {
-	if r == nil || w.rng.IntN(2) == 0 {
+func (w *world) someTokens() []int64 {
+	row, there := w.tables.Row(names[0])
+	if !there || w.rng.IntN(2) == 0 {
 		return nil
 	}
-	return []int64{max(r.first-3, 1) + w.rng.Int64N(r.last-r.first+7)}
+	return []int64{max(row.First-3, 1) + w.rng.Int64N(row.Last-row.First+7)}
 }
 
 // close closes a machine in the middle of everything.
@@ -216,12 +223,4 @@ func (w *world) close(m *machine) bool {
 		})
 	}()
 	return true
-}
-
-// introduce has each actor lock a name of its own, so that it is known as one owner from then on.
-func (w *world) introduce() {
-	for _, a := range w.actors {
-		a.introduce()
-		w.calm(func() bool { return a.ctx != nil })
-	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const (
@@ -38,9 +39,10 @@ type world struct {
 	machines   []*machine
 	actors     []*actor
 	statements []*statement
+	commits    []*transaction // on their way
 	listeners  []*listener
 	faults     int  // how many of a hundred steps are a fault
-	haste      bool // little time passes, so that runs stay in memory
+	haste      bool // little time passes, so that cohorts stay in memory
 	plain      int  // how many of a hundred things that are done with a lock are Unlock
 	given      int  // how many of the others are UnlockTx
 	breaks     int  // how many of a thousand steps are a Break, an Ask or a Close
@@ -98,10 +100,8 @@ func newWorld(seed uint64, b bug) *world {
 	w.faults = []int{0, 2, 5, 10}[w.rng.IntN(4)]
 	w.haste, w.plain, w.given, w.breaks = w.rng.IntN(3) > 0, []int{40, 70, 95}[w.rng.IntN(3)], []int{20, 70}[w.rng.IntN(2)], []int{0, 2, 30}[w.rng.IntN(3)]
 	w.journal = newJournal(w)
-	w.tables = &tables{
-		rows: map[string]*row{}, sessions: map[string]*sessionRow{}, journal: w.journal, notify: w.notify, freeByTx: w.rng.IntN(2) == 0,
-		maybeTake: func() bool { return w.rng.IntN(2) == 0 }, bug: b,
-	}
+	w.tables = newTables()
+	w.tables.journal, w.tables.notify, w.tables.freeByTx, w.tables.bug = w.journal, w.notify, w.rng.IntN(2) == 0, b
 	w.tables.exclusive = !w.tables.freeByTx && w.rng.IntN(2) == 0
 	for range 2 + w.rng.IntN(2) {
 		m := &machine{world: w, index: len(w.machines), began: time.Now().Add(-time.Hour)}
@@ -113,7 +113,7 @@ func newWorld(seed uint64, b bug) *world {
 			Deadlocked: func(deadlock.Cycle) error { return client.ErrDeadlock },
 		})
 		w.machines = append(w.machines, m)
-		for range 1 + w.rng.IntN(4) {
+		for range 1 + w.rng.IntN(8) {
 			w.actors = append(w.actors, newActor(m, len(w.actors)))
 		}
 	}
@@ -122,7 +122,6 @@ func newWorld(seed uint64, b bug) *world {
 
 // play does so many steps, lets everything end, and closes the machines. It returns what is wrong.
 func (w *world) play(steps int) string {
-	w.introduce()
 	for w.steps < steps && w.bad == "" {
 		w.step()
 		w.quiet()
@@ -148,7 +147,7 @@ type line struct {
 	at     time.Time
 	format string
 	args   []any
-	rows   []row // as they were then
+	rows   []string // as they were then
 }
 
 // note adds a line to the history.
@@ -158,10 +157,8 @@ func (w *world) note(format string, args ...any) {
 	}
 	l := line{step: w.steps, at: time.Now(), format: format, args: args}
 	for _, name := range names {
-		if r := w.tables.rows[name]; r != nil {
-			was := *r
-			was.queue = slices.Clone(r.queue)
-			l.rows = append(l.rows, was)
+		if row, there := w.tables.Row(name); there {
+			l.rows = append(l.rows, w.journal.row(row))
 		}
 	}
 	w.last = append(w.last, l)
@@ -176,23 +173,23 @@ func (w *world) history() string {
 	for _, l := range w.last[max(0, len(w.last)-remembered):] {
 		fmt.Fprintf(&text, "%5d %8.3fs %-70s", l.step, l.at.Sub(w.start).Seconds(), fmt.Sprintf(l.format, l.args...))
 		for _, r := range l.rows {
-			fmt.Fprintf(&text, " | %s", w.journal.row(&r))
+			fmt.Fprintf(&text, " | %s", r)
 		}
 		text.WriteByte('\n')
 	}
 	return text.String()
 }
 
-// row is a row in words: the highest token, the holder with its tokens, the places with theirs.
-func (j *journal) row(r *row) string {
-	text := fmt.Sprintf("%s %d", r.name, r.token)
-	if r.held() {
-		text += fmt.Sprintf(" [%s %d-%d]", j.actorOf(r.holder.Attempt), r.first, r.last)
+// row is a row in words: the highest token, the holders with their tokens, the places.
+func (j *journal) row(row protocol.Row) string {
+	text := fmt.Sprintf("%s %d", row.Name, row.Token)
+	for _, h := range j.world.tables.holders(row) {
+		text += fmt.Sprintf(" [%s %d-%d]", j.number(h.Attempt), h.Grant.First, h.Grant.Token)
 	}
-	for _, p := range r.queue {
-		text += fmt.Sprintf(" %d:%s", p.ticket, j.actorOf(p.Attempt))
-		if p.token > 0 {
-			text += fmt.Sprintf("(%d)", p.token)
+	for _, p := range j.world.tables.Places(row.Name) {
+		text += fmt.Sprintf(" %d:%s", p.Ticket, j.number(p.Attempt))
+		if p.Members > 1 {
+			text += fmt.Sprintf("×%d", p.Members)
 		}
 	}
 	return text
@@ -212,7 +209,7 @@ func (t said) String() string {
 	j := t.w.journal
 	var words []string
 	own := func(attempt string, g driver.Grant) {
-		words = append(words, fmt.Sprintf("%s has %d", j.actorOf(attempt), g.Token))
+		words = append(words, fmt.Sprintf("%s has %d", j.number(attempt), g.Token))
 	}
 	switch a := answer.(type) {
 	case none:
@@ -222,7 +219,7 @@ func (t said) String() string {
 		} else {
 			words = append(words, [...]string{"nothing", "queued", "granted"}[a.outcome])
 		}
-	case vacated:
+	case removed:
 		words = append(words, fmt.Sprint(a.left))
 		for _, n := range a.next {
 			own(n.Attempt, n.Grant)
@@ -237,12 +234,12 @@ func (t said) String() string {
 				own(o.Attempt, o.Grant)
 			}
 			for _, attempt := range s.Queued {
-				words = append(words, j.actorOf(attempt)+" waits")
+				words = append(words, j.number(attempt)+" waits")
 			}
 		}
 	case []driver.Claim:
 		for _, c := range a {
-			words = append(words, fmt.Sprintf("%s %s %d", c.Name, j.actorOf(c.Attempt), c.Token))
+			words = append(words, fmt.Sprintf("%s %s %d", c.Name, j.number(c.Attempt), c.Token))
 		}
 	default:
 		words = append(words, fmt.Sprint(a))
@@ -290,6 +287,15 @@ func (w *world) notify(session string, h driver.Hint) {
 	}
 }
 
+// doubt notes that a statement's caller does not learn what came of it.
+func (w *world) doubt(s *statement) {
+	for _, a := range w.actors {
+		if a.m == s.m && a.risky && a.hold != nil && a.hold.name == s.about.name {
+			a.hold.shaky = true
+		}
+	}
+}
+
 // quiet returns when every goroutine is blocked on what the scheduler does next, and the judge has
 // looked.
 func (w *world) quiet() {
@@ -318,7 +324,7 @@ func (w *world) collect() {
 	for _, s := range w.statements {
 		if s.left && !s.doubtful {
 			s.doubtful = true
-			w.journal.doubt(s)
+			w.doubt(s)
 		}
 	}
 	for _, s := range arrived {
@@ -371,7 +377,8 @@ func (w *world) step() {
 	case w.rng.IntN(1000) < w.breaks && w.interfere():
 	case n < 55 && w.work():
 	case n < 68 && w.tell():
-	case n < 85 && w.act():
+	case n < 83 && w.act():
+	case n < 85 && w.commit():
 	default:
 		w.pass()
 	}
@@ -409,7 +416,7 @@ func (w *world) calm(until func() bool) bool {
 			return false
 		}
 		w.steps++
-		if !w.work() && !w.tell() && !(w.ending && w.act()) {
+		if !w.work() && !w.tell() && !(w.ending && w.act()) && !w.commit() {
 			time.Sleep(20 * time.Millisecond)
 		}
 	}

@@ -28,7 +28,7 @@ func (c *crowd) Look(context.Context, string, []string) ([]driver.State, error) 
 	return []driver.State{s}, nil
 }
 
-func (c *crowd) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+func (c *crowd) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.left--; c.left > 0 {
@@ -51,7 +51,7 @@ func TestManyDeadHoldersAreTakenFromAsFastAsOne(t *testing.T) {
 			Clock: clock.Func(func() time.Duration { return time.Since(began) }), Safety: time.Minute, Limit: time.Minute,
 			Log: quiet, Hearing: outage.New(quiet, ""), Looking: outage.New(quiet, ""), Taking: outage.New(quiet, ""),
 		})
-		w := h.Add("n", "a", false)
+		w := h.Add("n", "a")
 		h.Queued(w)
 		if r := <-w.C; !r.Granted || time.Since(began) > time.Second {
 			t.Errorf("%+v after %v", r, time.Since(began))

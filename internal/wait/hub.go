@@ -42,7 +42,7 @@ const (
 // Backend is the part of an engine that the hub needs.
 type Backend interface {
 	Look(ctx context.Context, session string, names []string) ([]driver.State, error)
-	Vacate(ctx context.Context, v driver.Vacancy) (next []driver.Handoff, left bool, err error)
+	Remove(ctx context.Context, r driver.Removal) (next []driver.Handoff, left bool, err error)
 	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
 }
 
@@ -61,9 +61,6 @@ type Config struct {
 	// Stray is called with the attempt of each hint that has no waiter here, and with "" where the
 	// hint names no attempt or the listener has connected.
 	Stray func(attempt string)
-	// Settle tells the database that the present member of a run is its holder, and returns when
-	// that has been answered, or ctx ends. served is how many members had the lock before.
-	Settle func(ctx context.Context, r *Run, present driver.Own, served int)
 	// Listener is called when the listener has connected, and when it was lost, could not connect,
 	// or is none, with the reason; nil: nobody is told.
 	Listener func(up bool, err error)
@@ -76,7 +73,6 @@ type Result struct {
 	Granted bool // false: the attempt is in no queue any more and holds nothing
 	Grant   driver.Grant
 	Asked   time.Duration // by the hub's clock, before the statement that returned the grant was sent
-	Run     *Run          // that the grant is part of; nil: of none
 }
 
 // Waiter is one waiting attempt.
@@ -85,15 +81,8 @@ type Waiter struct {
 	Attempt string
 	C       chan Result // receives once
 
-	passable bool     // its grant may be part of a run
-	queued   bool     // the database has confirmed the place in the queue
-	watcher  *Watcher // not nil: it waits for news only
-}
-
-// interest is how many want a name.
-type interest struct {
-	waiters  int // with those that wait for news only
-	passable int // of them
+	queued  bool     // the database has confirmed the place in the queue
+	watcher *Watcher // not nil: it waits for news only
 }
 
 // Hub has the waiters of one session.
@@ -112,12 +101,9 @@ type Hub struct {
 	listening bool
 	watchers  int
 	waiters   map[string]*Waiter       // by attempt
-	names     map[string]interest      // those that have waiters
+	names     map[string]int           // how many waiters each has, with those that wait for news only
 	due       map[string]time.Duration // when each name is to be looked at
 	states    map[string]driver.State  // as last seen
-	runs      map[string]*Run          // by name, until they are over
-	latest    map[string]int64         // by name with waiters, the last token of the latest run
-	rivals    map[string]bool          // names with waiters that another session was granted after this one
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -125,8 +111,8 @@ type Hub struct {
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
-		waiters: map[string]*Waiter{}, names: map[string]interest{}, due: map[string]time.Duration{},
-		states: map[string]driver.State{}, runs: map[string]*Run{}, latest: map[string]int64{}, rivals: map[string]bool{},
+		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
+		states: map[string]driver.State{},
 	}
 }
 
@@ -146,29 +132,14 @@ func (h *Hub) Ready(ctx context.Context) {
 }
 
 // Add registers an attempt. It MUST be called before the request is sent: a grant may come before
-// the request returns. passable: the grant may be part of a run.
-func (h *Hub) Add(name, attempt string, passable bool) *Waiter {
-	w := &Waiter{Name: name, Attempt: attempt, passable: passable, C: make(chan Result, 1)}
+// the request returns.
+func (h *Hub) Add(name, attempt string) *Waiter {
+	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.register(w)
-	return w
-}
-
-// register MUST be called with mu locked.
-func (h *Hub) register(w *Waiter) {
 	h.waiters[w.Attempt] = w
-	h.count(w, 1)
-}
-
-// count MUST be called with mu locked.
-func (h *Hub) count(w *Waiter, change int) {
-	n := h.names[w.Name]
-	n.waiters += change
-	if w.passable {
-		n.passable += change
-	}
-	h.names[w.Name] = n
+	h.names[w.Name]++
+	return w
 }
 
 // Queued notes that the attempt is in the queue. From now on an attempt that is neither queued nor
@@ -236,47 +207,34 @@ func (h *Hub) State(name string) (driver.State, bool) {
 
 // Deliver answers the waiters of this hub that a statement of this process granted a lock to,
 // without a look at the database. asked is the clock before that statement was sent.
-func (h *Hub) Deliver(name string, next []driver.Handoff, asked time.Duration) {
+func (h *Hub) Deliver(next []driver.Handoff, asked time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var mine []driver.Own
 	for _, n := range next {
 		if n.Session == h.session {
-			mine = append(mine, driver.Own{Attempt: n.Attempt, Grant: n.Grant})
+			h.grant(n.Attempt, n.Grant, asked)
 		}
 	}
-	if len(next) > 0 && h.names[name].waiters > 0 {
-		h.rivals[name] = len(mine) < len(next)
-	}
-	h.grant(mine, asked)
 }
 
-// grant answers the waiters of what the session was granted of one name. MUST be called with mu
-// locked.
-func (h *Hub) grant(own []driver.Own, asked time.Duration) {
-	var run []driver.Own
-	for _, o := range own {
-		if o.Grant.Run.Last != 0 {
-			run = append(run, o)
-		} else if w := h.waiters[o.Attempt]; w != nil {
-			h.supersede(w.Name, o.Grant.Token)
-			h.answer(w, Result{Granted: true, Grant: o.Grant, Asked: asked})
-		}
+// grant answers the waiter of an attempt that was granted its lock. MUST be called with mu locked.
+func (h *Hub) grant(attempt string, grant driver.Grant, asked time.Duration) {
+	if w := h.waiters[attempt]; w != nil {
+		h.answer(w, Result{Granted: true, Grant: grant, Asked: asked})
 	}
-	h.begin(run, asked)
 }
 
-// Stats returns whether a listener is connected, and how many attempts wait.
-func (h *Hub) Stats() (listening bool, waiting int) {
+// Listening reports whether a listener is connected.
+func (h *Hub) Listening() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.listening, len(h.waiters) - h.watchers
+	return h.listening
 }
 
 // Recheck schedules a look at a name now, after a statement with an unknown outcome.
 func (h *Hub) Recheck(name string) {
 	h.mu.Lock()
-	if h.names[name].waiters > 0 {
+	if h.names[name] > 0 {
 		h.due[name] = 0
 	}
 	h.mu.Unlock()
@@ -299,12 +257,10 @@ func (h *Hub) forget(w *Waiter) {
 	if w.watcher != nil {
 		h.watchers--
 	}
-	if h.count(w, -1); h.names[w.Name].waiters == 0 {
+	if h.names[w.Name]--; h.names[w.Name] == 0 {
 		delete(h.names, w.Name)
 		delete(h.due, w.Name)
 		delete(h.states, w.Name)
-		delete(h.latest, w.Name)
-		delete(h.rivals, w.Name)
 	}
 }
 
@@ -395,7 +351,7 @@ func (h *Hub) heard(hint driver.Hint) {
 	w := h.waiters[hint.Attempt]
 	switch {
 	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
-		h.grant(hint.Grants(), h.config.Clock.Now())
+		h.grant(hint.Attempt, hint.Grant, h.config.Clock.Now())
 	case w != nil:
 		h.due[w.Name] = 0
 	case hint.Attempt == "":
@@ -404,12 +360,6 @@ func (h *Hub) heard(hint driver.Hint) {
 		}
 		for _, w := range h.waiters {
 			w.notify(true)
-		}
-	default: // the head of a run has left: the members behind it look
-		for _, attempt := range hint.Behind {
-			if behind := h.waiters[attempt]; behind != nil {
-				h.due[behind.Name] = 0
-			}
 		}
 	}
 	w.notify(true)

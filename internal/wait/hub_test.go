@@ -63,7 +63,7 @@ func (f *table) grant(name, attempt string) {
 // held is the state of a name that an attempt of this session holds.
 func held(name, attempt string) driver.State {
 	grant := driver.Grant{Token: 2}
-	return driver.State{Name: name, Granted: []driver.Own{{Attempt: attempt, Grant: grant}},
+	return driver.State{Name: name, Granted: []driver.OwnGrant{{Attempt: attempt, Grant: grant}},
 		Holder: driver.Holder{Session: me, Attempt: attempt, Grant: grant, Left: time.Minute}}
 }
 
@@ -83,7 +83,7 @@ func (f *table) Look(ctx context.Context, _ string, names []string) (states []dr
 	return states, nil
 }
 
-func (f *table) Vacate(_ context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+func (f *table) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.reclaims = append(f.reclaims, v.Name)
@@ -136,7 +136,7 @@ func room(t *testing.T, f *table) *Hub {
 }
 
 func (h *Hub) enter(name, attempt string) *Waiter {
-	w := h.Add(name, attempt, false)
+	w := h.Add(name, attempt)
 	h.Queued(w)
 	return w
 }
@@ -349,7 +349,7 @@ func TestOnlyAWaiterQueuedBeforeTheLookCanBeGone(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour) // the delayed answer has an empty queue
 		gone := h.enter("n", "a1")
-		sent := h.Add("n", "a3", false) // its request is on its way
+		sent := h.Add("n", "a3") // its request is on its way
 		time.Sleep(2 * firstLook)
 		late := h.enter("n", "a2")
 		f.set(func() { close(f.hold); f.hold = nil })
@@ -377,13 +377,13 @@ func TestAWaiterInTheProcessIsAnsweredWithoutTheDatabase(t *testing.T) {
 		h := room(t, f)
 		f.queue("n", time.Hour, "a1")
 		w := h.enter("n", "a1")
-		h.Deliver("name", []driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
-		h.Deliver("name", []driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
+		h.Deliver([]driver.Handoff{{Session: "other", Attempt: "a1"}}, 0) // not ours
+		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a1", Grant: driver.Grant{Token: 7}}}, 42)
 		if r, took := answered(w); !r.Granted || r.Grant.Token != 7 || r.Asked != 42 || took != 0 {
 			t.Errorf("%+v after %v", r, took)
 		}
-		early := h.Add("n", "a2", false) // answered before its own statement has returned
-		h.Deliver("name", []driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
+		early := h.Add("n", "a2") // answered before its own statement has returned
+		h.Deliver([]driver.Handoff{{Session: me, Attempt: "a2"}}, 0)
 		h.Queued(early)
 		if r, took := answered(early); !r.Granted || took != 0 {
 			t.Errorf("%+v after %v", r, took)

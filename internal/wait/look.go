@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // loop looks at names when they are due.
@@ -99,7 +100,7 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	defer h.mu.Unlock()
 	queued = make(map[string][]*Waiter, len(names))
 	for _, name := range names {
-		if h.names[name].waiters > 0 {
+		if h.names[name] > 0 {
 			h.due[name] = h.config.Clock.Now() + h.config.Safety // until the answer says when
 			queued[name] = nil
 		}
@@ -118,7 +119,9 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) (overdue []driver.Holder) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.grant(state.Granted, asked)
+	for _, own := range state.Granted {
+		h.grant(own.Attempt, own.Grant, asked)
+	}
 	there := make(map[string]bool, len(state.Queued)+len(state.Granted))
 	for _, attempt := range state.Queued {
 		there[attempt] = true
@@ -131,7 +134,7 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 			h.answer(w, Result{})
 		}
 	}
-	if h.names[state.Name].waiters == 0 {
+	if h.names[state.Name] == 0 {
 		return nil
 	}
 	if h.watchers > 0 {
@@ -171,11 +174,11 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 // reclaim takes a name from an expired holder. The first session to do so does it for all.
 func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 	asked := h.config.Clock.Now()
-	next, taken, err := h.backend.Vacate(ctx, driver.TakeOver(h.session, name, holder))
+	next, taken, err := h.backend.Remove(ctx, protocol.TakeOver(h.session, name, holder))
 	switch {
 	case err == nil && taken:
 		h.config.Taking.Worked()
-		h.Deliver(name, next, asked)
+		h.Deliver(next, asked)
 		if h.config.Reclaimed != nil && holder.Grant.Token != 0 {
 			h.config.Reclaimed(name, holder)
 		}
@@ -200,7 +203,7 @@ func (h *Hub) schedule(names []string, in time.Duration) {
 	defer h.mu.Unlock()
 	at := h.config.Clock.Now() + in
 	for _, name := range names {
-		if due, known := h.due[name]; known && due != 0 && h.names[name].waiters > 0 {
+		if due, known := h.due[name]; known && due != 0 && h.names[name] > 0 {
 			h.due[name] = at
 		}
 	}

@@ -44,11 +44,10 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     session_id   VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin,
     host         TEXT       NOT NULL,
     thread       TEXT       NOT NULL,
-    holds        INT        NOT NULL DEFAULT 0,
     attempt      VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
-    -- The highest token ever reserved for the name: it never falls. A run is a grant to several waiters of one session, which
-    -- pass the lock on in the session's memory. The row shows the first member of a run, and the first and the last of its
-    -- tokens. Of a holder without a run both are its own token.
+    -- The highest token ever reserved for the name: it never falls. A cohort is a number of requests of one
+    -- session that joined the queue together: one place, one attempt, and one grant with a token for each member. The row
+    -- shows the first and the last of these tokens. Of a holder by itself both are its own.
     token        BIGINT     NOT NULL,
     first_token  BIGINT     NOT NULL DEFAULT 0,
     last_token   BIGINT     NOT NULL DEFAULT 0,
@@ -68,6 +67,7 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     rests_until  BIGINT     NOT NULL DEFAULT 0, -- before that time it is granted to nobody, held or not
     waiters      INT        NOT NULL DEFAULT 0,
     next_ticket  BIGINT     NOT NULL DEFAULT 1,
+    first_ticket BIGINT     NOT NULL DEFAULT 0, -- no place has a lower ticket
     KEY dblock_locks_session (session_id, handed),
     KEY dblock_locks_expires (expires_at),
     CONSTRAINT dblock_locks_name CHECK (OCTET_LENGTH(name) BETWEEN 1 AND 255)
@@ -88,14 +88,13 @@ DEALLOCATE PREPARE dblock_ddl;
 /*T! ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''; */ DO 0;
 
 -- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks, except for
--- holds and handed, which is as it is there.
+-- handed, which is as it is there.
 CREATE TABLE IF NOT EXISTS dblock_shares (
     name        VARBINARY(255) NOT NULL,
     token       BIGINT     NOT NULL,
     session_id  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     host        TEXT       NOT NULL,
     thread      TEXT       NOT NULL,
-    holds       INT        NOT NULL DEFAULT 1,
     attempt     VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
     units       INT        NOT NULL,
     capacity    INT        NOT NULL DEFAULT 0, -- the number of units that it states
@@ -125,8 +124,7 @@ CREATE TABLE IF NOT EXISTS dblock_waiters (
     min_hold    BIGINT     NOT NULL DEFAULT 0,
     metadata    MEDIUMTEXT NOT NULL,
     enqueued_at BIGINT     NOT NULL,
-    passable    TINYINT(1) NOT NULL DEFAULT 0, -- the grant may be part of a run
-    token       BIGINT     NOT NULL DEFAULT 0, -- of a member of a run, which keeps its place until the run ends; 0: it waits
+    members     INT        NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket),
     UNIQUE KEY dblock_waiters_attempt (attempt),
     KEY dblock_waiters_session (session_id),
@@ -199,14 +197,14 @@ CREATE TABLE IF NOT EXISTS dblock_incarnation (
     CONSTRAINT dblock_incarnation_one CHECK (one = 1)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
--- For people with a console: one row for each holder. A name that is free is not shown. Of a run, token is that of the last
--- member, as for Inspect and Break. Times are of the session's time zone. The server puts the question into the view
+-- For people with a console: one row for each holder. A name that is free is not shown. Of a cohort, token is that of the
+-- last member, as for Inspect and Break. Times are of the session's time zone. The server puts the question into the view
 -- (MERGE), so that it finds a name by the index.
 CREATE OR REPLACE ALGORITHM = MERGE SQL SECURITY INVOKER VIEW dblock_who AS
 SELECT l.name, CONVERT(l.name USING utf8mb4) AS name_text,
        CASE WHEN r.name IS NOT NULL AND l.capacity < 2147483647 THEN 'permits'
             WHEN r.name IS NOT NULL THEN 'shared'
-            WHEN l.first_token < l.last_token THEN 'run'
+            WHEN l.first_token < l.last_token THEN 'cohort'
             ELSE 'exclusive' END AS kind,
        r.units, COALESCE(r.host, l.host) AS host, COALESCE(r.thread, l.thread) AS thread, s.pid, s.app,
        COALESCE(r.session_id, l.session_id) AS session, COALESCE(r.token, l.last_token) AS token,
@@ -215,23 +213,23 @@ SELECT l.name, CONVERT(l.name USING utf8mb4) AS name_text,
                               h.expires_at, IF(r.name IS NULL, l.expires_at, r.expires_at)) * 0.000001) AS `until`,
        COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
                 AND COALESCE(IF(r.name IS NULL, l.expires_at, r.expires_at) > (SELECT c.now_us FROM dblock_clock c), 1), 0) AS alive,
-       IF(l.waiters > 0, (SELECT COUNT(*) FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0), 0) AS waiters,
+       l.waiters,
        IF(l.waiters > 0, (SELECT (SELECT c.now_us FROM dblock_clock c) - MIN(w.enqueued_at) FROM dblock_waiters w
-                           WHERE w.name = l.name AND w.token = 0), NULL) * 0.000001 AS longest_wait
+                           WHERE w.name = l.name), NULL) * 0.000001 AS longest_wait
   FROM dblock_locks l
   LEFT JOIN dblock_shares r ON r.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = COALESCE(r.session_id, l.session_id)
   LEFT JOIN dblock_heartbeats h ON h.session_id = COALESCE(r.session_id, l.session_id)
  WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
 
--- For people with a console: one row for each place in a queue. The members of a run are in front of the waiters, and are none.
+-- For people with a console: one row for each place in a queue.
 CREATE OR REPLACE SQL SECURITY INVOKER VIEW dblock_queue AS
 SELECT w.name, CONVERT(w.name USING utf8mb4) AS name_text,
-       COUNT(CASE WHEN w.token = 0 THEN 1 END) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
+       COUNT(*) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
        CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
        NULLIF(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
        FROM_UNIXTIME(w.enqueued_at * 0.000001) AS since,
-       COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS alive, w.token > 0 AS `member`
+       COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS alive, w.members
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -265,11 +263,10 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'session_id', 'session of the holder of the whole name, null where it has none'),
 ('dblock_locks', 'host', 'owner of the lock: its host'),
 ('dblock_locks', 'thread', 'owner of the lock: its thread'),
-('dblock_locks', 'holds', 'how often the owner has entered the lock'),
 ('dblock_locks', 'attempt', 'random, of the request that got the lock'),
 ('dblock_locks', 'token', 'the highest fencing token that was ever reserved for the name: it never falls'),
-('dblock_locks', 'first_token', 'token of the first member of the run that has the lock, or of the only holder'),
-('dblock_locks', 'last_token', 'token of the last member of the run that has the lock, or of the only holder'),
+('dblock_locks', 'first_token', 'token of the first member of the cohort that has the lock, or of the only holder'),
+('dblock_locks', 'last_token', 'token of the last member of the cohort that has the lock, or of the only holder'),
 ('dblock_locks', 'acquired_at', 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970'),
 ('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
 ('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
@@ -279,7 +276,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'capacity', 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore'),
 ('dblock_locks', 'mixed', 'the holders of shares state several numbers of units'),
 ('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
-('dblock_locks', 'waiters', 'number of places in the queue, members of a run included'),
+('dblock_locks', 'waiters', 'number of requests in the queue: the members of all places'),
 ('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
 ('dblock_locks', 'database_id', 'that of dblock_schema'),
 ('dblock_shares', '', 'One row for each reader, and for each holder of permits.'),
@@ -288,7 +285,6 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_shares', 'session_id', 'session of the holder'),
 ('dblock_shares', 'host', 'owner of the share: its host'),
 ('dblock_shares', 'thread', 'owner of the share: its thread'),
-('dblock_shares', 'holds', 'how often the owner has entered the share'),
 ('dblock_shares', 'attempt', 'random, of the request that got the share'),
 ('dblock_shares', 'units', 'how many units it has: 1 of a reader, else permits'),
 ('dblock_shares', 'capacity', 'of how many units: what its holder states'),
@@ -310,8 +306,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_waiters', 'min_hold', 'how long the name is to rest from the grant on (MinHold), in microseconds'),
 ('dblock_waiters', 'metadata', 'of the waiter (Metadata), a JSON object or empty'),
 ('dblock_waiters', 'enqueued_at', 'since when it waits, in microseconds since 1970'),
-('dblock_waiters', 'passable', 'the grant may be part of a run'),
-('dblock_waiters', 'token', 'of a member of a run, which keeps its place until the run ends, 0: it waits'),
+('dblock_waiters', 'members', 'of a cohort: how many requests share the place'),
 ('dblock_guards', '', 'One row for each hold that was ever guarded. Guard share-locks it until the transaction ends.'),
 ('dblock_guards', 'attempt', 'of the hold'),
 ('dblock_guards', 'name', 'the name of the lock'),
@@ -357,14 +352,14 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_who', '', 'Who has which name, for people: one row for each holder.'),
 ('dblock_who', 'name', 'the name of the lock: ask for one with WHERE name ='),
 ('dblock_who', 'name_text', 'the name as text, for consoles that show bytes in hexadecimal'),
-('dblock_who', 'kind', 'exclusive, shared, permits, or run: requests of one client that pass the name on among themselves'),
+('dblock_who', 'kind', 'exclusive, shared, permits, or cohort: requests of one client that pass the name on among themselves'),
 ('dblock_who', 'units', 'units of a share or permits, null of the whole name'),
 ('dblock_who', 'host', 'owner of the lock: its host'),
 ('dblock_who', 'thread', 'owner of the lock: its thread'),
 ('dblock_who', 'pid', 'process id of the client on its host'),
 ('dblock_who', 'app', 'of the client (WithApp)'),
 ('dblock_who', 'session', 'session of the client'),
-('dblock_who', 'token', 'fencing token: of a run that of its last member'),
+('dblock_who', 'token', 'fencing token: of a cohort that of its last member'),
 ('dblock_who', 'since', 'when it was granted'),
 ('dblock_who', 'until', 'when it ends without a further heartbeat, or by its fixed lease'),
 ('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
@@ -373,7 +368,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', '', 'Who waits for which name, for people: one row for each place in a queue.'),
 ('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
 ('dblock_queue', 'name_text', 'the name as text, for consoles that show bytes in hexadecimal'),
-('dblock_queue', 'place', '1 is served first, 0: a member of a run'),
+('dblock_queue', 'place', '1 is served first'),
 ('dblock_queue', 'ticket', 'what the order of the queue goes by'),
 ('dblock_queue', 'kind', 'what it waits for: exclusive, shared or permits'),
 ('dblock_queue', 'units', 'units or permits that it wants, null: the whole name'),
@@ -384,7 +379,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', 'session', 'session of the client'),
 ('dblock_queue', 'since', 'since when it waits'),
 ('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
-('dblock_queue', 'member', 'true: it has the name in its turn, as a member of the run that dblock_who shows'),
+('dblock_queue', 'members', 'how many requests of its client get the name with this place, one after the other'),
 ('dblock_columns', '', 'What each table, view and column means.'),
 ('dblock_columns', 'table_name', 'the table or view'),
 ('dblock_columns', 'column_name', 'the column, empty for the table itself'),

@@ -47,11 +47,10 @@ CREATE TABLE dblock_locks (
     session_id   text    COLLATE "C",
     host         text    NOT NULL DEFAULT '',
     thread       text    NOT NULL DEFAULT '',
-    holds        integer NOT NULL DEFAULT 0,
     attempt      text    COLLATE "C" NOT NULL DEFAULT '',
-    -- The highest token ever reserved for the name: it never falls. A run is a grant to several waiters of one session, which
-    -- pass the lock on in the session's memory. The row shows the first member of a run, and the first and the last of its
-    -- tokens. Of a holder without a run both are its own token.
+    -- The highest token ever reserved for the name: it never falls. A cohort is a number of requests of one
+    -- session that joined the queue together: one place, one attempt, and one grant with a token for each member. The row
+    -- shows the first and the last of these tokens. Of a holder by itself both are its own.
     token        bigint  NOT NULL,
     first_token  bigint  NOT NULL DEFAULT 0,
     last_token   bigint  NOT NULL DEFAULT 0,
@@ -82,7 +81,6 @@ CREATE TABLE dblock_shares (
     session_id  text    COLLATE "C" NOT NULL,
     host        text    NOT NULL,
     thread      text    NOT NULL,
-    holds       integer NOT NULL DEFAULT 1,
     attempt     text    COLLATE "C" NOT NULL UNIQUE,
     units       integer NOT NULL,
     capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
@@ -96,7 +94,7 @@ CREATE INDEX dblock_shares_session ON dblock_shares (session_id, name);
 CREATE INDEX dblock_shares_expiry ON dblock_shares (expires_at) WHERE expires_at IS NOT NULL;
 
 -- The queue. Tickets come from the locked row of dblock_locks, never from a sequence: in a sequence a later number
--- can commit first. There is room for a place to become a member of a run within its page, so that no index changes.
+-- can commit first.
 CREATE TABLE dblock_waiters (
     name        text    COLLATE "C" NOT NULL,
     ticket      bigint  NOT NULL,
@@ -110,8 +108,7 @@ CREATE TABLE dblock_waiters (
     min_hold    bigint  NOT NULL DEFAULT 0,
     metadata    text    NOT NULL,
     enqueued_at bigint  NOT NULL,
-    passable    boolean NOT NULL DEFAULT false, -- the grant may be part of a run
-    token       bigint  NOT NULL DEFAULT 0,     -- of a member of a run, which keeps its place until the run ends; 0: it waits
+    members     integer NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket)
 ) WITH (fillfactor = 50);
 -- For statements that name a session. Without the condition, which is always true, a search for a name may read all of this
@@ -122,10 +119,10 @@ CREATE INDEX dblock_waiters_owner ON dblock_waiters (session_id, thread);
 
 -- All holders of a name; units 0: the whole of it.
 CREATE VIEW dblock_holders AS
-SELECT name, token, session_id, host, thread, holds, attempt, units, acquired_at, expires_at, metadata, asked
+SELECT name, token, session_id, host, thread, attempt, units, acquired_at, expires_at, metadata, asked
   FROM dblock_shares
 UNION ALL
-SELECT name, last_token, session_id, host, thread, holds, attempt, 0, acquired_at, expires_at, metadata, asked
+SELECT name, last_token, session_id, host, thread, attempt, 0, acquired_at, expires_at, metadata, asked
   FROM dblock_locks WHERE session_id IS NOT NULL;
 
 -- One row per hold that was ever guarded, known by its attempt. Guard share-locks it. It is made under the lock of the name's
@@ -193,36 +190,36 @@ CREATE TABLE dblock_incarnation (
     token_floor bigint  NOT NULL
 );
 
--- For people with a console: one row for each holder. A name that is free is not shown. Of a run, token is that of the last
--- member, as for Inspect and Break.
+-- For people with a console: one row for each holder. A name that is free is not shown. Of a cohort, token is that of the
+-- last member, as for Inspect and Break.
 CREATE VIEW dblock_who AS
 SELECT l.name,
        CASE WHEN r.name IS NOT NULL AND l.capacity < 2147483647 THEN 'permits'
             WHEN r.name IS NOT NULL THEN 'shared'
-            WHEN l.first_token < l.last_token THEN 'run'
+            WHEN l.first_token < l.last_token THEN 'cohort'
             ELSE 'exclusive' END AS kind,
        r.units, coalesce(r.host, l.host) AS host, coalesce(r.thread, l.thread) AS thread, s.pid, s.app,
        coalesce(r.session_id, l.session_id) AS session, coalesce(r.token, l.last_token) AS token,
        timestamptz 'epoch' + coalesce(r.acquired_at, l.acquired_at) * interval '1 microsecond' AS since,
        timestamptz 'epoch' + least(h.expires_at, f.expires_at) * interval '1 microsecond' AS until,
        coalesce(NOT s.dead AND h.expires_at > dblock_now() AND (f.expires_at IS NULL OR f.expires_at > dblock_now()), false) AS alive,
-       coalesce(q.waiters, 0) AS waiters, (dblock_now() - q.first) * interval '1 microsecond' AS longest_wait
+       coalesce(q.waiters, 0)::integer AS waiters, (dblock_now() - q.first) * interval '1 microsecond' AS longest_wait
   FROM dblock_locks l
   LEFT JOIN dblock_shares r ON r.name = l.name
  CROSS JOIN LATERAL (SELECT CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END AS expires_at) f
   LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
   LEFT JOIN dblock_heartbeats h ON h.session_id = coalesce(r.session_id, l.session_id)
-  LEFT JOIN (SELECT w.name, count(*) AS waiters, min(w.enqueued_at) AS first FROM dblock_waiters w WHERE w.token = 0 GROUP BY w.name) q
+  LEFT JOIN (SELECT w.name, sum(w.members) AS waiters, min(w.enqueued_at) AS first FROM dblock_waiters w GROUP BY w.name) q
          ON q.name = l.name
  WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
 
--- For people with a console: one row for each place in a queue. The members of a run are in front of the waiters, and are none.
+-- For people with a console: one row for each place in a queue.
 CREATE VIEW dblock_queue AS
-SELECT w.name, count(*) FILTER (WHERE w.token = 0) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
+SELECT w.name, count(*) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
        CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
        nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
        timestamptz 'epoch' + w.enqueued_at * interval '1 microsecond' AS since,
-       coalesce(NOT s.dead AND h.expires_at > dblock_now(), false) AS alive, w.token > 0 AS member
+       coalesce(NOT s.dead AND h.expires_at > dblock_now(), false) AS alive, w.members
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -248,11 +245,10 @@ COMMENT ON COLUMN dblock_locks.name IS 'the name of the lock, compared byte for 
 COMMENT ON COLUMN dblock_locks.session_id IS 'session of the holder of the whole name, null where it has none';
 COMMENT ON COLUMN dblock_locks.host IS 'owner of the lock: its host';
 COMMENT ON COLUMN dblock_locks.thread IS 'owner of the lock: its thread';
-COMMENT ON COLUMN dblock_locks.holds IS 'how often the owner has entered the lock';
 COMMENT ON COLUMN dblock_locks.attempt IS 'random, of the request that got the lock';
 COMMENT ON COLUMN dblock_locks.token IS 'the highest fencing token that was ever reserved for the name: it never falls';
-COMMENT ON COLUMN dblock_locks.first_token IS 'token of the first member of the run that has the lock, or of the only holder';
-COMMENT ON COLUMN dblock_locks.last_token IS 'token of the last member of the run that has the lock, or of the only holder';
+COMMENT ON COLUMN dblock_locks.first_token IS 'token of the first member of the cohort that has the lock, or of the only holder';
+COMMENT ON COLUMN dblock_locks.last_token IS 'token of the last member of the cohort that has the lock, or of the only holder';
 COMMENT ON COLUMN dblock_locks.acquired_at IS 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970';
 COMMENT ON COLUMN dblock_locks.expires_at IS 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session';
 COMMENT ON COLUMN dblock_locks.metadata IS 'of the holder (Metadata), a JSON object or empty';
@@ -261,7 +257,7 @@ COMMENT ON COLUMN dblock_locks.shared_units IS 'units that the holders of shares
 COMMENT ON COLUMN dblock_locks.capacity IS 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore';
 COMMENT ON COLUMN dblock_locks.mixed IS 'the holders of shares state several numbers of units';
 COMMENT ON COLUMN dblock_locks.rests_until IS 'before this time nobody gets the name (MinHold), in microseconds since 1970';
-COMMENT ON COLUMN dblock_locks.waiters IS 'number of places in the queue, members of a run included';
+COMMENT ON COLUMN dblock_locks.waiters IS 'number of requests in the queue: the members of all places';
 COMMENT ON COLUMN dblock_locks.first_ticket IS 'no place in the queue has a lower ticket';
 COMMENT ON COLUMN dblock_locks.next_ticket IS 'ticket of the next place in the queue';
 COMMENT ON TABLE dblock_shares IS 'One row for each reader, and for each holder of permits.';
@@ -270,7 +266,6 @@ COMMENT ON COLUMN dblock_shares.token IS 'fencing token of the share';
 COMMENT ON COLUMN dblock_shares.session_id IS 'session of the holder';
 COMMENT ON COLUMN dblock_shares.host IS 'owner of the share: its host';
 COMMENT ON COLUMN dblock_shares.thread IS 'owner of the share: its thread';
-COMMENT ON COLUMN dblock_shares.holds IS 'how often the owner has entered the share';
 COMMENT ON COLUMN dblock_shares.attempt IS 'random, of the request that got the share';
 COMMENT ON COLUMN dblock_shares.units IS 'how many units it has: 1 of a reader, else permits';
 COMMENT ON COLUMN dblock_shares.capacity IS 'of how many units: what its holder states';
@@ -291,8 +286,7 @@ COMMENT ON COLUMN dblock_waiters.lease IS 'fixed lease that it wants, in microse
 COMMENT ON COLUMN dblock_waiters.min_hold IS 'how long the name is to rest from the grant on (MinHold), in microseconds';
 COMMENT ON COLUMN dblock_waiters.metadata IS 'of the waiter (Metadata), a JSON object or empty';
 COMMENT ON COLUMN dblock_waiters.enqueued_at IS 'since when it waits, in microseconds since 1970';
-COMMENT ON COLUMN dblock_waiters.passable IS 'the grant may be part of a run';
-COMMENT ON COLUMN dblock_waiters.token IS 'of a member of a run, which keeps its place until the run ends, 0: it waits';
+COMMENT ON COLUMN dblock_waiters.members IS 'of a cohort: how many requests share the place';
 COMMENT ON TABLE dblock_guards IS 'One row for each hold that was ever guarded. Guard share-locks it until the transaction ends.';
 COMMENT ON COLUMN dblock_guards.attempt IS 'of the hold';
 COMMENT ON COLUMN dblock_guards.name IS 'the name of the lock';
@@ -339,7 +333,6 @@ COMMENT ON COLUMN dblock_holders.token IS 'fencing token by which the library kn
 COMMENT ON COLUMN dblock_holders.session_id IS 'session of the holder';
 COMMENT ON COLUMN dblock_holders.host IS 'owner of the lock: its host';
 COMMENT ON COLUMN dblock_holders.thread IS 'owner of the lock: its thread';
-COMMENT ON COLUMN dblock_holders.holds IS 'how often the owner has entered';
 COMMENT ON COLUMN dblock_holders.attempt IS 'random, of the request that got the lock';
 COMMENT ON COLUMN dblock_holders.units IS 'units of a share, 0: the whole name';
 COMMENT ON COLUMN dblock_holders.acquired_at IS 'when it was granted, in microseconds since 1970';
@@ -348,14 +341,14 @@ COMMENT ON COLUMN dblock_holders.metadata IS 'of the holder (Metadata), a JSON o
 COMMENT ON COLUMN dblock_holders.asked IS 'why another client asked the holder to release the lock (Ask)';
 COMMENT ON VIEW dblock_who IS 'Who has which name, for people: one row for each holder.';
 COMMENT ON COLUMN dblock_who.name IS 'the name of the lock: ask for one with WHERE name =';
-COMMENT ON COLUMN dblock_who.kind IS 'exclusive, shared, permits, or run: requests of one client that pass the name on among themselves';
+COMMENT ON COLUMN dblock_who.kind IS 'exclusive, shared, permits, or cohort: requests of one client that pass the name on among themselves';
 COMMENT ON COLUMN dblock_who.units IS 'units of a share or permits, null of the whole name';
 COMMENT ON COLUMN dblock_who.host IS 'owner of the lock: its host';
 COMMENT ON COLUMN dblock_who.thread IS 'owner of the lock: its thread';
 COMMENT ON COLUMN dblock_who.pid IS 'process id of the client on its host';
 COMMENT ON COLUMN dblock_who.app IS 'of the client (WithApp)';
 COMMENT ON COLUMN dblock_who.session IS 'session of the client';
-COMMENT ON COLUMN dblock_who.token IS 'fencing token: of a run that of its last member';
+COMMENT ON COLUMN dblock_who.token IS 'fencing token: of a cohort that of its last member';
 COMMENT ON COLUMN dblock_who.since IS 'when it was granted';
 COMMENT ON COLUMN dblock_who.until IS 'when it ends without a further heartbeat, or by its fixed lease';
 COMMENT ON COLUMN dblock_who.alive IS 'false: its time is over, and the next request or the reaper takes it over';
@@ -363,7 +356,7 @@ COMMENT ON COLUMN dblock_who.waiters IS 'how many wait for the name';
 COMMENT ON COLUMN dblock_who.longest_wait IS 'how long the first of them has waited';
 COMMENT ON VIEW dblock_queue IS 'Who waits for which name, for people: one row for each place in a queue.';
 COMMENT ON COLUMN dblock_queue.name IS 'the name of the lock: ask for one with WHERE name =';
-COMMENT ON COLUMN dblock_queue.place IS '1 is served first, 0: a member of a run';
+COMMENT ON COLUMN dblock_queue.place IS '1 is served first';
 COMMENT ON COLUMN dblock_queue.ticket IS 'what the order of the queue goes by';
 COMMENT ON COLUMN dblock_queue.kind IS 'what it waits for: exclusive, shared or permits';
 COMMENT ON COLUMN dblock_queue.units IS 'units or permits that it wants, null: the whole name';
@@ -374,7 +367,7 @@ COMMENT ON COLUMN dblock_queue.app IS 'of the client (WithApp)';
 COMMENT ON COLUMN dblock_queue.session IS 'session of the client';
 COMMENT ON COLUMN dblock_queue.since IS 'since when it waits';
 COMMENT ON COLUMN dblock_queue.alive IS 'false: its client is dead, and it is passed over';
-COMMENT ON COLUMN dblock_queue.member IS 'true: it has the name in its turn, as a member of the run that dblock_who shows';
+COMMENT ON COLUMN dblock_queue.members IS 'how many requests of its client get the name with this place, one after the other';
 COMMENT ON FUNCTION dblock_now() IS 'The clock of this server, in microseconds since 1970.';
 COMMENT ON FUNCTION dblock_durable() IS 'Makes the commit of this transaction wait for the disk.';
 -- +goose StatementEnd

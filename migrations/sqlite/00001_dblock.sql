@@ -47,11 +47,10 @@ CREATE TABLE dblock_locks (
     session_id   text,
     host         text    NOT NULL DEFAULT '',
     thread       text    NOT NULL DEFAULT '',
-    holds        integer NOT NULL DEFAULT 0,
     attempt      text    NOT NULL DEFAULT '',
-    -- The highest token ever reserved for the name: it never falls. A run is a grant to several waiters of one session, which
-    -- pass the lock on in the session's memory. The row shows the first member of a run, and the first and the last of its
-    -- tokens. Of a holder without a run both are its own token.
+    -- The highest token ever reserved for the name: it never falls. A cohort is a number of requests of one
+    -- session that joined the queue together: one place, one attempt, and one grant with a token for each member. The row
+    -- shows the first and the last of these tokens. Of a holder by itself both are its own.
     token        bigint  NOT NULL,
     first_token  bigint  NOT NULL DEFAULT 0,
     last_token   bigint  NOT NULL DEFAULT 0,
@@ -79,7 +78,6 @@ CREATE TABLE dblock_shares (
     session_id  text    NOT NULL,
     host        text    NOT NULL,
     thread      text    NOT NULL,
-    holds       integer NOT NULL DEFAULT 1,
     attempt     text    NOT NULL UNIQUE,
     units       integer NOT NULL,
     capacity    integer NOT NULL DEFAULT 0, -- the number of units that it states
@@ -106,8 +104,7 @@ CREATE TABLE dblock_waiters (
     min_hold    bigint  NOT NULL DEFAULT 0,
     metadata    text    NOT NULL,
     enqueued_at bigint  NOT NULL,
-    passable    integer NOT NULL DEFAULT 0, -- the grant may be part of a run
-    token       bigint  NOT NULL DEFAULT 0, -- of a member of a run, which keeps its place until the run ends; 0: it waits
+    members     integer NOT NULL DEFAULT 1, -- of a cohort: how many requests share the place
     PRIMARY KEY (name, ticket)
 ) WITHOUT ROWID;
 -- The wait-for graph goes from owners to what they wait for. It also serves queries by session alone.
@@ -163,13 +160,13 @@ CREATE TABLE dblock_incarnation (
     token_floor bigint  NOT NULL
 );
 
--- For people with a console: one row for each holder. A name that is free is not shown. Of a run, token is that of the last
--- member, as for Inspect and Break. Times are UTC.
+-- For people with a console: one row for each holder. A name that is free is not shown. Of a cohort, token is that of the
+-- last member, as for Inspect and Break. Times are UTC.
 CREATE VIEW dblock_who AS
 SELECT l.name,
        CASE WHEN r.name IS NOT NULL AND l.capacity < 2147483647 THEN 'permits'
             WHEN r.name IS NOT NULL THEN 'shared'
-            WHEN l.first_token < l.last_token THEN 'run'
+            WHEN l.first_token < l.last_token THEN 'cohort'
             ELSE 'exclusive' END AS kind,
        r.units, coalesce(r.host, l.host) AS host, coalesce(r.thread, l.thread) AS thread, s.pid, s.app,
        coalesce(r.session_id, l.session_id) AS session, coalesce(r.token, l.last_token) AS token,
@@ -178,22 +175,22 @@ SELECT l.name,
                 h.expires_at, CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END) / 1000000.0, 'unixepoch') AS until,
        coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c)
                 AND coalesce(CASE WHEN r.name IS NULL THEN l.expires_at ELSE r.expires_at END > (SELECT c.now_us FROM dblock_clock c), true), false) AS alive,
-       CASE WHEN l.waiters > 0 THEN (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0) ELSE 0 END AS waiters,
+       l.waiters,
        CASE WHEN l.waiters > 0 THEN ((SELECT c.now_us FROM dblock_clock c)
-            - (SELECT min(w.enqueued_at) FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0)) / 1000000.0 END AS longest_wait
+            - (SELECT min(w.enqueued_at) FROM dblock_waiters w WHERE w.name = l.name)) / 1000000.0 END AS longest_wait
   FROM dblock_locks l
   LEFT JOIN dblock_shares r ON r.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = coalesce(r.session_id, l.session_id)
   LEFT JOIN dblock_heartbeats h ON h.session_id = coalesce(r.session_id, l.session_id)
  WHERE r.name IS NOT NULL OR l.session_id IS NOT NULL;
 
--- For people with a console: one row for each place in a queue. The members of a run are in front of the waiters, and are none.
+-- For people with a console: one row for each place in a queue.
 CREATE VIEW dblock_queue AS
-SELECT w.name, count(CASE WHEN w.token = 0 THEN 1 END) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
+SELECT w.name, count(*) OVER (PARTITION BY w.name ORDER BY w.ticket) AS place, w.ticket,
        CASE WHEN w.units = 0 THEN 'exclusive' WHEN l.capacity < 2147483647 THEN 'permits' ELSE 'shared' END AS kind,
        nullif(w.units, 0) AS units, w.host, w.thread, s.pid, s.app, w.session_id AS session,
        strftime('%Y-%m-%d %H:%M:%f', w.enqueued_at / 1000000.0, 'unixepoch') AS since,
-       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), false) AS alive, w.token > 0 AS member
+       coalesce(NOT s.dead AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), false) AS alive, w.members
   FROM dblock_waiters w
   JOIN dblock_locks l ON l.name = w.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -227,11 +224,10 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'session_id', 'session of the holder of the whole name, null where it has none'),
 ('dblock_locks', 'host', 'owner of the lock: its host'),
 ('dblock_locks', 'thread', 'owner of the lock: its thread'),
-('dblock_locks', 'holds', 'how often the owner has entered the lock'),
 ('dblock_locks', 'attempt', 'random, of the request that got the lock'),
 ('dblock_locks', 'token', 'the highest fencing token that was ever reserved for the name: it never falls'),
-('dblock_locks', 'first_token', 'token of the first member of the run that has the lock, or of the only holder'),
-('dblock_locks', 'last_token', 'token of the last member of the run that has the lock, or of the only holder'),
+('dblock_locks', 'first_token', 'token of the first member of the cohort that has the lock, or of the only holder'),
+('dblock_locks', 'last_token', 'token of the last member of the cohort that has the lock, or of the only holder'),
 ('dblock_locks', 'acquired_at', 'of the last grant, or of the last release where nobody holds the name, in microseconds since 1970'),
 ('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
 ('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
@@ -240,7 +236,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'capacity', 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore'),
 ('dblock_locks', 'mixed', 'the holders of shares state several numbers of units'),
 ('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
-('dblock_locks', 'waiters', 'number of places in the queue, members of a run included'),
+('dblock_locks', 'waiters', 'number of requests in the queue: the members of all places'),
 ('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
 ('dblock_shares', '', 'One row for each reader, and for each holder of permits.'),
 ('dblock_shares', 'name', 'the name of the lock'),
@@ -248,7 +244,6 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_shares', 'session_id', 'session of the holder'),
 ('dblock_shares', 'host', 'owner of the share: its host'),
 ('dblock_shares', 'thread', 'owner of the share: its thread'),
-('dblock_shares', 'holds', 'how often the owner has entered the share'),
 ('dblock_shares', 'attempt', 'random, of the request that got the share'),
 ('dblock_shares', 'units', 'how many units it has: 1 of a reader, else permits'),
 ('dblock_shares', 'capacity', 'of how many units: what its holder states'),
@@ -269,8 +264,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_waiters', 'min_hold', 'how long the name is to rest from the grant on (MinHold), in microseconds'),
 ('dblock_waiters', 'metadata', 'of the waiter (Metadata), a JSON object or empty'),
 ('dblock_waiters', 'enqueued_at', 'since when it waits, in microseconds since 1970'),
-('dblock_waiters', 'passable', 'the grant may be part of a run'),
-('dblock_waiters', 'token', 'of a member of a run, which keeps its place until the run ends, 0: it waits'),
+('dblock_waiters', 'members', 'of a cohort: how many requests share the place'),
 ('dblock_events', '', 'The history, for as long as the reaper keeps it.'),
 ('dblock_events', 'id', 'rises, in no order of commits across names'),
 ('dblock_events', 'at', 'when it was written, in microseconds since 1970'),
@@ -309,14 +303,14 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_living', 'id', 'the session'),
 ('dblock_who', '', 'Who has which name, for people: one row for each holder.'),
 ('dblock_who', 'name', 'the name of the lock: ask for one with WHERE name ='),
-('dblock_who', 'kind', 'exclusive, shared, permits, or run: requests of one client that pass the name on among themselves'),
+('dblock_who', 'kind', 'exclusive, shared, permits, or cohort: requests of one client that pass the name on among themselves'),
 ('dblock_who', 'units', 'units of a share or permits, null of the whole name'),
 ('dblock_who', 'host', 'owner of the lock: its host'),
 ('dblock_who', 'thread', 'owner of the lock: its thread'),
 ('dblock_who', 'pid', 'process id of the client on its host'),
 ('dblock_who', 'app', 'of the client (WithApp)'),
 ('dblock_who', 'session', 'session of the client'),
-('dblock_who', 'token', 'fencing token: of a run that of its last member'),
+('dblock_who', 'token', 'fencing token: of a cohort that of its last member'),
 ('dblock_who', 'since', 'when it was granted'),
 ('dblock_who', 'until', 'when it ends without a further heartbeat, or by its fixed lease'),
 ('dblock_who', 'alive', 'false: its time is over, and the next request or the reaper takes it over'),
@@ -324,7 +318,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_who', 'longest_wait', 'how long the first of them has waited, in seconds'),
 ('dblock_queue', '', 'Who waits for which name, for people: one row for each place in a queue.'),
 ('dblock_queue', 'name', 'the name of the lock: ask for one with WHERE name ='),
-('dblock_queue', 'place', '1 is served first, 0: a member of a run'),
+('dblock_queue', 'place', '1 is served first'),
 ('dblock_queue', 'ticket', 'what the order of the queue goes by'),
 ('dblock_queue', 'kind', 'what it waits for: exclusive, shared or permits'),
 ('dblock_queue', 'units', 'units or permits that it wants, null: the whole name'),
@@ -335,7 +329,7 @@ INSERT INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_queue', 'session', 'session of the client'),
 ('dblock_queue', 'since', 'since when it waits'),
 ('dblock_queue', 'alive', 'false: its client is dead, and it is passed over'),
-('dblock_queue', 'member', 'true: it has the name in its turn, as a member of the run that dblock_who shows'),
+('dblock_queue', 'members', 'how many requests of its client get the name with this place, one after the other'),
 ('dblock_columns', '', 'What each table, view and column means.'),
 ('dblock_columns', 'table_name', 'the table or view'),
 ('dblock_columns', 'column_name', 'the column, empty for the table itself'),

@@ -1,9 +1,9 @@
 -- What others gave to the session and of which it has not said that it knows.
 -- name: Handed :many
-SELECT l.name, l.attempt, l.last_token AS token, l.first_token < l.last_token AS run, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
+SELECT l.name, l.attempt, l.first_token, l.last_token AS token, l.waiters, l.expires_at, 0 AS shared FROM dblock_locks l
  WHERE l.session_id = sqlc.arg(session) AND l.handed = 1
 UNION ALL
-SELECT h.name, h.attempt, h.token, 0, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
+SELECT h.name, h.attempt, h.token, h.token, l.waiters, h.expires_at, 1 FROM dblock_shares h JOIN dblock_locks l ON l.name = h.name
  WHERE h.session_id = sqlc.arg(session) AND h.handed = 1;
 
 -- Sleeps unless there is such a grant beside those in the list. Check and sleep are one statement, so that no

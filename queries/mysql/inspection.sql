@@ -1,42 +1,42 @@
 -- All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
--- each place in its queue but those of members of a run (2). place: of the name its highest token,
+-- each place in its queue (2). place: of the name its highest token,
 -- of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
 -- place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
 -- name: Describe :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
-       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units, CAST(0 AS SIGNED) AS holds,
+       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units,
        l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
-       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.last_token - l.first_token AS SIGNED) AS followers, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
+       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.first_token AS SIGNED) AS first_token, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
   FROM dblock_locks l
  WHERE l.name IN (sqlc.slice(names))
 UNION ALL
-SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.holds, l.acquired_at, l.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.acquired_at, l.expires_at,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, l.first_token, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
  WHERE l.name IN (sqlc.slice(names)) AND l.session_id IS NOT NULL
 UNION ALL
-SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.holds, r.acquired_at, r.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.acquired_at, r.expires_at,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, r.token, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_shares r
   LEFT JOIN dblock_sessions s ON s.id = r.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name IN (sqlc.slice(names))
 UNION ALL
-SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, NULL,
+SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, NULL,
        COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE l.name IN (sqlc.slice(names)) AND l.waiters <= sqlc.arg(most) AND w.token = 0;
+ WHERE l.name IN (sqlc.slice(names)) AND l.waiters <= sqlc.arg(most);
 
--- The first places of a queue, with those of members of a run, which have a token.
+-- The first places of a queue.
 -- name: FirstPlaces :many
-SELECT w.ticket, w.token, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
        CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
-  FROM (SELECT x.ticket, x.token, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
+  FROM (SELECT x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
           FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = sqlc.arg(name) ORDER BY x.ticket LIMIT ?) w
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
@@ -61,8 +61,7 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
         SELECT h.name FROM dblock_shares h
          WHERE h.name = l.name AND (sqlc.arg(host) = '' OR h.host = sqlc.arg(host) AND CHAR_LENGTH(h.host) = CHAR_LENGTH(sqlc.arg(host)))
            AND h.acquired_at <= (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(older) AS SIGNED)))
-   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0 AND (
-        SELECT w.token FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0 LIMIT 1) = 0)
+   AND (CAST(sqlc.arg(contended) AS SIGNED) = 0 OR l.waiters > 0)
  ORDER BY l.name LIMIT ?;
 
 -- The same of names with waiters, whoever has them. DISTINCT goes along the queues, from one to the
@@ -84,12 +83,12 @@ WITH RECURSIVE awaited (name) AS (
     SELECT w.name FROM awaited a
       STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = a.name
       STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = l.session_id AND w.thread = l.thread AND w.host = l.host
-       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host) AND w.token = 0
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(l.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(l.host)
     UNION
     SELECT w.name FROM awaited a
       STRAIGHT_JOIN dblock_shares r FORCE INDEX (PRIMARY) ON r.name = a.name
       STRAIGHT_JOIN dblock_waiters w FORCE INDEX (dblock_waiters_owner) ON w.session_id = r.session_id AND w.thread = r.thread AND w.host = r.host
-       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host) AND w.token = 0
+       AND CHAR_LENGTH(w.thread) = CHAR_LENGTH(r.thread) AND CHAR_LENGTH(w.host) = CHAR_LENGTH(r.host)
 )
 SELECT a.name FROM awaited a LIMIT ?;
 
@@ -99,7 +98,7 @@ SELECT a.name FROM awaited a LIMIT ?;
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
        CAST((SELECT COUNT(*) FROM dblock_locks l WHERE l.session_id = p.id)
           + (SELECT COUNT(*) FROM dblock_shares r WHERE r.session_id = p.id) AS SIGNED) AS held,
-       CAST((SELECT COUNT(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS SIGNED) AS waiting
+       CAST((SELECT COUNT(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS SIGNED) AS waiting
   FROM (SELECT s.id, s.host, s.pid, s.app, s.started_at, CAST(c.now_us AS SIGNED) AS now_us,
                CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS expires_at
           FROM dblock_sessions s FORCE INDEX (PRIMARY)

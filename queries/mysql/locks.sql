@@ -9,12 +9,26 @@ SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc
 ON DUPLICATE KEY UPDATE name = dblock_locks.name;
 
 -- Every change of holder begins with this, and decides in a later statement of the same
--- transaction. A row that another transaction has locked is not returned: it may be the
--- application's, and locked for long, and a wait for a row has no limit that could be set with the
--- statement.
+-- transaction, or by the time, which is that of the statement. A row that another transaction has
+-- locked is not returned: it may be the application's, and locked for long, and a wait for a row has
+-- no limit that could be set with the statement.
 -- name: LockRow :one
-SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, expires_at, waiters, shared_units, capacity, mixed, rests_until
+SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, waiters,
+       shared_units, capacity, mixed, rests_until, first_ticket, next_ticket, metadata, asked,
+       CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
+
+-- After LockRow: what a transition leaves of the name. handed: whether the session has to be told of
+-- its grant; without a value it stays as it was.
+-- name: WriteRow :exec
+UPDATE dblock_locks SET
+       session_id = NULLIF(sqlc.arg(session), ''), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
+       token = sqlc.arg(token), first_token = sqlc.arg(first_token), last_token = sqlc.arg(last_token),
+       acquired_at = sqlc.arg(acquired_at), expires_at = sqlc.narg(expires_at), rests_until = sqlc.arg(rests_until),
+       metadata = sqlc.arg(metadata), asked = sqlc.narg(asked), shared_units = sqlc.arg(shared_units),
+       capacity = sqlc.arg(capacity), mixed = sqlc.arg(mixed), waiters = sqlc.arg(waiters),
+       first_ticket = sqlc.arg(first_ticket), next_ticket = sqlc.arg(next_ticket), handed = COALESCE(CAST(sqlc.narg(handed) AS SIGNED), handed)
+ WHERE name = sqlc.arg(name);
 
 -- LockRow of many, in the order of their keys, with the time: it waits for none of them.
 -- name: LockRows :many
@@ -35,7 +49,7 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
          LIMIT 1 FOR UPDATE SKIP LOCKED) s
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = s.name
    SET l.token = LAST_INSERT_ID(s.token), l.first_token = s.token, l.last_token = s.token,
-       l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.holds = 1, l.attempt = sqlc.arg(attempt),
+       l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.attempt = sqlc.arg(attempt),
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c),
        l.expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
        l.rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), l.rests_until),
@@ -48,7 +62,7 @@ UPDATE (SELECT r.name, GREATEST(r.token + 1, (SELECT c.now_us FROM dblock_clock 
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)), last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
        token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c))),
-       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),
+       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
        acquired_at = (SELECT c.now_us FROM dblock_clock c),
        expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
        rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), rests_until),
@@ -56,45 +70,12 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND session_id IS NULL AND waiters = 0 AND shared_units = 0
    AND rests_until <= (SELECT c.now_us FROM dblock_clock c);
 
--- After LockRow: gives the lock to a waiter, whether it is held or not, and reserves the tokens of so
--- many members of its run behind its own. The highest is the one returned. SET as in TakeRow.
--- name: GiveLock :execlastid
-UPDATE dblock_locks SET
-       first_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)),
-       last_token = GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(members) AS SIGNED),
-       token = LAST_INSERT_ID(GREATEST(token + 1, (SELECT c.now_us FROM dblock_clock c)) + CAST(sqlc.arg(members) AS SIGNED)),
-       session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread), holds = 1, attempt = sqlc.arg(attempt),
-       acquired_at = (SELECT c.now_us FROM dblock_clock c),
-       expires_at = (SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(lease) AS SIGNED),
-       rests_until = COALESCE((SELECT c.now_us FROM dblock_clock c) + CAST(sqlc.narg(min_hold) AS SIGNED), rests_until),
-       metadata = sqlc.arg(metadata), asked = NULL, shared_units = 0, waiters = sqlc.arg(waiters), handed = sqlc.arg(handed)
- WHERE name = sqlc.arg(name);
-
--- After LockRow: nobody has the name as a whole any more, and nobody gets it now.
--- name: FreeLock :exec
-UPDATE dblock_locks SET
-       acquired_at = IF(CAST(sqlc.arg(used) AS SIGNED) = 0, (SELECT c.now_us FROM dblock_clock c), acquired_at),
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
-       expires_at = NULL, metadata = '', asked = NULL,
-       shared_units = CAST(sqlc.arg(used) AS SIGNED), capacity = sqlc.arg(capacity), mixed = sqlc.arg(mixed), waiters = sqlc.arg(waiters), handed = 0
- WHERE name = sqlc.arg(name);
-
 -- The release when nobody waits.
 -- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token) AND waiters = 0;
-
--- After LockRow. Rows that do not change are not counted: the insert id says that there was one.
--- holds is never 0.
--- name: SetHolds :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET holds = LAST_INSERT_ID(CAST(sqlc.arg(holds) AS SIGNED))
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token);
-
--- After LockRow, which has it as the holder's, with a lease that goes on.
--- name: ExtendLock :exec
-UPDATE dblock_locks SET expires_at = sqlc.arg(expires_at) WHERE name = sqlc.arg(name);
 
 -- name: Overdue :many
 SELECT name, COALESCE(session_id, '') AS session_id, last_token FROM dblock_locks
@@ -129,14 +110,7 @@ DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 -- After LockRow: the release of several that nobody waits for and that are the session's.
 -- name: FreeLocks :exec
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name IN (sqlc.slice(names));
 
--- After LockRow: lifts the token of what is held as a whole. The members of a run have theirs.
--- name: RaiseToken :execlastid
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       token = GREATEST(token, CAST(sqlc.arg(least) AS SIGNED)), first_token = GREATEST(last_token, CAST(sqlc.arg(least) AS SIGNED)),
-       last_token = LAST_INSERT_ID(GREATEST(last_token, CAST(sqlc.arg(least) AS SIGNED)))
- WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND (last_token = sqlc.arg(token) OR last_token = sqlc.arg(least))
-   AND first_token = last_token;

@@ -42,25 +42,6 @@ SELECT e.id FROM dblock_events e
 -- name: DropEvent :execrows
 DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
--- After LockRow.
--- name: AskHolder :exec
-UPDATE dblock_locks SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name);
-
--- After LockRow. 0: the name does not rest. With a token: the next holder of the name may have a
--- rest of its own.
--- name: EndRest :execrows
-UPDATE dblock_locks FORCE INDEX (PRIMARY) SET rests_until = 0
- WHERE name = sqlc.arg(name) AND rests_until > (SELECT c.now_us FROM dblock_clock c)
-   AND (CAST(sqlc.arg(token) AS SIGNED) = 0 OR last_token = CAST(sqlc.arg(token) AS SIGNED));
-
--- After LockRow.
--- name: Shares :many
-SELECT token, session_id FROM dblock_shares WHERE name = sqlc.arg(name);
-
--- After LockRow.
--- name: AskShares :exec
-UPDATE dblock_shares FORCE INDEX (PRIMARY) SET asked = sqlc.arg(reason) WHERE name = sqlc.arg(name) AND token IN (sqlc.slice(tokens));
-
 -- Whose session is over, and the run has not ended, has failed.
 -- name: FindRun :one
 SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends,

@@ -13,9 +13,10 @@ ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
 -- name: LockSession :one
 SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id) FOR UPDATE NOWAIT;
 
--- Nobody rises again: no lock is needed to rely on a yes.
--- name: SessionDead :one
-SELECT dead FROM dblock_sessions WHERE id = sqlc.arg(id);
+-- Nobody rises again: no lock is needed to rely on a dead one.
+-- name: SessionBeats :one
+SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS beats
+  FROM dblock_sessions s LEFT JOIN dblock_heartbeats h ON h.session_id = s.id WHERE s.id = sqlc.arg(id);
 
 -- After LockSession.
 -- name: EndSession :exec
@@ -52,14 +53,14 @@ SELECT s.id FROM dblock_sessions s
                     OR EXISTS (SELECT w.name FROM dblock_waiters w WHERE w.session_id = s.id))
  ORDER BY s.started_at LIMIT ?;
 
--- All that a session holds, and its places in queues (token 0, or, of a member of a run, its own),
+-- All that a session holds, and its places in queues (token 0),
 -- some at a time. One statement: between two, a grant would be missed by both.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
 LIMIT ?;
 
 -- Which builds can use these tables.

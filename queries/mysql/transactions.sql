@@ -2,10 +2,10 @@
 -- nothing is known, a name is a parameter in hexadecimal digits: see transaction.Hex.
 
 -- The release inside a transaction: the queue stays as it is, and the first client that notices the
--- commit hands the name on. A run is settled before: its members must not stay in the queue.
+-- commit hands the name on. A cohort is detached before.
 -- name: ReleaseTx :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
-       session_id = NULL, host = '', thread = '', holds = 0, attempt = '',
+       session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
  WHERE name = UNHEX(CONVERT(sqlc.arg(name) USING latin1)) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token)
    AND first_token = last_token;

@@ -11,46 +11,6 @@ SELECT n.name, dblock_now(), dblock_now()
  WHERE l.there IS NULL ORDER BY n.name
 ON CONFLICT (name) DO NOTHING;
 
--- As TakeLock and TakeShare, up to the first that is not free. Each row is judged as it is once it is locked. A row that was
--- made after the statement began is not seen, and counts as one that is not free.
--- name: TakeRows :many
-WITH want AS MATERIALIZED (
-    SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth,
-           (j.r ->> 'Session')::text AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
-           (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'MinHold')::bigint AS min_hold,
-           (j.r ->> 'Metadata')::text AS metadata, (j.r ->> 'Units')::integer AS units, (j.r ->> 'Of')::integer AS capacity
-      FROM (SELECT jsonb_array_elements(sqlc.arg(requests)::text::jsonb) AS r) j
-), judged AS MATERIALIZED (
-    SELECT want.*, bool_and(coalesce(
-               l.session_id IS NULL AND l.waiters = 0 AND l.rests_until <= dblock_now()
-               AND (l.shared_units = 0 OR want.units > 0 AND (l.capacity = 2147483647) = (want.capacity = 2147483647)
-                    AND l.shared_units::bigint + want.units <= least(l.capacity, want.capacity)), false)) OVER (ORDER BY want.nth) AS takes,
-           greatest(l.token + 1, dblock_now()) AS token
-      FROM want LEFT JOIN (
-           SELECT c.name, c.token, c.session_id, c.waiters, c.rests_until, c.shared_units, c.capacity FROM dblock_locks c
-            WHERE c.name = ANY (ARRAY(SELECT want.name FROM want)) ORDER BY c.name FOR UPDATE) l ON l.name = want.name
-), taken AS (
-    UPDATE dblock_locks l SET
-           session_id = CASE WHEN j.units = 0 THEN j.session_id END, host = CASE WHEN j.units = 0 THEN j.host ELSE '' END,
-           thread = CASE WHEN j.units = 0 THEN j.thread ELSE '' END, holds = CASE WHEN j.units = 0 THEN 1 ELSE 0 END,
-           attempt = CASE WHEN j.units = 0 THEN j.attempt ELSE '' END, metadata = CASE WHEN j.units = 0 THEN j.metadata ELSE '' END,
-           expires_at = CASE WHEN j.units = 0 AND j.lease > 0 THEN dblock_now() + j.lease END,
-           rests_until = CASE WHEN j.units = 0 AND j.min_hold > 0 THEN dblock_now() + j.min_hold ELSE 0 END,
-           token = j.token, first_token = CASE WHEN j.units = 0 THEN j.token ELSE l.first_token END,
-           last_token = CASE WHEN j.units = 0 THEN j.token ELSE l.last_token END, acquired_at = dblock_now(), asked = '',
-           shared_units = l.shared_units + j.units,
-           capacity = CASE WHEN j.units = 0 THEN l.capacity WHEN l.shared_units = 0 THEN j.capacity ELSE least(l.capacity, j.capacity) END,
-           mixed = l.shared_units > 0 AND (l.mixed OR l.capacity <> j.capacity)
-      FROM judged j WHERE j.name = l.name AND j.takes
-    RETURNING l.name, l.token
-), shares AS (
-    INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata)
-    SELECT j.name, t.token, j.session_id, j.host, j.thread, j.attempt, j.units, j.capacity, dblock_now(),
-           CASE WHEN j.lease > 0 THEN dblock_now() + j.lease END, j.metadata
-      FROM judged j JOIN taken t ON t.name = j.name WHERE j.units > 0
-)
-SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name = t.name ORDER BY j.nth;
-
 -- Takes and releases for many callers, none of which waits for another: a row that is locked is left out. Each row is
 -- judged as it is once it is locked, which may be later than the statement's snapshot: a share whose release may raise the
 -- smallest number that the holders state is left out, since that snapshot may lack one of them. Without a take the commit
@@ -60,8 +20,8 @@ SELECT t.token, dblock_durable() AS durable FROM taken t JOIN judged j ON j.name
 WITH want AS MATERIALIZED (
     SELECT (j.r ->> 'Name')::text COLLATE "C" AS name, (j.r ->> 'Order')::integer AS nth, (j.r ->> 'Token')::bigint AS releases,
            (j.r ->> 'Session')::text COLLATE "C" AS session_id, (j.r ->> 'Host')::text AS host, (j.r ->> 'Thread')::text AS thread,
-           (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'MinHold')::bigint AS min_hold,
-           (j.r ->> 'Metadata')::text AS metadata, dblock_now() AS now_us
+           (j.r ->> 'Attempt')::text AS attempt, (j.r ->> 'Lease')::bigint AS lease, (j.r ->> 'Metadata')::text AS metadata,
+           dblock_now() AS now_us
       FROM (SELECT jsonb_array_elements(sqlc.arg(wants)::text::jsonb) AS r) j
 ), locked AS MATERIALIZED (
     SELECT want.*, l.session_id AS holder, l.token, l.last_token, l.waiters, l.shared_units, l.mixed, l.rests_until
@@ -70,11 +30,10 @@ WITH want AS MATERIALIZED (
             WHERE c.name = want.name FOR UPDATE SKIP LOCKED) l
 ), taken AS (
     UPDATE dblock_locks l SET
-           session_id = k.session_id, host = k.host, thread = k.thread, holds = 1, attempt = k.attempt, metadata = k.metadata,
+           session_id = k.session_id, host = k.host, thread = k.thread, attempt = k.attempt, metadata = k.metadata,
            expires_at = CASE WHEN k.lease > 0 THEN k.now_us + k.lease END,
-           rests_until = CASE WHEN k.min_hold > 0 THEN k.now_us + k.min_hold ELSE 0 END,
-           token = greatest(k.token + 1, k.now_us), first_token = greatest(k.token + 1, k.now_us), last_token = greatest(k.token + 1, k.now_us),
-           acquired_at = k.now_us, asked = ''
+           rests_until = 0, token = greatest(k.token + 1, k.now_us), first_token = greatest(k.token + 1, k.now_us),
+           last_token = greatest(k.token + 1, k.now_us), acquired_at = k.now_us, asked = ''
       FROM locked k
      WHERE k.releases = 0 AND k.holder IS NULL AND k.waiters = 0 AND k.shared_units = 0 AND k.rests_until <= k.now_us AND l.name = k.name
     RETURNING k.nth, l.token
@@ -89,8 +48,8 @@ WITH want AS MATERIALIZED (
      WHERE k.releases > 0 AND k.waiters = 0 AND k.holder = k.session_id AND k.last_token = k.releases
 ), locks AS (
     UPDATE dblock_locks l SET
-           session_id = NULL, host = '', thread = '', holds = 0, attempt = '', acquired_at = dblock_now(),
-           expires_at = NULL, metadata = '', shared_units = l.shared_units - r.units
+           session_id = NULL, host = '', thread = '', attempt = '', expires_at = NULL, metadata = '', asked = '',
+           acquired_at = CASE WHEN l.shared_units = r.units THEN dblock_now() ELSE l.acquired_at END, shared_units = l.shared_units - r.units
       FROM (SELECT released.name, sum(released.units) AS units FROM released GROUP BY released.name) r WHERE l.name = r.name
     RETURNING l.name
 )

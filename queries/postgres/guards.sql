@@ -1,5 +1,4 @@
--- The guards of holds. A hold is named by session and token; with no session, by the owner that has
--- the whole name.
+-- The guards of holds, which are known by their attempts.
 
 -- Makes the row that Guard share-locks. After LockRowWithin: a takeover either sees the row, or has
 -- come before, and then the hold is not found here.
@@ -29,7 +28,7 @@ SELECT g.attempt FROM dblock_guards g
 
 -- The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
 -- request that queues up waits for the caller's transaction. unseen: the grant may be newer than
--- the snapshot, which shows none of its tokens, or shows it in a run that was settled since.
+-- the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since.
 -- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
@@ -42,36 +41,19 @@ SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false
          FROM dblock_holders h
         WHERE h.name = @name AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint) held ON true;
 
--- What every takeover has to pass, after LockRowWithin. A guarded transaction holds the row in
--- share mode. Nobody parks a connection behind it: come back later.
+-- What every takeover has to pass, after LockName. A guarded transaction holds the row in share mode. Nobody parks a
+-- connection behind it: come back later.
 -- name: LockGuard :one
-SELECT g.attempt FROM dblock_guards g
- WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                     WHERE h.name = sqlc.arg(name)::text
-                       AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-                            OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text))
-   FOR UPDATE NOWAIT;
+SELECT attempt FROM dblock_guards WHERE attempt = @attempt FOR UPDATE NOWAIT;
 
--- After LockGuard, whatever comes of the takeover. One row: LockGuard is passed.
--- name: TouchGuard :one
-WITH touched AS (
-    UPDATE dblock_guards g SET takeovers = g.takeovers + 1
-     WHERE g.attempt = (SELECT h.attempt FROM dblock_holders h
-                         WHERE h.name = sqlc.arg(name)::text
-                           AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-                                OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text))
-    RETURNING g.attempt
-)
-SELECT count(*) AS guards FROM touched;
+-- After LockGuard, whatever comes of the takeover.
+-- name: TouchGuard :exec
+UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = @attempt;
 
 -- A takeover that was refused by LockGuard announces itself. Again when half of the time is over,
 -- and not each time.
 -- name: WantHold :exec
-INSERT INTO dblock_wanted (attempt, wanted_until)
-SELECT h.attempt, dblock_now() + sqlc.arg(announced)::bigint FROM dblock_holders h
- WHERE h.name = sqlc.arg(name)::text
-   AND (h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-        OR sqlc.arg(session)::text = '' AND h.units = 0 AND h.host = sqlc.arg(host)::text AND h.thread = sqlc.arg(thread)::text)
+INSERT INTO dblock_wanted (attempt, wanted_until) VALUES (@attempt, dblock_now() + sqlc.arg(announced)::bigint)
 ON CONFLICT (attempt) DO UPDATE SET wanted_until = excluded.wanted_until
  WHERE dblock_wanted.wanted_until < excluded.wanted_until - sqlc.arg(announced)::bigint / 2;
 

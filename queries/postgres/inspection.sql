@@ -1,25 +1,21 @@
 -- One row for each party to each name: its holders, the first of its waiters in their order; or one
--- with neither. The members of a run are no waiters: they have the first places, of which a run has
--- no more than 64.
+-- with neither.
 -- name: Describe :many
 SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
        l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
        coalesce(p.host, '')::text AS host, coalesce(p.thread, '')::text AS thread, coalesce(p.attempt, '')::text AS attempt,
        coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
-       coalesce(p.holds, 0)::integer AS holds, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
+       coalesce(p.first, 0)::bigint AS first, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
        coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
-       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters,
-       (l.waiters - CASE WHEN l.first_token < l.last_token THEN (
-           SELECT count(*) FROM (SELECT f.token FROM dblock_waiters f WHERE f.name = l.name AND f.ticket >= l.first_ticket ORDER BY f.ticket LIMIT 64) m WHERE m.token > 0)
-        ELSE 0 END)::bigint AS queued
+       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters
   FROM dblock_locks l
   LEFT JOIN LATERAL (
        SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
-              h.holds, h.expires_at, h.metadata, h.asked
+              CASE WHEN h.units = 0 THEN l.first_token ELSE h.token END AS first, h.expires_at, h.metadata, h.asked
          FROM dblock_holders h WHERE h.name = l.name
         UNION ALL
       (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket AND w.token = 0 ORDER BY w.ticket LIMIT sqlc.arg(most))) p ON true
+         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT sqlc.arg(most))) p ON true
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)))
@@ -35,7 +31,7 @@ SELECT l.name FROM dblock_locks l
    AND (sqlc.arg(host)::text = '' AND sqlc.arg(older)::bigint = 0 OR EXISTS (
            SELECT 1 FROM dblock_holders h WHERE h.name = l.name AND (sqlc.arg(host)::text = '' OR h.host = sqlc.arg(host)::text)
               AND (sqlc.arg(older)::bigint = 0 OR h.acquired_at <= dblock_now() - sqlc.arg(older)::bigint)))
-   AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = l.name AND w.token = 0))
+   AND (NOT sqlc.arg(contended)::boolean OR l.waiters > 0)
  ORDER BY l.name LIMIT @most;
 
 -- The same of names with waiters, whoever has them. It goes along the queues, from one to the next:
@@ -43,11 +39,11 @@ SELECT l.name FROM dblock_locks l
 -- name: Contended :many
 WITH RECURSIVE queued AS (
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name >= sqlc.arg(lowest)::text AND w.name <> sqlc.arg(after)::text AND w.token = 0 AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+             WHERE w.name >= sqlc.arg(lowest)::text AND w.name <> sqlc.arg(after)::text AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
              ORDER BY w.name LIMIT 1) AS name, 1 AS n
     UNION ALL
     SELECT (SELECT w.name FROM dblock_waiters w
-             WHERE w.name > q.name AND w.token = 0 AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
+             WHERE w.name > q.name AND (sqlc.arg(below)::text = '' OR w.name < sqlc.arg(below)::text)
              ORDER BY w.name LIMIT 1), q.n + 1
       FROM queued q WHERE q.name IS NOT NULL AND q.n < sqlc.arg(most)::integer
 )
@@ -60,7 +56,7 @@ WITH RECURSIVE awaited AS (
     SELECT l.name FROM dblock_locks l WHERE l.name = @name
     UNION
     SELECT w.name FROM awaited a JOIN dblock_holders h ON h.name = a.name
-      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host AND w.token = 0
+      JOIN dblock_waiters w ON w.session_id = h.session_id AND w.thread = h.thread AND w.host = h.host
 )
 SELECT a.name FROM awaited a LIMIT @most;
 
@@ -75,7 +71,7 @@ WITH clock AS MATERIALIZED (SELECT dblock_now() AS now), page AS MATERIALIZED (
 )
 SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now::bigint AS now, p.expires_at::bigint AS expires_at,
        (SELECT count(*) FROM dblock_holders h WHERE h.session_id = p.id) AS held,
-       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id AND w.token = 0) AS waiting
+       (SELECT count(*) FROM dblock_waiters w WHERE w.session_id = p.id) AS waiting
   FROM page p ORDER BY p.id;
 
 -- For a session that lives: nobody would forget what another watches.

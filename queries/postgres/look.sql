@@ -1,6 +1,5 @@
--- One row for each name and each attempt of the session's that waits for it (own_token 0), is a member of its run, or holds a
--- share of it. Of several holders it is the one whose time is over first. The first in the queue counts where nobody has the
--- whole name: then there is no run.
+-- One row for each name and each attempt of the session's that waits for it (own_token 0), or holds a share of it. Of several
+-- holders it is the one whose time is over first. The first in the queue counts where nobody has the whole name.
 -- name: Look :many
 SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coalesce(s.host, l.host)::text AS host,
        coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.last_token)::bigint AS token,
@@ -28,7 +27,7 @@ SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coales
         WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
         ORDER BY w.ticket LIMIT 1) q ON true
   LEFT JOIN LATERAL (
-       SELECT w.attempt, w.token, NULL AS expires_at FROM dblock_waiters w
+       SELECT w.attempt, 0 AS token, NULL AS expires_at FROM dblock_waiters w
         WHERE w.name = l.name AND w.session_id = sqlc.arg(session)::text AND l.waiters > 0
         UNION ALL
        SELECT v.attempt, v.token, v.expires_at FROM dblock_shares v

@@ -4,20 +4,6 @@ SELECT dblock_now(), j.r ->> 'Name', j.r ->> 'Kind', (j.r ->> 'Token')::bigint, 
        j.r ->> 'Detail', j.r ->> 'Metadata'
   FROM (SELECT jsonb_array_elements(sqlc.arg(events)::text::jsonb) AS r) j;
 
--- After LockRow: under it, so that the ids of a name's announcements rise in the order of their
--- commits.
--- name: Announce :many
-WITH event AS (
-    INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
-    SELECT dblock_now(), h.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
-      FROM dblock_holders h
-     WHERE h.name = sqlc.arg(name)::text AND h.session_id = sqlc.arg(session)::text AND h.token = sqlc.arg(token)::bigint
-       AND (h.expires_at IS NULL OR h.expires_at > dblock_now())
-    RETURNING id, dblock_events.name
-)
-SELECT event.id, coalesce(CASE WHEN v.watch IS NOT NULL THEN pg_notify('dblock_' || v.session_id, v.watch)::text END, '')::text AS notified
-  FROM event LEFT JOIN dblock_watchers v ON v.name = event.name;
-
 -- Events of all names or of one, upwards or downwards: four statements, so that each goes along one
 -- index. The pairs leave only that of names for those of a name, also in a plan for any parameters.
 -- name: Events :many
@@ -49,35 +35,6 @@ SELECT e.id, e.at, e.name, e.kind, e.token, e.session_id, e.host, e.thread, e.de
 -- name: EventsSince :one
 SELECT coalesce(min(f.id), 0)::bigint AS lowest
   FROM (SELECT e.id FROM dblock_events e WHERE e.at >= sqlc.arg(since)::bigint ORDER BY e.at LIMIT 1000) f;
-
--- After LockRow.
--- name: Ask :many
-WITH whole AS (
-    UPDATE dblock_locks l SET asked = sqlc.arg(reason)::text WHERE l.name = sqlc.arg(name)::text AND l.session_id IS NOT NULL
-    RETURNING l.session_id, l.attempt
-), shares AS (
-    UPDATE dblock_shares s SET asked = sqlc.arg(reason)::text WHERE s.name = sqlc.arg(name)::text
-    RETURNING s.session_id, s.attempt
-), holders AS (
-    SELECT whole.session_id, whole.attempt FROM whole UNION ALL SELECT shares.session_id, shares.attempt FROM shares
-), event AS (
-    INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
-    SELECT dblock_now(), sqlc.arg(name)::text, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
-     WHERE EXISTS (SELECT 1 FROM holders)
-)
-SELECT pg_notify('dblock_' || h.session_id, h.attempt)::text AS notified FROM holders h;
-
--- After LockRow. With a token: the next holder of the name may have a rest of its own.
--- name: EndRest :one
-WITH rest AS (
-    UPDATE dblock_locks l SET rests_until = 0
-     WHERE l.name = sqlc.arg(name)::text AND l.rests_until > dblock_now() AND sqlc.arg(token)::bigint IN (0, l.last_token)
-    RETURNING l.name
-)
-INSERT INTO dblock_events (at, name, kind, token, session_id, host, thread, detail, metadata)
-SELECT dblock_now(), rest.name, @kind, sqlc.arg(event_token)::bigint, sqlc.arg(event_session)::text, sqlc.arg(event_host)::text, sqlc.arg(event_thread)::text, @detail, @metadata
-  FROM rest
-RETURNING id;
 
 -- The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets
 -- would be run again. It is not where it has its run, or a run of another interval began in it:

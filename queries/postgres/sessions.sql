@@ -67,11 +67,11 @@ UNION
 (SELECT s.id FROM dblock_sessions s
   WHERE s.dead AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id) LIMIT @most);
 
--- All that a session holds, and its places in queues (token 0, but for members of a run).
+-- All that a session holds, and its places in queues (token 0).
 -- name: Claims :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text;
 
 -- Which builds can use these tables.
 -- name: Schema :one
@@ -81,5 +81,5 @@ SELECT version, usable_from FROM dblock_schema;
 -- name: Orphans :many
 SELECT l.name, l.attempt, l.token, l.asked FROM dblock_holders l WHERE l.session_id = sqlc.arg(session)::text
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
+SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)::text
 LIMIT @most;

@@ -34,20 +34,6 @@ SELECT v.* FROM dblock_events v
 SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
   FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
 
--- With a token: the next holder of the name may have a rest of its own.
--- name: EndRest :execrows
-UPDATE dblock_locks SET rests_until = 0
- WHERE name = @name AND rests_until > (SELECT c.now_us FROM dblock_clock c)
-   AND (CAST(@token AS INTEGER) = 0 OR last_token = CAST(@token AS INTEGER));
-
--- name: AskHolder :one
-UPDATE dblock_locks SET asked = @reason WHERE name = @name AND session_id IS NOT NULL
-RETURNING CAST(session_id AS TEXT) AS session, attempt;
-
--- name: AskShares :many
-UPDATE dblock_shares SET asked = @reason WHERE name = @name
-RETURNING session_id AS session, attempt;
-
 -- A run that has not ended has failed if its session is no more.
 -- name: FindRun :one
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,

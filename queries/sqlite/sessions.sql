@@ -38,25 +38,14 @@ DELETE FROM dblock_sessions WHERE id IN (
        AND NOT EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id)
      LIMIT @most);
 
--- name: Expired :many
-SELECT due.id FROM (
-    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
-     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
-    UNION ALL
-    SELECT s.id, s.started_at AS since FROM dblock_sessions s
-     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
-                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
-) AS due ORDER BY due.since LIMIT @most;
-
--- All that a session holds, and its places in queues (token 0, or that of a member of a run), some at a time: a negative
+-- All that a session holds, and its places in queues (token 0), some at a time: a negative
 -- number is all of them.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, l.asked FROM dblock_locks l WHERE l.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
 SELECT p.name, p.attempt, p.token, p.asked FROM dblock_shares p WHERE p.session_id = CAST(sqlc.arg(session) AS TEXT)
 UNION ALL
-SELECT w.name, w.attempt, w.token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
+SELECT w.name, w.attempt, 0 AS token, '' AS asked FROM dblock_waiters w WHERE w.session_id = CAST(sqlc.arg(session) AS TEXT)
 LIMIT @most;
 
 -- Which builds can use these tables.

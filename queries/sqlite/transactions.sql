@@ -4,11 +4,10 @@
 -- name: LockDatabase :exec
 UPDATE dblock_sessions SET dead = dead WHERE id = '';
 
--- After LockDatabase: nothing that is read here can change before the transaction ends. A member of a run has it: its
--- client says that it is the present one.
+-- After LockDatabase: nothing that is read here can change before the transaction ends.
 -- name: IsHeld :one
 SELECT l.last_token FROM dblock_locks l
- WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND CAST(@token AS INTEGER) BETWEEN l.first_token AND l.last_token
+ WHERE l.name = @name AND l.session_id = CAST(@session AS TEXT) AND l.last_token = @token
    AND (l.expires_at IS NULL OR l.expires_at > (SELECT c.now_us FROM dblock_clock c))
    AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = l.session_id AND NOT s.dead);
 

@@ -26,12 +26,12 @@ func newScene(long string) *scene {
 	holder := func(host, thread, app string, pid int, ago time.Duration) dblock.Party {
 		token += 7
 		return dblock.Party{
-			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token, Holds: 1, Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
+			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token, Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
 		}
 	}
 	waiter := func(host, thread, app string, pid int, ago time.Duration) dblock.Party {
 		p := holder(host, thread, app, pid, ago)
-		p.Token, p.Holds = 0, 0
+		p.Token = 0
 		return p
 	}
 	add := func(name string, capacity int, holders, waiters []dblock.Party) {

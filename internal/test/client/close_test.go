@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -55,9 +56,9 @@ func (l *lateTake) Take(ctx context.Context, r driver.Request) (g driver.Grant, 
 	return g, taken, err
 }
 
-func (l *lateTake) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	next, left, err := l.Backend.Vacate(ctx, v)
-	if v.Cause != driver.ByAttempt {
+func (l *lateTake) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := l.Backend.Remove(ctx, r)
+	if r.Cause != driver.ByAttempt {
 		return next, left, err
 	}
 	l.looked.Do(func() {
@@ -152,16 +153,16 @@ func nothingIsLeft(t *testing.T, db *sql.DB) {
 // awkward is an engine that makes Close's work harder.
 type awkward struct {
 	driver.Backend
-	entering, enter chan struct{} // SetHolds says that it is called, and waits
+	entering, enter chan struct{} // Change says that it is called, and waits
 	retry, busy     atomic.Bool   // what EndSession says once; what Release says
 }
 
-func (a *awkward) SetHolds(ctx context.Context, h driver.Held, n int) error {
+func (a *awkward) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	if a.enter != nil {
-		close(a.entering)
+		a.entering <- struct{}{}
 		<-a.enter
 	}
-	return a.Backend.SetHolds(ctx, h, n)
+	return a.Backend.Change(ctx, how, transition)
 }
 
 func (a *awkward) EndSession(ctx context.Context, session string) error {
@@ -171,11 +172,11 @@ func (a *awkward) EndSession(ctx context.Context, session string) error {
 	return a.Backend.EndSession(ctx, session)
 }
 
-func (a *awkward) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByHolder && a.busy.Load() {
+func (a *awkward) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Cause == driver.ByHolder && a.busy.Load() {
 		return nil, false, driver.ErrBusy
 	}
-	return a.Backend.Vacate(ctx, v)
+	return a.Backend.Remove(ctx, r)
 }
 
 func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
@@ -191,13 +192,20 @@ func awkwardClient(t *testing.T, a *awkward) (sqlClient, *sql.DB) {
 }
 
 func TestCloseBesideAnUnlockOfManyFindsNothingLost(t *testing.T) {
-	a := &awkward{entering: make(chan struct{}), enter: make(chan struct{})}
+	a := &awkward{entering: make(chan struct{}, 9), enter: make(chan struct{})}
+	recorded := make(chan error, 1)
 	client, db := awkwardClient(t, a)
 	all, err := client.LockAll(t.Context(), []string{"a", "b", "c"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	go client.Lock(all.Context(), "c") // keeps Unlock from it
+	go func() {
+		c, err := client.Lock(all.Context(), "c")
+		if err == nil {
+			err = c.Record(t.Context(), "note", "") // keeps Unlock from it
+		}
+		recorded <- err
+	}()
 	<-a.entering
 	unlocked, closed := make(chan error, 1), make(chan error, 1)
 	go func() { unlocked <- all.Unlock(context.Background()) }()
@@ -206,6 +214,9 @@ func TestCloseBesideAnUnlockOfManyFindsNothingLost(t *testing.T) {
 	time.Sleep(50 * time.Millisecond)
 	close(a.enter)
 	<-unlocked // nil, or ErrClosed
+	if err := <-recorded; err != nil && !errors.Is(err, dblock.ErrClosed) && !errors.Is(err, dblock.ErrNotHeld) {
+		t.Error(err)
+	}
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
@@ -30,24 +31,9 @@ func (d *deaf) answer(err error) error {
 	return err
 }
 
-func (d *deaf) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	next, err := d.Backend.Downgrade(ctx, h)
+func (d *deaf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := d.Backend.Change(ctx, how, transition)
 	return next, d.answer(err)
-}
-
-func (d *deaf) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
-	g, upgraded, err := d.Backend.Upgrade(ctx, h, attempt)
-	return g, upgraded, d.answer(err)
-}
-
-func (d *deaf) Raise(ctx context.Context, h driver.Held, token int64) (int64, error) {
-	raised, err := d.Backend.Raise(ctx, h, token)
-	return raised, d.answer(err)
-}
-
-func (d *deaf) Extend(ctx context.Context, h driver.Held, by time.Duration) (time.Duration, error) {
-	left, err := d.Backend.Extend(ctx, h, by)
-	return left, d.answer(err)
 }
 
 // After a change whose outcome is not known, whatever comes next finds out what the lock is.
@@ -226,11 +212,11 @@ type answeredLate struct {
 	sent  atomic.Int64
 }
 
-func (d *answeredLate) Extend(ctx context.Context, h driver.Held, by time.Duration) (time.Duration, error) {
+func (d *answeredLate) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	d.sent.Add(1)
-	left, err := d.Backend.Extend(ctx, h, by)
+	next, err := d.Backend.Change(ctx, how, transition)
 	<-d.until
-	return left, err
+	return next, err
 }
 
 func TestALockThatEndedWhileItWasExtendedIsLost(t *testing.T) {

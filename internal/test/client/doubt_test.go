@@ -11,16 +11,16 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/sqlite"
 )
 
-// doubtful is an engine whose answer to one call is lost: after it was done, or, of a Downgrade,
+// doubtful is an engine whose answer to one call is lost: after it was done, or, of a downgrade,
 // before.
 type doubtful struct {
 	driver.Backend
 	leave, breaks, begin, downgrade atomic.Bool
-	end                             context.CancelFunc          // of whoever called BeginRun
-	late                            atomic.Pointer[driver.Held] // the Downgrade that was cut off
+	end                             context.CancelFunc // of whoever called BeginRun
 }
 
 func (d *doubtful) lost(which *atomic.Bool, err error) error {
@@ -30,9 +30,9 @@ func (d *doubtful) lost(which *atomic.Bool, err error) error {
 	return err
 }
 
-func (d *doubtful) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	next, left, err := d.Backend.Vacate(ctx, v)
-	switch v.Cause {
+func (d *doubtful) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := d.Backend.Remove(ctx, r)
+	switch r.Cause {
 	case driver.ByAttempt:
 		err = d.lost(&d.leave, err)
 	case driver.ByForce:
@@ -53,13 +53,12 @@ func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, r
 	return run, ours, err
 }
 
-func (d *doubtful) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
+func (d *doubtful) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	if d.downgrade.Swap(false) {
-		d.late.Store(&h)
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return d.Backend.Downgrade(ctx, h)
+	return d.Backend.Change(ctx, how, transition)
 }
 
 type sqlClient = *dblock.Client[*sql.Tx]
@@ -93,6 +92,7 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	held := driver.Held{Name: "n", Session: client.Stats().Session, Token: l.Token()}
 	d.downgrade.Store(true)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -105,7 +105,8 @@ func TestADowngradeThatRunsLateDoesNothing(t *testing.T) {
 	if err := l.TryUpgrade(t.Context()); err != nil || l.Shared() { // finds out what it is
 		t.Fatal(err)
 	}
-	if _, err := d.Backend.Downgrade(context.Background(), *d.late.Load()); !errors.Is(err, driver.ErrNotHeld) {
+	late := func(n *protocol.Name) error { return protocol.Downgrade(n, held) }
+	if _, err := d.Backend.Change(t.Context(), driver.How{Name: "n", Self: held.Session, Wait: true}, late); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the late one: %v", err)
 	}
 	if _, err := other.TryLock(t.Context(), "n", dblock.Shared()); !errors.Is(err, dblock.ErrNotAcquired) {

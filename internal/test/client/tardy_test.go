@@ -36,11 +36,11 @@ func (d *tardy) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return g, taken, err
 }
 
-func (d *tardy) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByAttempt && d.undo != nil {
+func (d *tardy) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
+	if r.Cause == driver.ByAttempt && d.undo != nil {
 		<-d.undo
 	}
-	return d.Backend.Vacate(ctx, v)
+	return d.Backend.Remove(ctx, r)
 }
 
 func (d *tardy) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/session"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -85,34 +86,32 @@ func (r *recorder) OpenSession(ctx context.Context, s driver.Session) error {
 	return r.Backend.OpenSession(ctx, s)
 }
 
-func (r *recorder) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
+func (r *recorder) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
 	r.mu.Lock()
-	own := r.sessions[v.Session]
+	own := r.sessions[m.Session]
 	r.mu.Unlock()
-	if own && v.Cause == driver.ByAttempt {
-		r.report.report(event{What: evLeave, Name: v.Name, Attempt: v.Attempt})
+	if own && m.Cause == driver.ByAttempt {
+		r.report.report(event{What: evLeave, Name: m.Name, Attempt: m.Attempt})
 	}
-	next, left, err := r.Backend.Vacate(ctx, v)
-	r.handed(v.Name, next)
+	next, left, err := r.Backend.Remove(ctx, m)
+	r.handed(m.Name, next)
 	return next, left, err
 }
 
 // ticketLimit is how long a ticket is looked for. Not to know it is no failure.
 const ticketLimit = 100 * time.Millisecond
 
-func (r *recorder) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
+func (r *recorder) Join(ctx context.Context, q driver.Request) (driver.Grant, driver.Outcome, error) {
 	at := session.Boottime()
-	g, outcome, err := r.Backend.Enqueue(ctx, rs...)
-	if err != nil || outcome == driver.Gone {
+	g, outcome, err := r.Backend.Join(ctx, q)
+	if err != nil || outcome != driver.Queued {
 		return g, outcome, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, ticketLimit)
 	defer cancel()
-	for _, q := range rs {
-		var ticket int64
-		if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
-			r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
-		}
+	var ticket int64
+	if r.db.QueryRowContext(ctx, fmt.Sprintf("SELECT ticket FROM dblock_waiters WHERE attempt = '%s'", q.Attempt)).Scan(&ticket) == nil {
+		r.report.report(event{What: evQueued, At: at, Name: q.Name, Session: q.Session, Attempt: q.Attempt, Ticket: ticket})
 	}
 	return g, outcome, nil
 }
@@ -143,9 +142,9 @@ func (r *recorder) Look(ctx context.Context, session string, names []string) ([]
 	return states, err
 }
 
-func (r *recorder) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	next, err := r.Backend.Downgrade(ctx, h)
-	r.handed(h.Name, next)
+func (r *recorder) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := r.Backend.Change(ctx, how, transition)
+	r.handed(how.Name, next)
 	return next, err
 }
 

@@ -6,10 +6,9 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"time"
 
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Engines that are broken where names are shared.
@@ -40,17 +39,17 @@ func (b unseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool,
 	return b.look(ctx, r)
 }
 
-func (b unseen) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	if g, granted, err := b.look(ctx, rs[0]); (granted || err != nil) && len(rs) == 1 {
+func (b unseen) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	if g, granted, err := b.look(ctx, r); granted || err != nil {
 		return g, driver.Granted, err
 	}
-	return b.Backend.Enqueue(ctx, rs...)
+	return b.Backend.Join(ctx, r)
 }
 
 func (b unseen) look(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	states, err := b.Look(ctx, r.Session, []string{r.Name})
 	if err == nil && len(states) > 0 && b.grants(r, states[0]) {
-		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+		return madeUp(r), true, nil
 	}
 	return driver.Grant{}, false, err
 }
@@ -62,25 +61,41 @@ func (b countsOne) Take(ctx context.Context, r driver.Request) (driver.Grant, bo
 	return b.Backend.Take(ctx, r)
 }
 
-func (b countsOne) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	rs[0].Units = min(rs[0].Units, 1)
-	return b.Backend.Enqueue(ctx, rs...)
+func (b countsOne) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	r.Units = min(r.Units, 1)
+	return b.Backend.Join(ctx, r)
 }
 
+// upgradesBeside has each transition see one reader alone. What drops its share has made a writer of
+// it.
 type upgradesBeside struct{ driver.Backend }
 
-func (b upgradesBeside) Upgrade(ctx context.Context, h driver.Held, attempt string) (driver.Grant, bool, error) {
-	g, got, err := b.Backend.Upgrade(ctx, h, attempt)
-	if err == nil && !got {
-		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
-	}
-	return g, got, err
+func (b upgradesBeside) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return b.Backend.Change(ctx, how, func(n *protocol.Name) error {
+		readers := n.Units
+		n.Units = min(n.Units, 1)
+		err := transition(n)
+		if len(n.GoneShares) == 0 && n.Units == min(readers, 1) {
+			n.Units = readers
+		}
+		return err
+	})
 }
 
+// downgradesToNothing drops the share that a downgrade has made.
 type downgradesToNothing struct{ driver.Backend }
 
-func (b downgradesToNothing) Downgrade(ctx context.Context, h driver.Held) ([]driver.Handoff, error) {
-	return drivertest.Release(ctx, b, h, true)
+func (b downgradesToNothing) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return b.Backend.Change(ctx, how, func(n *protocol.Name) error {
+		holder := n.Session
+		if err := transition(n); err != nil || holder == "" || n.Session == holder || len(n.PutShares) == 0 || n.PutShares[0].Session != holder {
+			return err
+		}
+		n.PutShares = n.PutShares[1:]
+		n.Units--
+		_, err := protocol.Remove(n, protocol.TakeOver(how.Self, how.Name, driver.Holder{}))
+		return err
+	})
 }
 
 type letsSmallPass struct {
@@ -88,16 +103,14 @@ type letsSmallPass struct {
 	db *sql.DB
 }
 
-func (b letsSmallPass) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByHolder {
-		_, err := b.db.ExecContext(ctx, fmt.Sprintf(`UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND units <> 1
-			AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)
-			AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)`, v.Name))
+func (b letsSmallPass) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause == driver.ByHolder {
+		err := putBack(ctx, b.db, m.Name, "AND units <> 1 AND EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.units = 1)")
 		if err != nil {
 			return nil, false, err
 		}
 	}
-	return b.Backend.Vacate(ctx, v)
+	return b.Backend.Remove(ctx, m)
 }
 
 type letsReadersPass struct {
@@ -117,6 +130,7 @@ func (b letsReadersPass) Take(ctx context.Context, r driver.Request) (driver.Gra
 	defer tx.Rollback()
 	err = tx.QueryRowContext(ctx, fmt.Sprintf(`UPDATE dblock_locks SET token = token + 1, shared_units = shared_units + 1
 		WHERE name = '%s' AND session_id IS NULL AND shared_units > 0 AND waiters > 0 RETURNING token`, r.Name)).Scan(&g.Token)
+	g.First = g.Token
 	if err == nil {
 		_, err = tx.ExecContext(ctx, fmt.Sprintf(`INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at)
 			VALUES ('%s', %d, '%s', '%s', '%s', '%s', 1, 0)`, r.Name, g.Token, r.Session, r.Host, r.Thread, r.Attempt))
@@ -135,11 +149,11 @@ type forgetsUnits struct {
 	db *sql.DB
 }
 
-func (b forgetsUnits) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause != driver.ByHolder || !v.Shared {
-		return b.Backend.Vacate(ctx, v)
+func (b forgetsUnits) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause != driver.ByHolder || !m.Shared {
+		return b.Backend.Remove(ctx, m)
 	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", v.Name, v.Token))
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("DELETE FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token))
 	return nil, true, err
 }
 
@@ -149,12 +163,12 @@ type leavesRoom struct {
 	db *sql.DB
 }
 
-func (b leavesRoom) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause != driver.ByHolder || !v.Shared {
-		return b.Backend.Vacate(ctx, v)
+func (b leavesRoom) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause != driver.ByHolder || !m.Shared {
+		return b.Backend.Remove(ctx, m)
 	}
-	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", v.Name, v.Token)
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, v.Name))
+	share := fmt.Sprintf("FROM dblock_shares WHERE name = '%s' AND token = %d", m.Name, m.Token)
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET shared_units = shared_units - COALESCE((SELECT units %s), 0) WHERE name = '%s'", share, m.Name))
 	if err == nil {
 		_, err = b.db.ExecContext(ctx, "DELETE "+share)
 	}

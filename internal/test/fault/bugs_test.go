@@ -72,9 +72,15 @@ type grantsUnseen struct{ driver.Backend }
 func (b grantsUnseen) Take(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
 	g, taken, err := b.Backend.Take(ctx, r)
 	if err == nil && !taken {
-		return driver.Grant{Token: time.Now().UnixMicro()}, true, nil
+		return madeUp(r), true, nil
 	}
 	return g, taken, err
+}
+
+// madeUp is a grant that no database has made.
+func madeUp(r driver.Request) driver.Grant {
+	now := time.Now().UnixMicro()
+	return driver.Grant{First: now, Token: now + int64(max(r.Members, 1)) - 1}
 }
 
 // reusesTokens rounds them, to the half second.
@@ -98,7 +104,8 @@ func (b *reusesTokens) round(name, session string, g *driver.Grant) {
 	defer b.mu.Unlock()
 	if b.sessions[session] && g.Token != 0 {
 		b.real[name] = g.Token
-		g.Token -= g.Token % (500 * time.Millisecond).Microseconds()
+		over := g.First % (500 * time.Millisecond).Microseconds()
+		g.First, g.Token = g.First-over, g.Token-over
 	}
 }
 
@@ -115,9 +122,9 @@ func (b *reusesTokens) Take(ctx context.Context, r driver.Request) (driver.Grant
 	return g, taken, err
 }
 
-func (b *reusesTokens) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := b.Backend.Enqueue(ctx, rs...)
-	b.round(rs[0].Name, rs[0].Session, &g)
+func (b *reusesTokens) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := b.Backend.Join(ctx, r)
+	b.round(r.Name, r.Session, &g)
 	return g, outcome, err
 }
 
@@ -138,22 +145,18 @@ func (b *reusesTokens) roundAll(name string, next []driver.Handoff) {
 	}
 }
 
-func (b *reusesTokens) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByHolder {
-		v.Token = b.held(v.Held()).Token
+func (b *reusesTokens) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause == driver.ByHolder {
+		m.Token = b.held(m.Held()).Token
 	}
-	next, left, err := b.Backend.Vacate(ctx, v)
-	b.roundAll(v.Name, next)
+	next, left, err := b.Backend.Remove(ctx, m)
+	b.roundAll(m.Name, next)
 	return next, left, err
 }
 
 // Listen takes the grants from the hints, so that they are looked up, and rounded.
 func (b *reusesTokens) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	return b.Backend.Listen(ctx, session, ready, func(h driver.Hint) { wake(driver.Hint{Attempt: h.Attempt}) })
-}
-
-func (b *reusesTokens) SetHolds(ctx context.Context, h driver.Held, holds int) error {
-	return b.Backend.SetHolds(ctx, b.held(h), holds)
 }
 
 // beats has heartbeats of another kind.
@@ -204,11 +207,11 @@ type dropsHandOffs struct {
 	db *sql.DB
 }
 
-func (b dropsHandOffs) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause != driver.ByHolder {
-		return b.Backend.Vacate(ctx, v)
+func (b dropsHandOffs) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause != driver.ByHolder {
+		return b.Backend.Remove(ctx, m)
 	}
-	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', holds = 0, attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", v.Name, v.Session, v.Token))
+	_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_locks SET session_id = NULL, host = '', thread = '', attempt = '', waiters = 0 WHERE name = '%s' AND session_id = '%s' AND token = %d", m.Name, m.Session, m.Token))
 	return nil, true, err
 }
 
@@ -217,21 +220,39 @@ type servesSecond struct {
 	db *sql.DB
 }
 
-func (b servesSecond) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByHolder {
-		_, err := b.db.ExecContext(ctx, fmt.Sprintf("UPDATE dblock_waiters SET ticket = ticket + 1000000 WHERE name = '%s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s' AND w.ticket < 1000000)", v.Name))
-		if err != nil {
+func (b servesSecond) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause == driver.ByHolder {
+		if err := putBack(ctx, b.db, m.Name, ""); err != nil {
 			return nil, false, err
 		}
 	}
-	return b.Backend.Vacate(ctx, v)
+	return b.Backend.Remove(ctx, m)
+}
+
+// putBack gives the first place of a queue the next ticket, if it fits a condition.
+func putBack(ctx context.Context, db *sql.DB, name, condition string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback()
+	for _, s := range []string{
+		`UPDATE dblock_locks SET next_ticket = next_ticket + 1 WHERE name = '%s'`,
+		`UPDATE dblock_waiters SET ticket = (SELECT l.next_ticket - 1 FROM dblock_locks l WHERE l.name = '%s')
+			WHERE name = '%[1]s' AND ticket = (SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = '%[1]s') ` + condition,
+	} {
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(s, name)); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }
 
 type neverGivesBack struct{ driver.Backend }
 
-func (b neverGivesBack) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	if v.Cause == driver.ByAttempt {
+func (b neverGivesBack) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	if m.Cause == driver.ByAttempt {
 		return nil, false, nil
 	}
-	return b.Backend.Vacate(ctx, v)
+	return b.Backend.Remove(ctx, m)
 }

@@ -17,14 +17,14 @@ import (
 // number tells which of them it is; where the last is part of a transaction of several requests,
 // its COMMIT is.
 type loss struct {
-	call   string // of Backend; Release: Vacate by the holder
+	call   string // of Backend; Release: Remove by the holder
 	nth    int
 	commit bool
 }
 
 var (
 	lossOfTake    = loss{"Take", 1, false}
-	lossOfEnqueue = loss{"Enqueue", 2, true} // after Take
+	lossOfJoin    = loss{"Join", 2, true} // after Take
 	lossOfRelease = loss{"Release", 1, false}
 	lossOfHandOff = loss{"Release", 2, true} // after the release that suffices when nobody waits
 )
@@ -131,10 +131,10 @@ func lostTakeCancelled(w *world) {
 }
 
 func lostEnqueue(w *world) {
-	f, holder := w.forgetful(lossOfEnqueue), w.actor("holder")
+	f, holder := w.forgetful(lossOfJoin), w.actor("holder")
 	first := holder.mustLock(lostName)
 	var op int
-	f.lose(lostName, lossOfEnqueue, func() { op = f.lock(lostName) }, func() bool { return w.waiters(lostName) == 1 })
+	f.lose(lostName, lossOfJoin, func() { op = f.lock(lostName) }, func() bool { return w.waiters(lostName) == 1 })
 	eventually(w, "one place in the queue, which is not the lost one", func() bool {
 		if lost, ok := holder.find(first.Op, evLost); ok {
 			w.starved(lost.Err)
@@ -151,10 +151,10 @@ func lostEnqueue(w *world) {
 }
 
 func lostEnqueueCancelled(w *world) {
-	f, holder := w.forgetful(lossOfEnqueue), w.actor("holder")
+	f, holder := w.forgetful(lossOfJoin), w.actor("holder")
 	first := holder.mustLock(lostName)
 	var op int
-	f.lose(lostName, lossOfEnqueue, func() {
+	f.lose(lostName, lossOfJoin, func() {
 		op = f.lock(lostName)
 		eventually(w, "queued", func() bool { return w.waiters(lostName) == 1 })
 		f.send(command{Verb: "cancel", Hold: op})
@@ -237,14 +237,14 @@ func (b *losing) Take(ctx context.Context, r driver.Request) (driver.Grant, bool
 	return g, taken && err == nil, err
 }
 
-func (b *losing) Enqueue(ctx context.Context, rs ...driver.Request) (driver.Grant, driver.Outcome, error) {
-	g, outcome, err := b.Backend.Enqueue(ctx, rs...)
-	return g, outcome, b.lose("Enqueue", err)
+func (b *losing) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
+	g, outcome, err := b.Backend.Join(ctx, r)
+	return g, outcome, b.lose("Join", err)
 }
 
-func (b *losing) Vacate(ctx context.Context, v driver.Vacancy) ([]driver.Handoff, bool, error) {
-	next, left, err := b.Backend.Vacate(ctx, v)
-	if v.Cause == driver.ByHolder {
+func (b *losing) Remove(ctx context.Context, m driver.Removal) ([]driver.Handoff, bool, error) {
+	next, left, err := b.Backend.Remove(ctx, m)
+	if m.Cause == driver.ByHolder {
 		err = b.lose("Release", err)
 	}
 	return next, left, err

@@ -70,7 +70,7 @@ func TestAnAttachedDatabaseWithoutTheTablesIsErrSchema(t *testing.T) {
 	f = on(t, openPool(t, newFile(t, "wal"), ""), "")
 	attach(t, f.pool, locks.path)
 	f.take("n", f.session())
-	locks.exec("ALTER TABLE dblock_locks RENAME COLUMN holds TO grasps")
+	locks.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}
@@ -104,7 +104,7 @@ func TestATransactionOverTwoDatabases(t *testing.T) {
 			if _, taken, err := drivertest.Break(ctx, other, "", "n", driver.Holder{Session: s, Grant: driver.Grant{Token: held.Token}}, driver.Event{Kind: "broken"}); err == nil {
 				t.Errorf("the guarded transaction is open, and the lock was taken away: %v", taken)
 			}
-			must(t, f.tx().ReleaseTx(t.Context(), tx, held, nil))
+			must(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
 			must(t, tx.Rollback())
 			if state := other.look(s, "n"); state.Holder.Session != s {
 				t.Errorf("rolled back, and released: %+v", state)

@@ -119,9 +119,8 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 			if grant, taken, err := e.Take(ctx, r); err != nil || taken {
 				return grant.Token, err
 			}
-			if grant, outcome, err := e.Enqueue(ctx, r); err != nil || outcome != driver.Gone {
-				return grant.Token, err
-			}
+			grant, _, err := e.Join(ctx, r)
+			return grant.Token, err
 		}
 		return 0, ctx.Err()
 	}

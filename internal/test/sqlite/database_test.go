@@ -72,7 +72,7 @@ func TestWhatAWriterHasReadDoesNotChangeBeforeItsCommit(t *testing.T) {
 						t.Errorf("another released in between: %v", err)
 					}
 				}
-				read = read || strings.HasPrefix(text, "-- name: AttemptOf ")
+				read = read || strings.HasPrefix(text, "-- name: LockRow ")
 			})
 			ev := driver.Event{Name: "n", Kind: "broken"}
 			if _, taken, err := drivertest.Break(t.Context(), f, s, "n", f.look(s, "n").Holder, ev); err != nil || !taken || !tried {
@@ -233,7 +233,7 @@ func TestAConnectionIsNeverGivenBackInsideATransaction(t *testing.T) {
 			return err
 		},
 		"the caller fails": func(f *fixture) error {
-			return f.Announce(t.Context(), driver.Held{Name: "n", Session: "s", Token: 1}, driver.Event{Name: "n", Kind: "x"})
+			return f.announce(driver.Held{Name: "n", Session: "s", Token: 1}, driver.Event{Name: "n", Kind: "x"})
 		},
 		"the disk is full and SQLite rolls back by itself": func(f *fixture) error {
 			f.exec(fmt.Sprintf("PRAGMA max_page_count = %d", f.number("PRAGMA page_count")))

@@ -25,7 +25,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 			"OpenSession": func() error { return f.OpenSession(ctx, driver.Session{ID: "s", TTL: time.Hour}) },
 			"EndSession":  func() error { return f.EndSession(ctx, "s") },
 			"Take":        func() error { _, _, err := f.Take(ctx, request("n", "s")); return err },
-			"Enqueue":     func() error { _, _, err := f.Enqueue(ctx, request("n", "s")); return err },
+			"Join":        func() error { _, _, err := f.Join(ctx, request("n", "s")); return err },
 			"Look":        func() error { _, err := f.Look(ctx, "s", []string{"n"}); return err },
 			"Heartbeat":   func() error { _, err := up.Heartbeat(ctx, "s", time.Hour); return err },
 			"Expired":     func() error { _, err := f.Expired(ctx, 1); return err },
@@ -49,7 +49,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	}
 	version(driver.SchemaVersion)
 	f.take("n", f.session())
-	f.exec("ALTER TABLE dblock_locks RENAME COLUMN holds TO grasps")
+	f.exec("ALTER TABLE dblock_locks RENAME COLUMN metadata TO grasps")
 	if _, _, err := f.Take(t.Context(), request("n", "s")); err == nil || errors.Is(err, driver.ErrSchema) {
 		t.Errorf("the right version with a column missing: %v", err)
 	}

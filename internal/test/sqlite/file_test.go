@@ -48,7 +48,7 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 					"Look":      func() error { _, err := f.Look(t.Context(), s, []string{"n"}); return err },
 					"Release":   func() error { _, err := drivertest.Release(t.Context(), f, held, false); return err },
 					"Guard":     func() error { return f.tx().Guard(t.Context(), tx, held, nil) },
-					"ReleaseTx": func() error { return f.tx().ReleaseTx(t.Context(), tx, held, nil) },
+					"ReleaseTx": func() error { return f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil) },
 					"LockTx": func() error {
 						_, _, err := f.tx().LockTx(t.Context(), late, "n", func(string, int, any) bool { return false }, true, nil)
 						return err

@@ -42,13 +42,14 @@ func (f *fixture) listen(session string) listener {
 	return l
 }
 
-// boxless keeps boxes from being made beside the database, as where the folder cannot be written.
-func (f *fixture) boxless() {
+// inboxless keeps inboxes from being made beside the database, as where the folder cannot be
+// written.
+func (f *fixture) inboxless() {
 	f.t.Helper()
 	must(f.t, os.WriteFile(f.path+"-dblock", nil, 0o600))
 }
 
-// lookInterval is how often a listener without a box looks.
+// lookInterval is how often a listener without an inbox looks.
 const lookInterval = 10 * time.Millisecond
 
 // hears waits for a hint.
@@ -81,7 +82,7 @@ func TestAGrantRingsItsSessionInTheSameProcess(t *testing.T) {
 
 		r := request("n", a)
 		r.Thread = b
-		grant, ok, err := granter.Reenter(t.Context(), r)
+		grant, ok, err := granter.reenter(t.Context(), r)
 		if err != nil || !ok {
 			t.Fatal(ok, err)
 		}
@@ -126,7 +127,7 @@ func TestAListenerWithoutABoxHearsEveryGrantOfAnotherProcess(t *testing.T) {
 	for _, journal := range journals {
 		t.Run(journal, func(t *testing.T) {
 			f := newFixtureIn(t, journal)
-			f.boxless()
+			f.inboxless()
 			one := open(t, f.path, "")
 			one.pool.SetMaxOpenConns(1)
 			for _, pair := range [][2]*fixture{
@@ -173,7 +174,7 @@ func TestWhatConcernsOthersWakesNobody(t *testing.T) {
 
 func TestAListenerEndsWhenThePoolIsClosed(t *testing.T) {
 	f := newFixture(t)
-	f.boxless()
+	f.inboxless()
 	s := f.session()
 	f.take(s, s)
 	f.enqueue(s, s) // so that it looks

@@ -24,7 +24,7 @@ func TestTakeIsRefusedWhileSomebodyHoldsTheNameOrWaitsForIt(t *testing.T) {
 	f.enqueue("n", b)
 	f.exec("UPDATE dblock_locks SET session_id = NULL")
 	refused("while waited for")
-	if _, outcome, err := f.Enqueue(t.Context(), request("n", c)); err != nil || outcome != driver.Queued {
+	if _, outcome, err := f.Join(t.Context(), request("n", c)); err != nil || outcome != driver.Queued {
 		t.Fatalf("enqueue while waited for: %v, %v", outcome, err)
 	}
 }
@@ -74,27 +74,17 @@ func TestTokensRiseFromTheRowThoughTheClockWasSetBack(t *testing.T) {
 	want("hand-off", next.Grant.Token)
 	r := request("n", f.session())
 	r.Thread = s
-	grant, ok, err := f.Reenter(t.Context(), r)
+	grant, ok, err := f.reenter(t.Context(), r)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
 	want("re-entry", grant.Token)
 	f.release(driver.Held{Name: "n", Session: r.Session, Token: grant.Token}, false)
-	grant, outcome, err := f.Enqueue(t.Context(), request("n", s))
+	grant, outcome, err := f.Join(t.Context(), request("n", s))
 	if err != nil || outcome != driver.Granted {
 		t.Fatal(outcome, err)
 	}
 	want("enqueue", grant.Token)
-}
-
-func TestEnqueueSaysGoneWhereTheNameHasNoRow(t *testing.T) {
-	f := newFixture(t)
-	if _, outcome, err := f.Enqueue(t.Context(), request("n", f.session())); err != nil || outcome != driver.Gone {
-		t.Fatal(outcome, err)
-	}
-	if n := f.number("SELECT count(*) FROM dblock_waiters"); n != 0 {
-		t.Fatalf("%d rows in the queue", n)
-	}
 }
 
 func TestReleaseHandsOverInTheOrderOfTheQueue(t *testing.T) {
@@ -123,7 +113,7 @@ func TestReleaseHandsOverInTheOrderOfTheQueue(t *testing.T) {
 	}
 }
 
-func TestReleaseAndSetHoldsMatchSessionAndToken(t *testing.T) {
+func TestReleaseMatchesSessionAndToken(t *testing.T) {
 	f := newFixture(t)
 	a, b := f.session(), f.session()
 	held := f.take("n", a)
@@ -139,12 +129,6 @@ func TestReleaseAndSetHoldsMatchSessionAndToken(t *testing.T) {
 				t.Errorf("release of %+v: %v", wrong, err)
 			}
 		}
-		if err := f.SetHolds(t.Context(), wrong, 2); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("SetHolds of %+v: %v", wrong, err)
-		}
-	}
-	if err := f.SetHolds(t.Context(), held, 2); err != nil || f.number("SELECT holds FROM dblock_locks") != 2 {
-		t.Fatal("holds were not recorded", err)
 	}
 	f.release(held, false)
 	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrNotHeld) {
@@ -230,24 +214,21 @@ func TestReenterIsForTheSameOwnerInAnySession(t *testing.T) {
 	old, fresh := f.session(), f.session()
 	held := f.take("n", old)
 	f.enqueue("n", f.session())
-	if err := f.SetHolds(t.Context(), held, 3); err != nil {
-		t.Fatal(err)
-	}
 	for _, r := range []driver.Request{
 		{Name: "n", Host: "h", Thread: "x"}, {Name: "n", Host: "x", Thread: old}, {Name: "m", Host: "h", Thread: old},
 	} {
 		r.Session, r.Attempt = fresh, "x"
-		if _, ok, err := f.Reenter(t.Context(), r); ok || err != nil {
+		if _, ok, err := f.reenter(t.Context(), r); ok || err != nil {
 			t.Fatalf("%+v entered: %v", r, err)
 		}
 	}
 	r := request("n", fresh)
 	r.Thread, r.Lease, r.Metadata = old, time.Minute, "{}"
-	grant, ok, err := f.Reenter(t.Context(), r)
+	grant, ok, err := f.reenter(t.Context(), r)
 	if err != nil || !ok || grant.Token <= held.Token || !grant.Contended || grant.Lease != time.Minute {
 		t.Fatalf("%+v, %v, %v after token %d", grant, ok, err, held.Token)
 	}
-	if h := f.look(fresh, "n").Holder; h.Session != fresh || h.Attempt != r.Attempt || f.number("SELECT holds FROM dblock_locks") != 1 {
+	if h := f.look(fresh, "n").Holder; h.Session != fresh || h.Attempt != r.Attempt {
 		t.Fatalf("holder %+v", h)
 	}
 	if _, err := drivertest.Release(t.Context(), f, held, false); !errors.Is(err, driver.ErrNotHeld) {
@@ -257,7 +238,7 @@ func TestReenterIsForTheSameOwnerInAnySession(t *testing.T) {
 	f.exec("UPDATE dblock_locks SET session_id = NULL, host = 'h', thread = 'y'")
 	r = request("n", fresh)
 	r.Thread = "y"
-	if _, ok, err := f.Reenter(t.Context(), r); ok || err != nil {
+	if _, ok, err := f.reenter(t.Context(), r); ok || err != nil {
 		t.Fatalf("entered a free lock: %v", err)
 	}
 }
@@ -351,7 +332,7 @@ func TestALeaseOfAWaiterRunsFromItsGrant(t *testing.T) {
 	held := f.take("n", f.session())
 	r := request("n", f.session())
 	r.Lease, r.Metadata = time.Hour, `{"k":"v"}`
-	if _, outcome, err := f.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := f.Join(t.Context(), r); err != nil || outcome != driver.Queued {
 		t.Fatal(outcome, err)
 	}
 	f.exec("UPDATE dblock_waiters SET enqueued_at = 1")

@@ -3,7 +3,6 @@ package sqlite_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -12,45 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
-func TestTakeAllTakesUpToTheFirstThatIsNotFree(t *testing.T) {
-	f := newFixture(t)
-	a, b := f.session(), f.session()
-	var rs []driver.Request
-	for i := range 5 {
-		r := request(fmt.Sprint(i), a)
-		if i%2 == 1 {
-			r = shared(r.Name, a, 1, 3)
-		}
-		rs = append(rs, r)
-	}
-	f.take("3", b)
-	grants, err := f.TakeAll(t.Context(), rs)
-	if err != nil || len(grants) != 3 {
-		t.Fatalf("%+v, %v", grants, err)
-	}
-	f.sound()
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 4 {
-		t.Fatalf("%d rows: what comes after it was touched", n)
-	}
-	if grants, err = f.TakeAll(t.Context(), nil); err != nil || grants != nil {
-		t.Fatalf("of nothing: %+v, %v", grants, err)
-	}
-}
-
-func TestTakeAllThatFailsTakesNothing(t *testing.T) {
-	f := newFixture(t)
-	s := f.session()
-	one, two := shared("a", s, 1, 3), shared("b", s, 1, 3)
-	two.Attempt = one.Attempt // the key of an attempt is unique
-	if grants, err := f.TakeAll(t.Context(), []driver.Request{one, two}); err == nil || grants != nil {
-		t.Fatalf("%+v, %v", grants, err)
-	}
-	if n := f.number("SELECT count(*) FROM dblock_locks"); n != 0 {
-		t.Fatalf("%d names were taken", n)
-	}
-}
-
-func TestTakeAllWaitsForATransactionOnlyWhereItMay(t *testing.T) {
+func TestABatchWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	f := newFixture(t)
 	s := f.session()
 	tx, err := open(t, f.path, "_txlock=immediate").pool.BeginTx(t.Context(), nil)
@@ -60,9 +21,6 @@ func TestTakeAllWaitsForATransactionOnlyWhereItMay(t *testing.T) {
 	defer tx.Rollback()
 	r := request("n", s)
 	r.Wait = false
-	if grants, err := f.TakeAll(t.Context(), []driver.Request{r}); !errors.Is(err, driver.ErrBusy) || grants != nil {
-		t.Fatalf("%+v, %v", grants, err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if grants, _, err := f.Batch(ctx, []driver.Request{request("m", s), r}, nil); !errors.Is(err, driver.ErrBusy) || grants != nil {
@@ -170,7 +128,7 @@ func TestASharerIsGuardedAndReleasesInATransaction(t *testing.T) {
 		if err := inside.Guard(t.Context(), tx, held, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := inside.ReleaseTx(t.Context(), tx, held, nil); err != nil {
+		if err := inside.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err != nil {
 			t.Fatal(err)
 		}
 		if commit {

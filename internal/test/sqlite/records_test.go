@@ -65,7 +65,7 @@ func TestAskReachesEveryHolderAndIsWrittenDown(t *testing.T) {
 	a, b := f.session(), f.session()
 	ask := func(want int) {
 		t.Helper()
-		if n, err := f.Ask(t.Context(), "n", "please", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != want {
+		if n, err := f.ask("n", "please", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != want {
 			t.Fatalf("%d holders, %v; want %d", n, err, want)
 		}
 	}
@@ -125,17 +125,17 @@ func TestAnnounceIsForTheHolderAndWakesThoseWhoWatch(t *testing.T) {
 	l := f.listen(observer)
 	held := f.take("n", leader)
 	ev := driver.Event{Name: "n", Kind: "elected", Token: held.Token}
-	if err := f.Announce(t.Context(), held, ev); err != nil {
+	if err := f.announce(held, ev); err != nil {
 		t.Fatal(err)
 	}
 	l.hears("w1")
 	l.hears("w2")
 	stale := held
 	stale.Token--
-	if err := f.Announce(t.Context(), stale, ev); !errors.Is(err, driver.ErrNotHeld) {
+	if err := f.announce(stale, ev); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal(err)
 	}
-	if err := f.Announce(t.Context(), f.share(shared("m", leader, 1, 2)), ev); err != nil {
+	if err := f.announce(f.share(shared("m", leader, 1, 2)), ev); err != nil {
 		t.Fatalf("by one of several: %v", err)
 	}
 	if n := f.number("SELECT count(*) FROM dblock_events"); n != 2 {
@@ -258,7 +258,7 @@ func TestAnIncarnationIsAsOldAsTheDataThatIsKnown(t *testing.T) {
 	if i := incarnation(false, -1); i.Floor < held.Token {
 		t.Fatalf("the highest token is %d: %+v", held.Token, i)
 	}
-	ahead, err := f.Raise(t.Context(), held, held.Token+time.Hour.Microseconds())
+	ahead, err := f.raise(held, held.Token+time.Hour.Microseconds())
 	if i := incarnation(false, -1); err != nil || i.Floor != ahead {
 		t.Fatalf("the highest token is %d: %+v, %v", ahead, i, err)
 	}

@@ -178,7 +178,7 @@ func (f *fixture) take(name, session string) driver.Held {
 func (f *fixture) enqueue(name, session string) string {
 	f.t.Helper()
 	r := request(name, session)
-	_, outcome, err := f.Enqueue(f.t.Context(), r)
+	_, outcome, err := f.Join(f.t.Context(), r)
 	if err != nil || outcome != driver.Queued {
 		f.t.Fatalf("enqueue for %q: %v, %v", name, outcome, err)
 	}

@@ -29,7 +29,7 @@ func (f *fixture) share(r driver.Request) driver.Held {
 // queue must have to wait.
 func (f *fixture) queue(r driver.Request) {
 	f.t.Helper()
-	if _, outcome, err := f.Enqueue(f.t.Context(), r); err != nil || outcome != driver.Queued {
+	if _, outcome, err := f.Join(f.t.Context(), r); err != nil || outcome != driver.Queued {
 		f.t.Fatalf("enqueue for %q: %v, %v", r.Name, outcome, err)
 	}
 }
@@ -60,7 +60,7 @@ func (f *fixture) sound() {
 	f.t.Helper()
 	wrong := f.number(`SELECT count(*) FROM dblock_locks l
 		WHERE shared_units <> (SELECT coalesce(sum(units), 0) FROM dblock_shares p WHERE p.name = l.name)
-		   OR waiters <> (SELECT count(*) FROM dblock_waiters w WHERE w.name = l.name)
+		   OR waiters <> (SELECT coalesce(sum(members), 0) FROM dblock_waiters w WHERE w.name = l.name)
 		   OR shared_units > 0 AND (session_id IS NOT NULL OR shared_units > capacity)
 		   OR shared_units > 0 AND capacity <> (SELECT min(h.capacity) FROM dblock_shares h WHERE h.name = l.name)
 		   OR mixed <> (SELECT count(DISTINCT h.capacity) > 1 FROM dblock_shares h WHERE h.name = l.name)
@@ -143,7 +143,7 @@ func TestANameHasReadersOrPermits(t *testing.T) {
 	disagrees := func(r driver.Request) {
 		t.Helper()
 		f.refused(r)
-		if _, outcome, err := f.Enqueue(t.Context(), r); !errors.Is(err, driver.ErrCapacity) || outcome != driver.Gone {
+		if _, outcome, err := f.Join(t.Context(), r); !errors.Is(err, driver.ErrCapacity) || outcome != 0 {
 			t.Fatalf("%d of %d: %v, %v", r.Units, r.Of, outcome, err)
 		}
 		f.sound()
@@ -308,9 +308,6 @@ func TestASessionWithSharesIsReferredTo(t *testing.T) {
 	s := f.session()
 	r := shared("n", s, 1, 2)
 	held := f.share(r)
-	if err := f.SetHolds(t.Context(), held, 3); err != nil || f.number("SELECT holds FROM dblock_shares") != 3 {
-		t.Fatal("holds were not recorded", err)
-	}
 	f.exec("UPDATE dblock_shares SET asked = 'why'")
 	claims, err := f.Orphans(t.Context(), s, 10)
 	if err != nil || len(claims) != 1 || claims[0] != (driver.Claim{Name: "n", Attempt: r.Attempt, Token: held.Token, Asked: "why"}) {
@@ -343,24 +340,21 @@ func TestDowngradeLetsReadersInAndKeepsTheToken(t *testing.T) {
 	r := request("n", s)
 	r.Metadata, r.Lease = `{"k":"v"}`, time.Hour
 	held := f.share(r)
-	if err := f.SetHolds(t.Context(), held, 2); err != nil {
-		t.Fatal(err)
-	}
 	reader, writer, late := shared("n", s, 1, driver.Readers), request("n", s), shared("n", s, 1, driver.Readers)
 	for _, r := range []driver.Request{reader, writer, late} {
 		f.queue(r)
 	}
-	next, err := f.Downgrade(t.Context(), held)
+	next, err := f.downgrade(held)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.went(next, true, reader.Attempt)
 	f.sound()
-	if next, err = f.Downgrade(t.Context(), held); err != nil {
+	if next, err = f.downgrade(held); err != nil {
 		t.Fatalf("the second time: %v", err)
 	}
 	f.went(next, false)
-	if n := f.number(`SELECT count(*) FROM dblock_shares WHERE token = ? AND attempt = ? AND holds = 2 AND metadata = ? AND expires_at > acquired_at`,
+	if n := f.number(`SELECT count(*) FROM dblock_shares WHERE token = ? AND attempt = ? AND metadata = ? AND expires_at > acquired_at`,
 		held.Token, r.Attempt, r.Metadata); n != 1 {
 		t.Fatal("it is not the same lock any more")
 	}
@@ -369,13 +363,13 @@ func TestDowngradeLetsReadersInAndKeepsTheToken(t *testing.T) {
 	}
 	held.Shared = true
 	f.release(held, true)
-	if _, err = f.Downgrade(t.Context(), held); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err = f.downgrade(held); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("of what is not held: %v", err)
 	}
 
 	held = f.take("m", s)
 	f.queue(shared("m", s, 2, 5))
-	if _, err = f.Downgrade(t.Context(), held); !errors.Is(err, driver.ErrCapacity) {
+	if _, err = f.downgrade(held); !errors.Is(err, driver.ErrCapacity) {
 		t.Fatalf("with permits in the queue: %v", err)
 	}
 	if f.look(s, "m").Holder.Grant.Token != held.Token {
@@ -394,7 +388,7 @@ func TestUpgradeIsForTheOnlyReaderAndGoesBeforeThoseWhoWait(t *testing.T) {
 	f.queue(writer)
 	upgrade := func(h driver.Held, attempt string, want bool) driver.Grant {
 		t.Helper()
-		grant, ok, err := f.Upgrade(t.Context(), h, attempt)
+		grant, ok, err := f.upgrade(h, attempt)
 		if err != nil || ok != want {
 			t.Fatalf("%+v, %v, %v", grant, ok, err)
 		}
@@ -415,7 +409,7 @@ func TestUpgradeIsForTheOnlyReaderAndGoesBeforeThoseWhoWait(t *testing.T) {
 	if next := f.release(whole, true); next.Attempt != writer.Attempt {
 		t.Fatalf("%+v", next)
 	}
-	if _, _, err := f.Upgrade(t.Context(), first, one.Attempt); !errors.Is(err, driver.ErrNotHeld) {
+	if _, _, err := f.upgrade(first, one.Attempt); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal(err)
 	}
 }
@@ -426,7 +420,7 @@ func TestRaiseLiftsTheTokenOfAWholeNameOnly(t *testing.T) {
 	held := f.take("n", s)
 	high := held.Token + 1000
 	for _, floor := range []int64{high, high, high - 500} { // never down
-		got, err := f.Raise(t.Context(), held, floor)
+		got, err := f.raise(held, floor)
 		if err != nil || got != high {
 			t.Fatalf("%d, %v; want %d", got, err, high)
 		}
@@ -434,7 +428,7 @@ func TestRaiseLiftsTheTokenOfAWholeNameOnly(t *testing.T) {
 	}
 	stale := held
 	stale.Token--
-	if _, err := f.Raise(t.Context(), stale, high+1); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := f.raise(stale, high+1); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatal(err)
 	}
 	f.release(held, false)

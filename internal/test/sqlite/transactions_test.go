@@ -77,7 +77,7 @@ var steps = map[string]func(ctx context.Context, f *fixture, tx *sql.Tx, h drive
 		return f.tx().Guard(ctx, tx, h, nil)
 	},
 	"ReleaseTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
-		return f.tx().ReleaseTx(ctx, tx, h, nil)
+		return f.tx().ReleaseTx(ctx, tx, h, driver.Detachment{}, nil)
 	},
 	"LockTx": func(ctx context.Context, f *fixture, tx *sql.Tx, h driver.Held) error {
 		_, locked, err := f.tx().LockTx(ctx, tx, "free", nobody, true, nil)
@@ -265,7 +265,7 @@ func TestAListenerHearsOfReleaseTxAtTheCommitAndNotBefore(t *testing.T) {
 				<-ready
 				for _, finish := range []func(*sql.Tx) error{(*sql.Tx).Rollback, (*sql.Tx).Commit} {
 					tx := f.begin()
-					if err := f.tx().ReleaseTx(t.Context(), tx, held, nil); err != nil {
+					if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err != nil {
 						t.Fatal(err)
 					}
 					stays(t, woken)
@@ -298,7 +298,7 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 		attempt := other.enqueue("n", other.session())
 		other.exec("CREATE TRIGGER full BEFORE UPDATE ON dblock_locks BEGIN SELECT RAISE(FAIL, 'full'); END")
 		tx := f.begin()
-		if err := f.tx().ReleaseTx(t.Context(), tx, held, nil); err == nil {
+		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); err == nil {
 			t.Fatal("no error")
 		}
 		f.usable(tx)
@@ -307,7 +307,7 @@ func TestAReleaseTxThatFailsLeavesNothingBehind(t *testing.T) {
 			t.Fatalf("handed to %+v", next)
 		}
 		tx = f.begin()
-		if err := f.tx().ReleaseTx(t.Context(), tx, held, nil); !errors.Is(err, driver.ErrNotHeld) {
+		if err := f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatalf("a second release: %v", err)
 		}
 		f.usable(tx)
@@ -432,7 +432,7 @@ func TestWhoeverDoesNotWaitGivesUpBehindALongTransaction(t *testing.T) {
 				}
 			}
 			busy("alone")
-			if _, back, err := f.Reenter(t.Context(), r); back || !errors.Is(err, driver.ErrBusy) {
+			if _, back, err := f.reenter(t.Context(), r); back || !errors.Is(err, driver.ErrBusy) {
 				t.Fatalf("Reenter: %v, %v", back, err)
 			}
 			state, locked, err := f.tx().LockTx(t.Context(), tx, "n", nobody, false, nil)

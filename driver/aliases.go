@@ -1,0 +1,35 @@
+package driver
+
+import "github.com/dblock-go/dblock/internal/protocol"
+
+// The values that go in and out of a transition. Package protocol says what they mean.
+type (
+	Request    = protocol.Request
+	Outcome    = protocol.Outcome
+	Grant      = protocol.Grant
+	Held       = protocol.Held
+	Handoff    = protocol.Handoff
+	Hint       = protocol.Hint
+	Event      = protocol.Event
+	Holder     = protocol.Holder
+	Removal    = protocol.Removal
+	Detachment = protocol.Detachment
+)
+
+// Readers is the capacity of a name with readers and writers.
+const Readers = protocol.Readers
+
+// What becomes of a request that joins.
+const (
+	Queued  = protocol.Queued
+	Granted = protocol.Granted
+)
+
+// Why something leaves a name.
+const (
+	ByHolder  = protocol.ByHolder
+	ByAttempt = protocol.ByAttempt
+	ByTime    = protocol.ByTime
+	ByForce   = protocol.ByForce
+	Nothing   = protocol.Nothing
+)

@@ -1,0 +1,220 @@
+package client
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// maxMembers is how many members a cohort has at most.
+const maxMembers = 256
+
+// cohorts are the requests of one session that join queues together (lock cohorting: Dice, Marathe
+// and Shavit 2012). For each name one statement at a time joins its queue; what comes meanwhile
+// goes with the next. So the members of a cohort came before whatever stands behind its place.
+// together.go sends what is decided here.
+type cohorts struct {
+	mu     sync.Mutex           // protects what follows, and every cohort and member
+	asking map[string][]*member // by name with a statement under way, those who go with the next
+}
+
+// cohort is a number of requests that share one place, one attempt and one grant. Its members get
+// the lock one after the other in the order in which they came, in memory, each with a token of its
+// own.
+type cohort struct {
+	claim     *claim
+	waiting   []*member // in the order of their tokens; those who gave up are not among them
+	queued    bool      // it has a place in the queue, or had
+	grant     driver.Grant
+	asked     time.Duration // by the clock, before the statement was sent that told of the grant
+	over      chan struct{} // closed when all have given up what it waits for
+	alone     bool          // the database knows the present member as the only holder
+	detaching chan struct{} // closed when that is so, or the lock is lost; nil: nobody has asked for it
+	rest      *cohort       // the members behind one that is being detached
+	place     *wait.Waiter  // of rest
+}
+
+// member is one request.
+type member struct {
+	request driver.Request
+	turn    chan turn // receives once
+	cohort  *cohort   // nil: its statement is not sent yet
+	at      int       // its number in the cohort, from 0
+}
+
+// turn is what a member waits for: the lock, or why it gets nothing.
+type turn struct {
+	cohort *cohort
+	grant  driver.Grant // of the cohort
+	asked  time.Duration
+	token  int64 // of the member
+	err    error
+}
+
+func newCohorts() *cohorts { return &cohorts{asking: map[string][]*member{}} }
+
+// add adds a request to those that go with the next statement; first: none is under way, and the
+// caller has to send it.
+func (x *cohorts) add(r driver.Request) (m *member, first bool) {
+	m = &member{request: r, turn: make(chan turn, 1)}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	others, busy := x.asking[r.Name]
+	x.asking[r.Name] = append(others, m)
+	return m, !busy
+}
+
+// next makes a cohort of those who have come for a name, and the request that the database gets;
+// nil: there is nobody. attempt makes a claim.
+func (x *cohorts) next(name string, claim func() *claim) (*cohort, driver.Request) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	all := x.asking[name]
+	if len(all) == 0 {
+		delete(x.asking, name)
+		return nil, driver.Request{}
+	}
+	n := min(len(all), maxMembers)
+	x.asking[name] = slices.Clone(all[n:])
+	c := newCohort(claim(), all[:n])
+	return c, c.request()
+}
+
+func newCohort(claim *claim, members []*member) *cohort {
+	c := &cohort{claim: claim, waiting: slices.Clone(members), over: make(chan struct{}), alone: len(members) == 1}
+	for i, m := range members {
+		m.cohort, m.at = c, i
+	}
+	return c
+}
+
+// request is the cohort's, as its first member would make it. Those who left keep their tokens.
+// MUST be called with mu locked.
+func (c *cohort) request() driver.Request {
+	r := c.waiting[0].request
+	r.Attempt, r.Members = c.claim.attempt, c.waiting[len(c.waiting)-1].at+1
+	return r
+}
+
+// queue notes that a cohort has a place; false: nobody waits there any more.
+func (x *cohorts) queue(c *cohort) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c.queued = true
+	return len(c.waiting) > 0
+}
+
+// begin gives the lock to the first member; false: none waits any more.
+func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c.grant, c.asked = grant, asked
+	return c.serve()
+}
+
+// pass gives the lock to the next member, with what must be noted before; false: none waits, or the
+// database has to be told first.
+func (x *cohorts) pass(c *cohort, note func()) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c.detaching != nil || len(c.waiting) == 0 {
+		return false
+	}
+	note()
+	return c.serve()
+}
+
+// serve MUST be called with mu locked.
+func (c *cohort) serve() bool {
+	if len(c.waiting) == 0 {
+		return false
+	}
+	m := c.waiting[0]
+	c.waiting = c.waiting[1:]
+	m.turn <- turn{cohort: c, grant: c.grant, asked: c.asked, token: c.grant.First + int64(m.at)}
+	return true
+}
+
+// dismiss tells those who wait why they get nothing.
+func (x *cohorts) dismiss(c *cohort, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for _, m := range c.waiting {
+		m.turn <- turn{err: err}
+	}
+	c.waiting = nil
+}
+
+// leave takes out a member that waits no longer. left: it has not got its turn, which it takes no
+// more. vacant: with it all have left the place in the queue.
+func (x *cohorts) leave(m *member) (left, vacant bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	name := m.request.Name
+	if m.cohort == nil {
+		if i := slices.Index(x.asking[name], m); i >= 0 {
+			x.asking[name] = slices.Delete(x.asking[name], i, i+1)
+		}
+		return true, false
+	}
+	c := m.cohort
+	i := slices.Index(c.waiting, m)
+	if i < 0 {
+		return false, false
+	}
+	c.waiting = slices.Delete(c.waiting, i, i+1)
+	if len(c.waiting) > 0 || !c.queued || c.grant.Token != 0 {
+		return true, false
+	}
+	close(c.over)
+	return true, true
+}
+
+// queued reports whether a member has a place in the queue.
+func (x *cohorts) queued(m *member) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return m.cohort != nil && m.cohort.queued
+}
+
+// split takes the members behind the present one out of a cohort, with a claim and a place for
+// them, which it makes where there are some. It is safe to repeat. rest is the request of those
+// that are left: Members 0, none. MUST be called with mu locked.
+func (c *cohort) split(claim func() *claim, place func(attempt string) *wait.Waiter) (rest driver.Request) {
+	if c.rest == nil && len(c.waiting) > 0 {
+		c.rest = newCohort(claim(), c.waiting)
+		c.waiting, c.place = nil, place(c.rest.claim.attempt)
+	}
+	if c.rest != nil && len(c.rest.waiting) > 0 {
+		rest = c.rest.request()
+	}
+	return rest
+}
+
+// resume returns the members that were behind a detached one, and their place; nil: there were
+// none.
+func (x *cohorts) resume(c *cohort) (*cohort, *wait.Waiter) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	rest, place := c.rest, c.place
+	c.rest, c.place = nil, nil
+	return rest, place
+}
+
+// settled notes that a cohort has no other member than the present one any more.
+func (x *cohorts) settled(c *cohort) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	c.alone = true
+	close(c.detaching)
+}
+
+// underWay is closed when the detachment that is under way has ended; nil: none is.
+func (x *cohorts) underWay(c *cohort) <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return c.detaching
+}

@@ -1,0 +1,235 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/wait"
+)
+
+// queueTogether joins the queue of a name with the session's other requests, and waits there.
+func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.Request) (*receipt, error) {
+	x := s.cohorts
+	m, first := x.add(*r)
+	if first {
+		c.underWay.Go(func() { c.ask(s, r.Name) })
+	}
+	c.waiting.Add(1)
+	defer c.waiting.Add(-1)
+	var err error
+	select {
+	case got := <-m.turn:
+		return c.receiptOf(s, got), got.err
+	case <-s.Context().Done():
+		err = errSessionOver
+	case <-c.background.Done():
+		err = ErrClosed
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		if x.queued(m) || c.registry.occupied(r.Name) {
+			err = c.waitedFor(s, r.Name, err)
+		}
+	}
+	switch left, vacant := x.leave(m); {
+	case vacant:
+		c.abandon(s, m.cohort.claim, false)
+	case !left:
+		if got := <-m.turn; got.err == nil && !c.pass(s, got.cohort) {
+			c.abandon(s, got.cohort.claim, false)
+		}
+	}
+	return &receipt{}, err
+}
+
+// receiptOf is what came of the request of a member.
+func (c *Client) receiptOf(s *clientSession, got turn) *receipt {
+	return &receipt{grant: got.grant, asked: got.asked, cohort: got.cohort, token: got.token, bereave: func() { c.bereave(s, got.cohort) }}
+}
+
+// waitedFor says what was last seen of a name that was waited for.
+func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
+	state, _ := s.hub.State(name)
+	return c.notAcquired(state, cause)
+}
+
+// ask sends what has come for a name, until there is nothing.
+func (c *Client) ask(s *clientSession, name string) {
+	for {
+		of, r := s.cohorts.next(name, c.claiming(name))
+		if of == nil {
+			return
+		}
+		c.joinTogether(s, of, &r)
+	}
+}
+
+// claiming makes the claim of a cohort.
+func (c *Client) claiming(name string) func() *claim {
+	return func() *claim { return c.registry.request(name, deadlock.NewAttempt("")) }
+}
+
+// joinTogether sends the request of a cohort. No single caller's context ends it.
+func (c *Client) joinTogether(s *clientSession, of *cohort, r *driver.Request) {
+	w := s.hub.Add(r.Name, r.Attempt)
+	asked := c.config.Clock.Now()
+	var grant driver.Grant
+	var outcome driver.Outcome
+	err := c.statement(c.tidying, func(ctx context.Context) (err error) {
+		grant, outcome, err = c.engine.Join(ctx, *r)
+		return err
+	})
+	switch {
+	case err != nil:
+		c.fail(s, of, err, residueOf(err) == unsure)
+	case outcome == driver.Queued:
+		c.queueUp(s, of, w)
+		return
+	default:
+		c.grantTogether(s, of, grant, asked)
+	}
+	s.hub.Remove(w)
+}
+
+// queueUp waits for the grant of a cohort that has a place in the queue.
+func (c *Client) queueUp(s *clientSession, of *cohort, w *wait.Waiter) {
+	if !s.cohorts.queue(of) {
+		s.hub.Remove(w)
+		c.abandon(s, of.claim, false)
+		return
+	}
+	s.hub.Queued(w)
+	c.underWay.Go(func() {
+		defer s.hub.Remove(w)
+		select {
+		case answer := <-w.C:
+			if answer.Granted {
+				c.grantTogether(s, of, answer.Grant, answer.Asked)
+			} else {
+				c.fail(s, of, errPlaceGone, false)
+			}
+		case <-s.Context().Done():
+			c.fail(s, of, errSessionOver, false)
+		case <-of.over:
+		}
+	})
+}
+
+// grantTogether gives the lock to the first member of a cohort, or back where all have left.
+func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant, asked time.Duration) {
+	if !s.cohorts.begin(of, grant, asked) {
+		c.abandon(s, of.claim, false)
+	}
+}
+
+// pass gives the lock of a cohort to its next member, after the present one has released it, or has
+// never relied on it. False: the database has to be told.
+func (c *Client) pass(s *clientSession, of *cohort) bool {
+	return s.cohorts.pass(of, func() { c.registry.transition(of.claim, pass) })
+}
+
+// fail tells the members that are left why they get nothing. unsure: their statement may still be
+// on its way.
+func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
+	s.cohorts.dismiss(of, err)
+	if unsure {
+		c.abandon(s, of.claim, true)
+	} else {
+		c.registry.transition(of.claim, finish)
+	}
+}
+
+// detach makes a hold the only one of its cohort, in the database too, with its own owner: whatever
+// others must see of the present member, or change of it alone, comes after that. The members
+// behind it are a cohort of their own from then on, at the head of the queue. It is repeated until
+// an answer is known. The channel is closed then; nil: the hold is alone.
+func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
+	x, of := s.cohorts, h.cohort
+	if of == nil {
+		return nil
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	switch {
+	case of.alone:
+		return nil
+	case of.detaching == nil:
+		of.detaching = make(chan struct{})
+		d := c.detachment(s, h)
+		c.underWay.Go(func() { c.sendDetachment(s, h, d) })
+	}
+	return of.detaching
+}
+
+// detachment says how the database is to detach a hold. MUST be called with the mu of the session's
+// cohorts locked.
+func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
+	rest := h.cohort.split(c.claiming(h.name), func(attempt string) *wait.Waiter { return s.hub.Add(h.name, attempt) })
+	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Rest: rest}
+}
+
+// detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait until
+// it is known what came of the transaction: Unlock finds out, and otherwise a look tells when the
+// hold has ended.
+func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
+	s.cohorts.mu.Lock()
+	defer s.cohorts.mu.Unlock()
+	if h.cohort == nil || h.cohort.alone {
+		return driver.Detachment{}
+	}
+	return c.detachment(s, h)
+}
+
+// bereave has those behind a member that has lost the lock ask anew, unless the database may have
+// them in the queue: then a look tells.
+func (c *Client) bereave(s *clientSession, of *cohort) {
+	s.cohorts.dismiss(of, errAgain)
+	if c.begin() == nil {
+		defer c.done()
+		c.resume(s, of, true)
+	}
+}
+
+func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) {
+	held := h.held()
+	defer s.cohorts.settled(h.cohort)
+	for tries := 1; ; tries++ {
+		err := c.change(c.tidying, s, h.name, func(n *protocol.Name) error { return protocol.Detach(n, held, d) })
+		switch {
+		case err == nil:
+			c.detaching.Worked()
+			m := *h.mode.Load()
+			m.last = m.token
+			c.registry.setMode(h, m)
+			c.resume(s, h.cohort, true)
+			return
+		case errors.Is(err, driver.ErrNotHeld):
+			c.lose(h, errDisowned)
+			c.resume(s, h.cohort, false)
+			return
+		case s.Context().Err() != nil, c.tidying.Err() != nil:
+			c.resume(s, h.cohort, false)
+			return
+		case !c.transient(err):
+			c.detaching.Failed(err, "name", h.name)
+		}
+		pause(c.tidying, min(time.Duration(tries)*5*time.Millisecond, 500*time.Millisecond))
+	}
+}
+
+// resume has the members behind a detached one wait at the head of the queue, if the database has
+// them there, and otherwise ask anew.
+func (c *Client) resume(s *clientSession, of *cohort, queued bool) {
+	rest, place := s.cohorts.resume(of)
+	switch {
+	case rest == nil:
+	case queued:
+		c.queueUp(s, rest, place)
+	default:
+		s.hub.Remove(place)
+		c.fail(s, rest, errAgain, true)
+	}
+}

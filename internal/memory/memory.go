@@ -1,0 +1,162 @@
+// Package memory has the rows of names in memory. It is the smallest engine: what package protocol
+// decides is written into slices. The test double keeps its names here, and the engines with a
+// database are compared with it.
+package memory
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// Names are the rows of names. The caller makes one transition at a time.
+type Names struct {
+	Now    func() int64                              // microseconds since 1970
+	Alive  func(session string) bool                 // neither dead nor over its time
+	Expire func(session string) (dead bool)          // as protocol.Source has it
+	Seize  func(attempt string, announce bool) error // as protocol.Source has it; nil: no hold is ever guarded
+
+	names map[string]*name
+}
+
+// name is the row of a name, with its places in the order of tickets and its shares in the order of
+// tokens.
+type name struct {
+	row    protocol.Row
+	places []protocol.Place
+	shares []protocol.Share
+}
+
+// Change runs a transition on a name, keeps what it leaves, and returns that: the caller sends what
+// is told. After an error nothing is kept. Where the name has no row, make says whether it gets
+// one.
+func (m *Names) Change(is string, make bool, transition func(n *protocol.Name) error) (protocol.Changes, error) {
+	n, now := m.names[is], m.Now()
+	if n == nil {
+		n = &name{row: protocol.Row{Name: is, Since: now, Head: 1, Next: 1}}
+	}
+	open := protocol.Open(n.row, now, source{m, n})
+	if err := transition(open); err != nil {
+		return protocol.Changes{}, err
+	}
+	if m.names[is] == nil && make {
+		if m.names == nil {
+			m.names = map[string]*name{}
+		}
+		m.names[is] = n
+	}
+	n.write(open)
+	return open.Changes, nil
+}
+
+// write keeps what a transition leaves.
+func (n *name) write(open *protocol.Name) {
+	n.row = open.Row
+	for _, gone := range open.GonePlaces {
+		n.places = slices.DeleteFunc(n.places, func(p protocol.Place) bool { return p.Ticket == gone.Ticket })
+	}
+	n.places = append(n.places, open.PutPlaces...)
+	slices.SortFunc(n.places, func(a, b protocol.Place) int { return cmp.Compare(a.Ticket, b.Ticket) })
+	for _, gone := range open.GoneShares {
+		n.shares = slices.DeleteFunc(n.shares, func(s protocol.Share) bool { return s.Token == gone.Token })
+	}
+	for _, put := range open.PutShares {
+		n.shares = slices.DeleteFunc(n.shares, func(s protocol.Share) bool { return s.Token == put.Token })
+		n.shares = append(n.shares, put)
+	}
+	slices.SortFunc(n.shares, func(a, b protocol.Share) int { return cmp.Compare(a.Token, b.Token) })
+}
+
+// Row returns the row of a name; false: it has none.
+func (m *Names) Row(is string) (protocol.Row, bool) {
+	if n := m.names[is]; n != nil {
+		return n.row, true
+	}
+	return protocol.Row{Name: is}, false
+}
+
+// Places returns the queue of a name, in the order of tickets.
+func (m *Names) Places(is string) []protocol.Place {
+	if n := m.names[is]; n != nil {
+		return slices.Clone(n.places)
+	}
+	return nil
+}
+
+// Shares returns the shares of a name, in the order of tokens.
+func (m *Names) Shares(is string) []protocol.Share {
+	if n := m.names[is]; n != nil {
+		return slices.Clone(n.shares)
+	}
+	return nil
+}
+
+// All returns the names that have a row, in the order of their bytes.
+func (m *Names) All() []string { return slices.Sorted(maps.Keys(m.names)) }
+
+// Put makes the rows of a name what they are said to be, whatever they were.
+func (m *Names) Put(row protocol.Row, places []protocol.Place, shares []protocol.Share) {
+	if m.names == nil {
+		m.names = map[string]*name{}
+	}
+	n := &name{row: row}
+	n.write(&protocol.Name{Row: row, Changes: protocol.Changes{PutPlaces: places, PutShares: shares}})
+	m.names[row.Name] = n
+}
+
+// Delete deletes the row of a name.
+func (m *Names) Delete(is string) { delete(m.names, is) }
+
+// source is what a transition reads of a name.
+type source struct {
+	*Names
+	n *name
+}
+
+// Places is as of protocol.Source.
+func (s source) Places(after int64, limit int) (places []protocol.Place, err error) {
+	for _, p := range s.n.places {
+		if p.Ticket > after && len(places) < limit {
+			p.Alive = s.Names.Alive(p.Session)
+			places = append(places, p)
+		}
+	}
+	return places, nil
+}
+
+// Place is as of protocol.Source.
+func (s source) Place(session, attempt string) (protocol.Place, bool, error) {
+	for _, p := range s.n.places {
+		if p.Session == session && p.Attempt == attempt {
+			p.Alive = s.Names.Alive(session)
+			return p, true, nil
+		}
+	}
+	return protocol.Place{}, false, nil
+}
+
+// Share is as of protocol.Source.
+func (s source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
+	for _, share := range s.n.shares {
+		if share.Session == session && (token != 0 && share.Token == token || token == 0 && share.Attempt == attempt) {
+			return share, true, nil
+		}
+	}
+	return protocol.Share{}, false, nil
+}
+
+// Shares is as of protocol.Source.
+func (s source) Shares() ([]protocol.Share, error) { return slices.Clone(s.n.shares), nil }
+
+// Expire is as of protocol.Source.
+func (s source) Expire(session string) (bool, error) { return s.Names.Expire(session), nil }
+
+// Seize is as of protocol.Source.
+func (s source) Seize(attempt string, announce bool) error {
+	if s.Names.Seize == nil {
+		return nil
+	}
+	return s.Names.Seize(attempt, announce)
+}

@@ -1,0 +1,93 @@
+package oracle
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// hintTimeout is how late a hint may be: an engine without a wake-up polls.
+const hintTimeout = 10 * time.Second
+
+// listener is driver.Queue, as far as it is needed.
+type listener interface {
+	Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error
+}
+
+// ear hears the hints to a session.
+type ear struct {
+	mu     sync.Mutex
+	heard  map[string]bool // attempts since the last step
+	wake   chan struct{}
+	closed chan struct{}
+}
+
+// listen has a session listen, if the engine can do that.
+func (c *comparison) listen(session string) {
+	l, can := c.Engine.(listener)
+	if !can {
+		return
+	}
+	e := &ear{heard: map[string]bool{}, wake: make(chan struct{}, 1), closed: make(chan struct{})}
+	ready := make(chan struct{})
+	go func() {
+		defer close(e.closed)
+		_ = l.Listen(c.ctx, session, func() { close(ready) }, func(h driver.Hint) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.heard[h.Attempt] = true
+			select {
+			case e.wake <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	select {
+	case <-ready:
+		c.ears[session] = e
+	case <-e.closed: // it can only be polled
+	}
+}
+
+// close ends all listeners.
+func (c *comparison) close(cancel func()) {
+	cancel()
+	for _, e := range c.ears {
+		<-e.closed
+	}
+}
+
+// hints waits until all living sessions have heard what they are told. What they hear beside that
+// does not count: a hint may always come.
+func (c *comparison) hints(told []protocol.Told) {
+	c.Helper()
+	for _, t := range told {
+		e := c.ears[t.Session]
+		if e == nil || !c.alive[t.Session] {
+			continue
+		}
+		timeout := time.After(hintTimeout)
+		for !e.has(t.Hint.Attempt) {
+			select {
+			case <-e.wake:
+			case <-timeout:
+				c.failf("%s is not told of %s", t.Session, t.Hint.Attempt)
+			}
+		}
+	}
+	for _, e := range c.ears {
+		e.mu.Lock()
+		clear(e.heard)
+		e.mu.Unlock()
+	}
+}
+
+// has reports whether it was told of an attempt, or of anything that it has to look up.
+func (e *ear) has(attempt string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.heard[attempt] || e.heard[""]
+}

@@ -1,0 +1,54 @@
+package protocol_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+func asking(n *protocol.Name) (string, error) {
+	holders, err := protocol.Ask(n, "?", protocol.Event{Kind: "asked"})
+	return fmt.Sprint(holders), err
+}
+
+func TestAsk(t *testing.T) {
+	run(t, []row{
+		{"a holder is asked", requests(request("a"), request("b")), nil, asking, "1: a=0? < b; tell A a; event asked"},
+		{"all readers are", requests(request("a", reads), request("b", reads)), nil, asking, "2: a:r=0? b:r=1?; tell A a; tell B b; event asked"},
+		{"nobody where nobody holds it", requests(request("a")), func(tab *table) {
+			tab.does(removal(protocol.Release(held("A", 0), false, false)))
+		}, asking, "0: free"},
+		{"the next holder is not", requests(request("a"), request("b")), func(tab *table) { tab.does(asking) },
+			removal(protocol.Release(held("A", 0), true, false)), "true: b=2; to b=2; tell B b=2"},
+	})
+}
+
+func TestEndRest(t *testing.T) {
+	ending := func(token int64) func(n *protocol.Name) (string, error) {
+		return func(n *protocol.Name) (string, error) {
+			return fmt.Sprint(protocol.EndRest(n, token, protocol.Event{Kind: "ended"})), nil
+		}
+	}
+	free := func(tab *table) { tab.does(removal(protocol.Release(held("A", 0), true, false))) }
+	run(t, []row{
+		{"a rest ends, and nothing is granted yet", requests(request("a", rests), request("b")), free, ending(0), "true: free < b; event ended"},
+		{"while the name is held too", requests(request("a", rests)), nil, ending(began), "true: a=0; event ended"},
+		{"not that of another grant", requests(request("a", rests)), nil, ending(began + 1), "false: a=0 rests 4"},
+		{"not one that is over", requests(request("a", rests)), later(4), ending(0), "false: a=0"},
+	})
+}
+
+func TestAnnounce(t *testing.T) {
+	announcing := func(h protocol.Held) func(n *protocol.Name) (string, error) {
+		return func(n *protocol.Name) (string, error) {
+			return "", protocol.Announce(n, h, protocol.Event{Kind: "news"})
+		}
+	}
+	run(t, []row{
+		{"those who watch hear of it", requests(request("a")), nil, announcing(held("A", 0)), ": a=0; event news; stir"},
+		{"of a reader as well", requests(request("a", reads)), nil, announcing(shared("A", 0)), ": a:r=0; event news; stir"},
+		{"not from one that does not hold the name", requests(request("a")), nil, announcing(held("B", 0)), notHeld},
+		{"nor by an earlier token", requests(request("a")), nil, announcing(held("A", -1)), notHeld},
+	})
+}

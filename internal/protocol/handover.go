@@ -1,0 +1,73 @@
+package protocol
+
+// handOver grants what is free of a name to the places in the order of tickets, as far as they fit,
+// and reports whether that changed anything. The dead lose their places, up to the first living
+// place that does not fit. No living place is passed over.
+func (n *Name) handOver(self string) (changed bool, err error) {
+	switch {
+	case n.held() || n.Waiters == 0:
+		return false, nil
+	case n.resting():
+		return false, n.forewarn()
+	}
+	first, end := len(n.Handoffs), true
+	ends := false // a grant ends, or can be had again, at a time that those behind do not know of
+	for p, err := range n.queue() {
+		if err != nil {
+			return false, err
+		}
+		if p.Alive && !n.Fits(p.Units, p.Of) {
+			end = false
+			break
+		}
+		changed = true
+		n.leave(p)
+		n.Head = p.Ticket + 1
+		if p.Alive {
+			n.Handoffs = append(n.Handoffs, Handoff{p.Session, p.Attempt, n.grant(p.Request)})
+			ends = ends || p.Lease > 0 || p.MinHold > 0
+		}
+		if end = !n.held() && !n.resting(); !end {
+			break
+		}
+	}
+	if end && n.Waiters > 0 { // places were deleted by hand
+		n.Waiters, changed = 0, true
+	}
+	n.announce(n.Handoffs[first:], self)
+	if ends && n.Waiters > 0 {
+		err = n.forewarn()
+	}
+	return changed, err
+}
+
+// announce tells the sessions of grants, but the one that asks, which is answered.
+func (n *Name) announce(granted []Handoff, self string) {
+	for i := range granted {
+		h := &granted[i]
+		h.Grant.Contended = n.Waiters > 0
+		if h.Session == self {
+			continue
+		}
+		hint := Hint{Attempt: h.Attempt}
+		if h.Grant.Lease == 0 {
+			hint.Grant = h.Grant
+		}
+		n.tell(h.Session, hint)
+	}
+}
+
+// forewarn has the first living waiter look, so that it knows when to look again: at the end of a
+// rest, or of a lease.
+func (n *Name) forewarn() error {
+	for p, err := range n.queue() {
+		if err != nil {
+			return err
+		}
+		if p.Alive {
+			n.tell(p.Session, Hint{Attempt: p.Attempt})
+			return nil
+		}
+	}
+	return nil
+}

@@ -1,0 +1,194 @@
+package protocol
+
+// Cause is why something leaves a name.
+type Cause int
+
+const (
+	ByHolder  Cause = iota // its holder releases it, known by its token
+	ByAttempt              // its attempt is undone, whatever it has: a place in the queue, or the lock
+	ByTime                 // its session is dead or over its time, or its fixed lease is over
+	ByForce                // an operator takes it away
+	Nothing                // nothing leaves: the name is ready to be handed over
+)
+
+// Removal is something that a name is about to lose: the lock, a share of it, or a place in its
+// queue. Release, Undo, TakeOver and Break make one.
+type Removal struct {
+	Cause     Cause
+	Name      string
+	Session   string // that has it
+	Attempt   string
+	Token     int64  // of a lock; 0: a place in the queue, or, ByAttempt, whatever there is
+	Shared    bool   // ByHolder: it is a share
+	Contended bool   // ByHolder: others may wait; false: the single statement may do that suffices without waiters
+	Guarded   bool   // ByHolder, ByAttempt: it was guarded, and leaves only once its guarded transactions have ended
+	LeaseOver bool   // ByTime: its fixed lease is over, so that its session may be alive
+	Self      string // the session that asks: a grant to it needs no notification
+	Event     Event  // ByForce: recorded in the same transaction
+}
+
+// Release is the removal of a lock that its holder releases.
+func Release(h Held, contended, guarded bool) Removal {
+	return Removal{
+		Cause: ByHolder, Name: h.Name, Session: h.Session, Token: h.Token, Shared: h.Shared,
+		Contended: contended, Guarded: guarded, Self: h.Session,
+	}
+}
+
+// Undo is the removal of an attempt that is given up, whatever its outcome. An attempt without a
+// trace is no error.
+func Undo(session, name, attempt string) Removal {
+	return Removal{Cause: ByAttempt, Name: name, Session: session, Attempt: attempt, Self: session}
+}
+
+// TakeOver is the removal of an expired holder, or of an expired place in the queue, as it was
+// seen. Remove expires the session first where that is due. Where the holder is another by now, or
+// alive, nothing leaves. With the zero Holder nothing leaves, and the name is handed over.
+func TakeOver(self, name string, h Holder) Removal {
+	r := Removal{
+		Cause: ByTime, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token,
+		LeaseOver: h.Grant.Lease < 0, Self: self,
+	}
+	if h.Session == "" {
+		r.Cause = Nothing
+	}
+	return r
+}
+
+// Break is the removal of a holder that lives. The old holder is notified. Where a transaction
+// guards its hold, no new one begins for two seconds.
+func Break(self, name string, h Holder, e Event) Removal {
+	return Removal{Cause: ByForce, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token, Self: self, Event: e}
+}
+
+// Held is the lock that leaves.
+func (r Removal) Held() Held { return Held{r.Name, r.Session, r.Token, r.Shared} }
+
+// hold is what a holder has of a name: the whole name, or a share.
+type hold struct {
+	attempt string
+	ends    int64 // of its fixed lease; 0: it has none
+	share   *Share
+}
+
+// find finds a hold by its token, or with token 0 by its attempt.
+func (n *Name) find(session string, token int64, attempt string) (hold, bool, error) {
+	if token == 0 && n.held() && n.Session == session && n.Attempt == attempt || token != 0 && n.holds(session, token) {
+		return hold{attempt: n.Attempt, ends: n.Ends}, true, nil
+	}
+	s, found, err := n.share(session, token, attempt)
+	return hold{attempt: s.Attempt, ends: s.Ends, share: &s}, found, err
+}
+
+// remove takes a hold off the name.
+func (n *Name) remove(h hold) error {
+	if h.share != nil {
+		return n.drop(*h.share)
+	}
+	n.free()
+	return nil
+}
+
+// Remove takes something off a name, as the Removal says, hands over, and reports whether there was
+// something to take off, or with the cause Nothing whether anything was handed over. A cohort
+// leaves whole, by its last token. ErrBusy, and nothing was done, where a transaction guards the
+// hold that would leave.
+func Remove(n *Name, r Removal) (left bool, err error) {
+	switch r.Cause {
+	case ByHolder:
+		left, err = n.release(r)
+	case ByAttempt:
+		left, err = n.undo(r)
+	case ByTime:
+		left, err = n.expire(r)
+	case ByForce:
+		left, err = n.breakUp(r)
+	case Nothing:
+		return n.handOver(r.Self)
+	}
+	if err == nil && left {
+		_, err = n.handOver(r.Self)
+	}
+	return left, err
+}
+
+func (n *Name) release(r Removal) (bool, error) {
+	h, held, err := n.find(r.Session, r.Token, "")
+	if err != nil || !held || r.Token == 0 || r.Shared != (h.share != nil) {
+		return false, err
+	}
+	return n.giveUp(h, r.Guarded)
+}
+
+// giveUp takes off what its holder gives up, once the transactions that it guarded have ended.
+func (n *Name) giveUp(h hold, guarded bool) (bool, error) {
+	if guarded {
+		if err := n.source.Seize(h.attempt, false); err != nil {
+			return false, err
+		}
+	}
+	return true, n.remove(h)
+}
+
+func (n *Name) undo(r Removal) (bool, error) {
+	if left, err := n.vacate(r); left || err != nil {
+		return left, err
+	}
+	h, held, err := n.find(r.Session, 0, r.Attempt)
+	if err != nil || !held {
+		return false, err
+	}
+	return n.giveUp(h, r.Guarded)
+}
+
+// vacate gives up the place of an attempt.
+func (n *Name) vacate(r Removal) (bool, error) {
+	p, waits, err := n.place(r.Session, r.Attempt)
+	if err == nil && waits {
+		n.leave(p)
+	}
+	return waits && err == nil, err
+}
+
+func (n *Name) expire(r Removal) (bool, error) {
+	dead, err := n.source.Expire(r.Session)
+	if err != nil {
+		return false, err
+	}
+	if r.Token == 0 {
+		if !dead {
+			return false, nil
+		}
+		return n.vacate(r)
+	}
+	h, held, err := n.find(r.Session, r.Token, "")
+	if err != nil || !held || !dead && (h.ends == 0 || h.ends > n.Now) {
+		return false, err
+	}
+	if err := n.source.Seize(h.attempt, false); err != nil {
+		return false, err
+	}
+	return true, n.remove(h)
+}
+
+func (n *Name) breakUp(r Removal) (left bool, err error) {
+	attempt := r.Attempt
+	if r.Token == 0 {
+		left, err = n.vacate(r)
+	} else {
+		var h hold
+		if h, left, err = n.find(r.Session, r.Token, ""); err != nil || !left {
+			return false, err
+		}
+		if err := n.source.Seize(h.attempt, true); err != nil {
+			return false, err
+		}
+		attempt = h.attempt
+		err = n.remove(h)
+	}
+	if left && err == nil {
+		n.tell(r.Session, Hint{Attempt: attempt})
+		n.Events = append(n.Events, r.Event)
+	}
+	return left, err
+}

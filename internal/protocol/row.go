@@ -1,0 +1,220 @@
+package protocol
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// Row is the row of a name. All times are microseconds since 1970 on the database's clock.
+type Row struct {
+	Name                           string
+	Session, Host, Thread, Attempt string // of the holder of the whole name; Session "": there is none
+	First, Last                    int64  // the tokens of the latest grant of the whole name
+	Token                          int64  // the highest token ever reserved
+	Since                          int64  // of the last grant; with no holder, of the last release
+	Ends                           int64  // of the holder's fixed lease; 0: it has none
+	Rests                          int64  // until then the name is granted to nobody
+	Metadata, Asked                string // of the holder
+	Units                          int    // that shares have
+	Capacity                       int    // the smallest number of units that a share states; it counts while there are shares or waiters
+	Mixed                          bool   // the shares state several numbers
+	Waiters                        int    // requests in the queue: the members of all places
+	Head                           int64  // no place has a lower ticket
+	Next                           int64  // the ticket of the next place
+}
+
+// Place is a place in a queue.
+type Place struct {
+	Request
+	Ticket int64
+	Since  int64
+	Alive  bool // its session is neither dead nor over its time; read, never written
+}
+
+// Share is a share of a name.
+type Share struct {
+	Session, Host, Thread, Attempt string
+	Token                          int64
+	Units, Of                      int
+	Since                          int64
+	Ends                           int64 // of its fixed lease; 0: it has none
+	Metadata, Asked                string
+}
+
+// Source is what a transition can read of a name whose row it has locked, and the two rows that it
+// can lock: a session that may be dead, and a guard. Its methods return ErrBusy, or the server's
+// own error, which end the transition.
+type Source interface {
+	// Places returns up to limit places with a higher ticket than after, in the order of tickets.
+	Places(after int64, limit int) ([]Place, error)
+
+	// Place returns the place of an attempt.
+	Place(session, attempt string) (Place, bool, error)
+
+	// Share returns a share by its token, or with token 0 by its attempt.
+	Share(session string, token int64, attempt string) (Share, bool, error)
+
+	// Shares returns all shares.
+	Shares() ([]Share, error)
+
+	// Expire marks a session dead whose time is over or which has no row, and reports whether the
+	// session is dead now. ErrBusy where another transaction is at it.
+	Expire(session string) (dead bool, err error)
+
+	// Seize locks the guard of an attempt's hold against all guarded transactions, without waiting,
+	// and marks it, so that none begins any more. It does nothing where the hold was never guarded.
+	// ErrGuarded and ErrBusy where a guarded transaction is open. With announce, no new one begins
+	// for two seconds then.
+	Seize(attempt string, announce bool) error
+}
+
+// Changes is what a transition leaves to be written and sent. The row is written where Changed says
+// so.
+type Changes struct {
+	PutPlaces  []Place // new ones
+	GonePlaces []Place
+	PutShares  []Share // new ones, or new contents of old ones
+	GoneShares []Share
+	Events     []Event
+	Told       []Told
+	Handoffs   []Handoff // the grants to waiters, those to the session that asks too
+	Stirred    bool      // those who watch the name are notified
+}
+
+// Name is a name within a transaction that has locked its row.
+type Name struct {
+	Row
+	Changes
+	Now    int64 // read after the row was locked
+	source Source
+	before Row
+}
+
+// Open makes a name of what was read. The row of a name that has none is its zero value with the
+// name: transitions find nothing held there, and only Take and Join change it.
+func Open(row Row, now int64, source Source) *Name {
+	return &Name{Row: row, Now: now, source: source, before: row}
+}
+
+// Changed reports whether the row is to be written.
+func (n *Name) Changed() bool { return n.Row != n.before }
+
+// held reports whether somebody has the whole name.
+func (n *Name) held() bool { return n.Session != "" }
+
+// resting reports whether nobody is granted the name yet.
+func (n *Name) resting() bool { return n.Rests > n.Now }
+
+// holds reports whether a session has the whole name by this token.
+func (n *Name) holds(session string, token int64) bool {
+	return n.held() && n.Session == session && n.Last == token
+}
+
+// tell sends a hint.
+func (n *Name) tell(session string, hint Hint) { n.Told = append(n.Told, Told{session, hint}) }
+
+// pages are how many places are read first, and then at once: a hand-over mostly needs one.
+var pages = [...]int{2, 16}
+
+// queue iterates over the places in the order of tickets.
+func (n *Name) queue() iter.Seq2[Place, error] {
+	return func(yield func(Place, error) bool) {
+		put := slices.SortedFunc(slices.Values(n.PutPlaces), func(a, b Place) int { return cmp.Compare(a.Ticket, b.Ticket) })
+		after := n.Head - 1
+		for page, more := pages[0], true; more; page = pages[1] {
+			places, err := n.source.Places(after, page)
+			if err != nil {
+				yield(Place{}, err)
+				return
+			}
+			if more = len(places) >= page; more {
+				after = places[len(places)-1].Ticket
+			}
+			for _, p := range places {
+				for len(put) > 0 && put[0].Ticket < p.Ticket {
+					if !yield(put[0], nil) {
+						return
+					}
+					put = put[1:]
+				}
+				if !n.left(p) && !yield(p, nil) {
+					return
+				}
+			}
+		}
+		for _, p := range put {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// left reports whether this transition has removed a place.
+func (n *Name) left(p Place) bool {
+	return slices.ContainsFunc(n.GonePlaces, func(gone Place) bool { return gone.Ticket == p.Ticket })
+}
+
+// join adds a place with a ticket.
+func (n *Name) join(r Request, ticket int64) {
+	n.PutPlaces = append(n.PutPlaces, Place{Request: r, Ticket: ticket, Since: n.Now, Alive: true})
+	n.Waiters += r.members()
+}
+
+// leave removes a place.
+func (n *Name) leave(p Place) {
+	n.Waiters = max(n.Waiters-p.members(), 0) // where rows were deleted by hand it was wrong
+	before := len(n.PutPlaces)
+	n.PutPlaces = slices.DeleteFunc(n.PutPlaces, func(put Place) bool { return put.Ticket == p.Ticket })
+	if len(n.PutPlaces) == before {
+		n.GonePlaces = append(n.GonePlaces, p)
+	}
+}
+
+// place finds the place of an attempt.
+func (n *Name) place(session, attempt string) (Place, bool, error) {
+	if n.Waiters == 0 {
+		return Place{}, false, nil
+	}
+	return n.source.Place(session, attempt)
+}
+
+// share finds a share by its token, or with token 0 by its attempt.
+func (n *Name) share(session string, token int64, attempt string) (Share, bool, error) {
+	if n.Units == 0 {
+		return Share{}, false, nil
+	}
+	return n.source.Share(session, token, attempt)
+}
+
+// drop takes a share off the name. What is stated by those that are left counts from then on.
+func (n *Name) drop(s Share) error {
+	n.GoneShares = append(n.GoneShares, s)
+	n.Units -= s.Units
+	if n.Units <= 0 {
+		n.Units, n.Mixed, n.Since = 0, false, n.Now
+		return nil
+	}
+	if !n.Mixed {
+		return nil
+	}
+	shares, err := n.source.Shares()
+	n.Capacity, n.Mixed = 0, false
+	for _, other := range shares {
+		switch {
+		case other.Token == s.Token:
+		case n.Capacity == 0:
+			n.Capacity = other.Of
+		case n.Capacity != other.Of:
+			n.Capacity, n.Mixed = min(n.Capacity, other.Of), true
+		}
+	}
+	return err
+}
+
+// free takes the whole name from its holder.
+func (n *Name) free() {
+	n.Session, n.Host, n.Thread, n.Attempt, n.Metadata, n.Asked = "", "", "", "", "", ""
+	n.Ends, n.Since = 0, n.Now
+}

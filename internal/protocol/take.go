@@ -1,0 +1,94 @@
+package protocol
+
+import "fmt"
+
+// Take takes the lock if the name has room for the request, no waiters, and no rest that goes on.
+// It returns false otherwise, and for permits of a name that is read, and the other way round.
+func Take(n *Name, r Request) (Grant, bool) {
+	if _, collides := n.Joined(stated(r)); collides || n.Waiters > 0 || n.resting() || !n.Fits(r.Units, r.Of) {
+		return Grant{}, false
+	}
+	return n.grant(r), true
+}
+
+// stated is the number of units that a request states; 0: it wants the whole name.
+func stated(r Request) int {
+	if r.Units == 0 {
+		return 0
+	}
+	return r.Of
+}
+
+// Join takes the lock as Take does, or else joins the end of the queue. So one statement has one
+// outcome to be found out. ErrCapacity for permits where holders or waiters read the name, and the
+// other way round.
+func Join(n *Name, r Request) (Grant, Outcome, error) {
+	capacity, collides := n.Joined(stated(r))
+	if collides {
+		return Grant{}, 0, fmt.Errorf("%w: %q has %d units, the request is for one of %d: readers and permits do not share a name",
+			ErrCapacity, n.Row.Name, capacity, r.Of)
+	}
+	if grant, taken := Take(n, r); taken {
+		return grant, Granted, nil
+	}
+	n.Capacity = capacity
+	n.join(r, n.Next)
+	n.Next++
+	return Grant{}, Queued, nil
+}
+
+// grant gives a name that has room to a request. Its tokens rise above all earlier ones and above
+// the clock.
+func (n *Name) grant(r Request) Grant {
+	g := Grant{First: max(n.Token+1, n.Now), Lease: r.Lease}
+	g.Token = g.First + int64(r.members()) - 1
+	n.Token, n.Since = g.Token, n.Now
+	ends := int64(0)
+	if r.Lease > 0 {
+		ends = n.Now + micros(r.Lease)
+	}
+	if r.Units > 0 {
+		n.Row = n.With(r.Units, r.Of)
+		n.PutShares = append(n.PutShares, Share{
+			Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt, Token: g.Token,
+			Units: r.Units, Of: r.Of, Since: n.Now, Ends: ends, Metadata: r.Metadata,
+		})
+		return g
+	}
+	n.take(r, g, ends)
+	n.Rests = 0
+	if r.MinHold > 0 {
+		n.Rests = n.Now + micros(r.MinHold)
+	}
+	return g
+}
+
+// take writes a request into the row as the holder of the whole name.
+func (n *Name) take(r Request, g Grant, ends int64) {
+	n.Session, n.Host, n.Thread, n.Attempt = r.Session, r.Host, r.Thread, r.Attempt
+	n.First, n.Last, n.Ends = g.First, g.Token, ends
+	n.Metadata, n.Asked = r.Metadata, ""
+}
+
+// Reenter takes the whole name over from a holder in another session whose host and thread are
+// those of the request, with a new token, before all waiters. It returns false where the holder is
+// another owner, and where the request is for a share. It also does for a holder of the same
+// session: that client knows what it holds, and may be about to release it. A rest goes on, unless
+// the request has one of its own. ErrBusy where a transaction that guards the lock is open: then no
+// new one begins for two seconds.
+func Reenter(n *Name, r Request) (Grant, bool, error) {
+	if !n.held() || n.Host != r.Host || n.Thread != r.Thread || n.Session == r.Session || r.Units > 0 {
+		return Grant{}, false, nil
+	}
+	if err := n.source.Seize(n.Attempt, true); err != nil {
+		return Grant{}, false, err
+	}
+	n.tell(n.Session, Hint{Attempt: n.Attempt})
+	rests := n.Rests
+	g := n.grant(r)
+	if r.MinHold <= 0 {
+		n.Rests = rests
+	}
+	g.Contended = n.Waiters > 0
+	return g, true, nil
+}

@@ -1,0 +1,137 @@
+package protocol
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// Readers is the capacity of a name with readers and writers. A reader takes one unit, a writer
+// takes all. Any other capacity is that of a semaphore.
+const Readers = math.MaxInt32
+
+// The outcomes that a transition can have beside its result.
+var (
+	// ErrNotHeld: the holder that is meant does not hold the name.
+	ErrNotHeld = errors.New("not held by this session and token")
+
+	// ErrCapacity: readers and permits do not share a name.
+	ErrCapacity = errors.New("the name is shared with another number of units")
+
+	// ErrBusy: another transaction has locked a row that is needed. Nothing was done.
+	ErrBusy = errors.New("another transaction has locked the row")
+
+	// ErrGuarded is joined to ErrBusy: a transaction that guards the hold is open.
+	ErrGuarded = errors.New("a transaction that the holder guards is still open")
+)
+
+// Request is one attempt to get a lock. An attempt is sent only once. Whatever happens to the
+// statement, Attempt tells its outcome.
+type Request struct {
+	Name     string
+	Session  string
+	Host     string // with Thread: the owner, for reentrancy; of a cohort, its first member
+	Thread   string
+	Attempt  string        // unguessable, at most 32 ASCII letters, digits and dots
+	Members  int           // of a cohort, which takes the whole name; 0 is 1
+	Lease    time.Duration // a fixed lease from the grant on; 0: as long as the session lives
+	Metadata string        // JSON object, "" for none
+	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; whole names only
+	Units    int           // 0: the whole name, exclusive; otherwise a share of so many units
+	Of       int           // with Units: how many there are, as the request states it
+	Wait     bool          // false: return at once, with ErrBusy where an open transaction is in the way
+}
+
+// members are at least 1.
+func (r Request) members() int { return max(r.Members, 1) }
+
+// Outcome is what became of a request that joins.
+type Outcome int
+
+const (
+	Queued  Outcome = iota + 1 // the attempt waits
+	Granted                    // the attempt holds the lock
+)
+
+// Grant is a lock that was granted. A lock is known by its session and Token.
+type Grant struct {
+	First     int64         // the token of the first member of a cohort; otherwise as Token
+	Token     int64         // of the last member
+	Contended bool          // the name has waiters
+	Lease     time.Duration // what was left of a fixed lease when the statement ran; 0: no fixed lease
+}
+
+// Has reports whether a token is one of the grant's.
+func (g Grant) Has(token int64) bool { return g.First <= token && token <= g.Token }
+
+// Held names a lock as its holder knows it. Both session and token must match.
+type Held struct {
+	Name    string
+	Session string
+	Token   int64
+	Shared  bool // a share, not the whole name
+}
+
+// Handoff is a grant to a waiter.
+type Handoff struct {
+	Session string
+	Attempt string
+	Grant   Grant
+}
+
+// Hint is a notification to a listener. Grant is set, with its token, where the hint comes from the
+// committed grant itself and no time in it counts from the moment when the statement ran. Otherwise
+// the grant must be looked up.
+type Hint struct {
+	Attempt string // "" if unknown
+	Grant   Grant
+}
+
+// Told is a hint to a session, sent with the commit or right after it.
+type Told struct {
+	Session string
+	Hint    Hint
+}
+
+// Event is something that happened to a name.
+type Event struct {
+	ID       int64 // rising, with gaps
+	At       time.Time
+	Name     string
+	Kind     string // at most 32 ASCII letters
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	Detail   string
+	Metadata string // JSON object, "" for none
+}
+
+// Holder is a holder of a name.
+type Holder struct {
+	Session string
+	Host    string
+	Thread  string
+	Attempt string
+	Units   int           // 0: the whole name
+	Grant   Grant         // its tokens, and what is left of its fixed lease (-1ns when that is over, since 0 means no fixed lease)
+	Since   time.Time     // by the database's clock
+	Left    time.Duration // until its session or its fixed lease ends, without another heartbeat; ≤ 0: over
+}
+
+// WithFixedLease returns the holder with what is left of its fixed lease. It expires with that
+// lease or with its session, whichever is first.
+func (h Holder) WithFixedLease(left time.Duration) Holder {
+	h.Left = min(h.Left, left)
+	h.Grant.Lease = left
+	if left <= 0 {
+		h.Grant.Lease = -1
+	}
+	return h
+}
+
+// micros is a duration as the tables have it.
+func micros(d time.Duration) int64 { return d.Microseconds() }
+
+// duration is the reverse of micros.
+func duration(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

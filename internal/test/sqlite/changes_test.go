@@ -1,0 +1,54 @@
+package sqlite_test
+
+import (
+	"context"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// change runs a transition of a name.
+func (f *fixture) change(name string, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return f.Change(f.t.Context(), driver.How{Name: name, Wait: true}, transition)
+}
+
+func (f *fixture) reenter(ctx context.Context, r driver.Request) (grant driver.Grant, back bool, err error) {
+	_, err = f.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Wait: r.Wait}, func(n *protocol.Name) (err error) {
+		grant, back, err = protocol.Reenter(n, r)
+		return err
+	})
+	return grant, back && err == nil, err
+}
+
+func (f *fixture) downgrade(h driver.Held) ([]driver.Handoff, error) {
+	return f.change(h.Name, func(n *protocol.Name) error { return protocol.Downgrade(n, h) })
+}
+
+func (f *fixture) upgrade(h driver.Held, attempt string) (grant driver.Grant, up bool, err error) {
+	_, err = f.change(h.Name, func(n *protocol.Name) (err error) {
+		grant, up, err = protocol.Upgrade(n, h, attempt)
+		return err
+	})
+	return grant, up, err
+}
+
+func (f *fixture) raise(h driver.Held, token int64) (raised int64, err error) {
+	_, err = f.change(h.Name, func(n *protocol.Name) (err error) {
+		raised, err = protocol.Raise(n, h, token)
+		return err
+	})
+	return raised, err
+}
+
+func (f *fixture) announce(h driver.Held, e driver.Event) error {
+	_, err := f.change(h.Name, func(n *protocol.Name) error { return protocol.Announce(n, h, e) })
+	return err
+}
+
+func (f *fixture) ask(name, reason string, e driver.Event) (holders int, err error) {
+	_, err = f.change(name, func(n *protocol.Name) (err error) {
+		holders, err = protocol.Ask(n, reason, e)
+		return err
+	})
+	return holders, err
+}

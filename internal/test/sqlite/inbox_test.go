@@ -1,0 +1,47 @@
+//go:build unix
+
+package sqlite_test
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/migrate"
+)
+
+// A listener of another process, maybe of another build, has a datagram socket beside the database.
+// It gets the number of the grant and the attempt, without the attempt where the commit is to come.
+func TestANoticeGoesToTheProcessOfItsSession(t *testing.T) {
+	folder, err := os.MkdirTemp("", "db") // the address of a socket is short
+	must(t, err)
+	t.Cleanup(func() { must(t, os.RemoveAll(folder)) })
+	f := open(t, filepath.Join(folder, "locks.db"), "")
+	must(t, migrate.Up(t.Context(), f.pool, migrate.SQLite))
+	a, b := f.session(), f.session()
+	must(t, os.Mkdir(f.path+"-dblock", 0o700))
+	inbox, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Net: "unixgram", Name: filepath.Join(f.path+"-dblock", b)})
+	must(t, err)
+	defer inbox.Close()
+	must(t, inbox.SetReadDeadline(time.Now().Add(patience)))
+	arrives := func(want string) {
+		t.Helper()
+		text := make([]byte, 512)
+		n, err := inbox.Read(text)
+		must(t, err)
+		if got := string(text[:n]); got != want {
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+	held := f.take("n", a)
+	attempt := f.enqueue("n", b)
+	tx := f.begin()
+	must(t, f.tx().ReleaseTx(t.Context(), tx, held, driver.Detachment{}, nil))
+	arrives("1 ")
+	must(t, tx.Rollback())
+	f.release(held, true)
+	arrives("1 " + attempt)
+}

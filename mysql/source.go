@@ -1,0 +1,121 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// source is what a transition reads within its transaction, after the name's row was locked. At READ
+// COMMITTED every statement sees what stands since then.
+type source struct {
+	ctx     context.Context
+	engine  *engine
+	q       *mysqldb.Queries
+	name    string
+	refused *string // set to the attempt whose guard a transaction has locked
+}
+
+// rowOf is the row of a name as the protocol has it.
+func rowOf(name string, row mysqldb.LockRowRow) protocol.Row {
+	return protocol.Row{
+		Name: name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt,
+		First: row.FirstToken, Last: row.LastToken, Token: row.Token, Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64, Rests: row.RestsUntil,
+		Metadata: row.Metadata, Asked: row.Asked.String, Units: int(row.SharedUnits), Capacity: int(row.Capacity), Mixed: row.Mixed,
+		Waiters: int(row.Waiters), Head: row.FirstTicket, Next: row.NextTicket,
+	}
+}
+
+// Places is as of protocol.Source.
+func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
+	rows, err := s.q.NextWaiters(s.ctx, mysqldb.NextWaitersParams{Name: s.name, After: after, Limit: int32(limit)})
+	places := make([]protocol.Place, len(rows))
+	for i, row := range rows {
+		places[i] = s.place(mysqldb.FindWaiterRow{
+			Ticket: row.Ticket, SessionID: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Lease: row.Lease,
+			Metadata: row.Metadata, EnqueuedAt: row.EnqueuedAt, Units: row.Units, Capacity: row.Capacity, MinHold: row.MinHold, Members: row.Members,
+		})
+		places[i].Alive = row.Alive != 0
+	}
+	return places, err
+}
+
+func (s *source) place(row mysqldb.FindWaiterRow) protocol.Place {
+	return protocol.Place{Ticket: row.Ticket, Since: row.EnqueuedAt, Request: protocol.Request{
+		Name: s.name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Members: int(row.Members),
+		Lease: microseconds(row.Lease), MinHold: microseconds(row.MinHold), Metadata: row.Metadata, Units: int(row.Units), Of: int(row.Capacity),
+	}}
+}
+
+// Place is as of protocol.Source.
+func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
+	row, err := s.q.FindWaiter(s.ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: s.name})
+	there, err := found(err)
+	return s.place(row), there && row.SessionID == session, err
+}
+
+// Share is as of protocol.Source.
+func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
+	var row mysqldb.FindShareRow
+	var err error
+	if token != 0 {
+		row, err = s.q.FindShare(s.ctx, mysqldb.FindShareParams{Name: s.name, Token: token})
+	} else {
+		var of mysqldb.FindShareOfAttemptRow
+		of, err = s.q.FindShareOfAttempt(s.ctx, mysqldb.FindShareOfAttemptParams{Name: s.name, Attempt: attempt})
+		row = mysqldb.FindShareRow(of)
+	}
+	there, err := found(err)
+	return share(row), there && row.SessionID == session, err
+}
+
+// Shares is as of protocol.Source.
+func (s *source) Shares() ([]protocol.Share, error) {
+	rows, err := s.q.Shares(s.ctx, s.name)
+	shares := make([]protocol.Share, len(rows))
+	for i, row := range rows {
+		shares[i] = share(mysqldb.FindShareRow(row))
+	}
+	return shares, err
+}
+
+func share(row mysqldb.FindShareRow) protocol.Share {
+	return protocol.Share{
+		Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token, Units: int(row.Units),
+		Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt.Int64, Metadata: row.Metadata, Asked: row.Asked.String,
+	}
+}
+
+// Expire is as of protocol.Source. It locks nothing of a session that beats, and whose fixed lease
+// may be over.
+func (s *source) Expire(session string) (dead bool, err error) {
+	row, err := s.q.SessionBeats(s.ctx, session)
+	if there, err := found(err); err != nil || there && (row.Dead || row.Beats != 0) {
+		return row.Dead, err
+	}
+	return expire(s.ctx, s.q, session)
+}
+
+// Seize is as of protocol.Source. Nobody parks a connection behind a guarded transaction: it does
+// not wait.
+func (s *source) Seize(attempt string, announce bool) error {
+	_, err := s.q.LockGuard(s.ctx, attempt)
+	guarded, err := granted(err)
+	switch {
+	case errors.Is(err, driver.ErrBusy):
+		if announce {
+			*s.refused = attempt
+		}
+		return driver.Fail(driver.ErrGuarded, err)
+	case err != nil || !guarded:
+		return err
+	}
+	return s.q.TouchGuard(s.ctx, attempt)
+}
+
+// nullable is a time, or null where there is none.
+func nullable(at int64) sql.NullInt64 { return sql.NullInt64{Int64: at, Valid: at != 0} }

@@ -1,0 +1,160 @@
+package postgres
+
+import (
+	"context"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// firstPage is how many places are read together with the row of a name: as many as a hand-over
+// asks for at once.
+const firstPage = 16
+
+// source reads a name whose row its transaction has locked. It is protocol.Source.
+type source struct {
+	ctx     context.Context
+	tx      runner
+	name    string
+	locked  bool // the name has a row
+	row     postgresdb.ReadNameRow
+	before  protocol.Row
+	first   []protocol.Place // the first page
+	expired string           // the session that was found dead, in case that a guard refuses its takeover
+	wanted  string           // the attempt whose guard refused a takeover that is to be announced
+}
+
+// runner runs statements in a transaction, in their order.
+type runner interface {
+	exec(ctx context.Context, s ...statement) error
+}
+
+// open locks the name's row, and reads it, with the clock and the first page of the queue. What is
+// read of a row that was not locked does not count: it may have come since, and may change.
+func (s *source) open(lock statement) []statement {
+	return []statement{
+		lock.found(new(string), &s.locked),
+		query(postgresdb.ReadName, s.name).found(&s.row, new(bool)),
+		s.page(math.MinInt64, firstPage, &s.first),
+	}
+}
+
+// read is the name as it was read.
+func (s *source) read() *protocol.Name {
+	r := s.row
+	s.before = protocol.Row{Name: s.name, Head: 1, Next: 1}
+	if s.locked {
+		s.before = protocol.Row{
+			Name: s.name, Session: r.Session, Host: r.Host, Thread: r.Thread, Attempt: r.Attempt,
+			First: r.FirstToken, Last: r.LastToken, Token: r.Token, Since: r.AcquiredAt, Ends: r.ExpiresAt, Rests: r.RestsUntil,
+			Metadata: r.Metadata, Asked: r.Asked, Units: int(r.SharedUnits), Capacity: int(r.Capacity), Mixed: r.Mixed,
+			Waiters: int(r.Waiters), Head: r.FirstTicket, Next: r.NextTicket,
+		}
+	}
+	return protocol.Open(s.before, r.Now, s)
+}
+
+func (s *source) exec(statements ...statement) error {
+	return pgserver.Interpret(s.tx.exec(s.ctx, statements...))
+}
+
+// page reads places from a ticket on.
+func (s *source) page(lowest int64, limit int, places *[]protocol.Place) statement {
+	return readPlaces(query(postgresdb.Places, postgresdb.PlacesParams{Name: s.name, Lowest: lowest, Most: int32(limit)}), places)
+}
+
+// readPlaces has a statement, whose rows are those of Places, append what it reads.
+func readPlaces(s statement, places *[]protocol.Place) statement {
+	var row postgresdb.PlacesRow
+	return s.into(&row, func() {
+		*places = append(*places, protocol.Place{
+			Request: protocol.Request{
+				Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Members: int(row.Members),
+				Lease: microseconds(row.Lease), Metadata: row.Metadata, MinHold: microseconds(row.MinHold),
+				Units: int(row.Units), Of: int(row.Capacity),
+			},
+			Ticket: row.Ticket, Since: row.EnqueuedAt, Alive: row.Alive,
+		})
+	})
+}
+
+// Places is as of protocol.Source. The first page answers wherever it knows enough.
+func (s *source) Places(after int64, limit int) (places []protocol.Place, err error) {
+	for _, p := range s.first {
+		if p.Ticket > after && len(places) < limit {
+			places = append(places, p)
+		}
+	}
+	if len(places) == limit || len(s.first) < firstPage {
+		return places, nil
+	}
+	places = nil
+	err = s.exec(s.page(after+1, limit, &places))
+	return places, err
+}
+
+// Place is as of protocol.Source.
+func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
+	var places []protocol.Place
+	err := s.exec(readPlaces(query(postgresdb.PlaceOf, postgresdb.PlaceOfParams{
+		Attempt: attempt, Name: s.name, Session: session,
+	}), &places))
+	return append(places, protocol.Place{})[0], len(places) > 0, err
+}
+
+// Share is as of protocol.Source.
+func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
+	p := postgresdb.SharesParams{Name: s.name, Session: session, Lowest: token, Highest: token}
+	if token == 0 {
+		p.Attempt, p.Highest = attempt, math.MaxInt64
+	}
+	shares, err := s.shares(p)
+	return append(shares, protocol.Share{})[0], len(shares) > 0, err
+}
+
+// Shares is as of protocol.Source.
+func (s *source) Shares() ([]protocol.Share, error) {
+	return s.shares(postgresdb.SharesParams{Name: s.name, Highest: math.MaxInt64})
+}
+
+func (s *source) shares(p postgresdb.SharesParams) (shares []protocol.Share, err error) {
+	var row postgresdb.SharesRow
+	err = s.exec(query(postgresdb.Shares, p).into(&row, func() {
+		shares = append(shares, protocol.Share{
+			Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Token,
+			Units: int(row.Units), Of: int(row.Capacity), Since: row.AcquiredAt, Ends: row.ExpiresAt, Metadata: row.Metadata, Asked: row.Asked,
+		})
+	}))
+	return shares, err
+}
+
+// Expire is as of protocol.Source.
+func (s *source) Expire(session string) (dead bool, err error) {
+	if err = s.exec(expire(session, &dead)...); dead {
+		s.expired = session
+	}
+	return dead, err
+}
+
+// Seize is as of protocol.Source. That the guard's row is written fails a guarded transaction with
+// an older snapshot.
+func (s *source) Seize(attempt string, announce bool) error {
+	err := s.exec(query(postgresdb.LockGuard, attempt), query(postgresdb.TouchGuard, attempt))
+	if pgserver.State(err) != pgserver.LockNotAvailable {
+		return err
+	}
+	if announce {
+		s.wanted = attempt
+	}
+	return driver.Fail(driver.ErrGuarded, err)
+}
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// milliseconds is a duration as a setting of the server.
+func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) + "ms" }

@@ -1,0 +1,102 @@
+package postgres
+
+import (
+	"fmt"
+
+	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// write is what a transition leaves to be written, but for what is told.
+func write(n *protocol.Name) (statements []statement) {
+	name := n.Row.Name
+	if n.Changed() {
+		statements = append(statements, query(postgresdb.WriteName, postgresdb.WriteNameParams{
+			Name: name, Session: n.Session, Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
+			FirstToken: n.First, LastToken: n.Last, Token: n.Token, AcquiredAt: n.Since, ExpiresAt: n.Ends, RestsUntil: n.Rests,
+			Metadata: n.Metadata, Asked: n.Asked, SharedUnits: int32(n.Units), Capacity: int32(n.Capacity), Mixed: n.Mixed,
+			Waiters: int32(n.Waiters), FirstTicket: n.Head, NextTicket: n.Next,
+		}))
+	}
+	if len(n.GonePlaces) > 0 {
+		tickets := make([]int64, len(n.GonePlaces))
+		for i, p := range n.GonePlaces {
+			tickets[i] = p.Ticket
+		}
+		statements = append(statements, query(postgresdb.DropPlaces, postgresdb.DropPlacesParams{Name: name, Tickets: list(tickets)}))
+	}
+	if len(n.PutPlaces) > 0 {
+		statements = append(statements, query(postgresdb.PutPlaces, postgresdb.PutPlacesParams{Name: name, Places: list(placesOf(n.PutPlaces))}))
+	}
+	if len(n.GoneShares) > 0 {
+		tokens := make([]int64, len(n.GoneShares))
+		for i, s := range n.GoneShares {
+			tokens[i] = s.Token
+		}
+		statements = append(statements, query(postgresdb.DropShares, postgresdb.DropSharesParams{Name: name, Tokens: list(tokens)}))
+	}
+	if len(n.PutShares) > 0 {
+		statements = append(statements, query(postgresdb.PutShares, postgresdb.PutSharesParams{Name: name, Shares: list(n.PutShares)}))
+	}
+	if len(n.Events) > 0 {
+		statements = append(statements, query(postgresdb.AddEvent, list(n.Events)))
+	}
+	if n.Stirred {
+		statements = append(statements, query(postgresdb.Stir, name))
+	}
+	return statements
+}
+
+// place is a protocol.Place as PutPlaces reads it.
+type place struct {
+	Ticket, Since, Lease, MinHold            int64
+	Session, Host, Thread, Attempt, Metadata string
+	Members, Units, Of                       int
+}
+
+func placesOf(places []protocol.Place) []place {
+	put := make([]place, len(places))
+	for i, p := range places {
+		put[i] = place{
+			p.Ticket, p.Since, p.Lease.Microseconds(), p.MinHold.Microseconds(), p.Session, p.Host, p.Thread, p.Attempt, p.Metadata,
+			max(p.Members, 1), p.Units, p.Of,
+		}
+	}
+	return put
+}
+
+// reversible reports whether a crash may take back what a transition leaves, as far as the database
+// loses its latest commits and no earlier ones: the commit need not reach the disk. A release is a
+// lock then that no handle claims, and its client gives it back again; a place is put back by its
+// owner. What a holder relies on must stay: its tokens, the end of its lease, what was recorded.
+func reversible(before protocol.Row, n *protocol.Name) bool {
+	return n.Token == before.Token && len(n.PutShares) == 0 && len(n.Events) == 0 &&
+		(n.Session == "" || n.First == before.First && n.Last == before.Last && n.Ends == before.Ends)
+}
+
+// hint is a notification as Tell sends it.
+type told struct{ Session, Payload string }
+
+// tell sends the notifications of a transition with the commit.
+func tell(n *protocol.Name, lazily bool) statement {
+	hints := make([]told, len(n.Told))
+	for i, t := range n.Told {
+		hints[i] = told{t.Session, payload(t.Hint)}
+	}
+	return query(postgresdb.Tell, postgresdb.TellParams{Lazily: lazily, Hints: list(hints)})
+}
+
+// payload is what hint reads.
+func payload(h protocol.Hint) string {
+	g, waiters := h.Grant, 0
+	if g.Contended {
+		waiters = 1
+	}
+	switch {
+	case g.Token == 0:
+		return h.Attempt
+	case g.First == g.Token:
+		return fmt.Sprint(h.Attempt, " ", g.Token, " ", waiters)
+	}
+	return fmt.Sprint(h.Attempt, " ", g.First, " ", g.Token, " ", waiters)
+}

@@ -1,0 +1,82 @@
+-- The general way of a name (driver.Names.Change): its row is locked, and then read with what a transition asks for; what the
+-- transition leaves is written. Each statement has a snapshot of its own, from after the row was locked.
+
+-- Evaluates the timeouts before the row is locked, since they are read to find it. silence: the server ends the transaction
+-- when its client sends nothing for so long.
+-- name: LockName :one
+WITH limits AS MATERIALIZED (
+    SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true) AS lock_timeout,
+           set_config('idle_in_transaction_session_timeout', sqlc.arg(silence)::text, true) AS silence
+)
+SELECT l.name FROM dblock_locks l, limits WHERE l.name = @name FOR UPDATE OF l;
+
+-- After LockName.
+-- name: ReadName :one
+SELECT coalesce(l.session_id, '')::text AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
+       coalesce(l.expires_at, 0)::bigint AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed,
+       l.waiters, l.first_ticket, l.next_ticket, dblock_now() AS now
+  FROM dblock_locks l WHERE l.name = @name;
+
+-- For a name without a row.
+-- name: Now :one
+SELECT dblock_now()::bigint AS now;
+
+-- The dead have no heartbeat. A snapshot from before the lock, in a transaction of the application's, shows when heartbeats
+-- ended as it was: then only a missing one counts.
+-- name: Places :many
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity, w.enqueued_at,
+       EXISTS (SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = w.session_id
+                  AND (h.expires_at > dblock_now() OR current_setting('transaction_isolation') IN ('repeatable read', 'serializable'))) AS alive
+  FROM dblock_waiters w
+ WHERE w.name = @name AND w.ticket >= greatest(sqlc.arg(lowest)::bigint, (SELECT l.first_ticket FROM dblock_locks l WHERE l.name = @name))
+ ORDER BY w.ticket LIMIT sqlc.arg(most);
+
+-- name: PlaceOf :one
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity, w.enqueued_at, true AS alive
+  FROM dblock_waiters w WHERE w.attempt = @attempt AND w.name = @name AND w.session_id = sqlc.arg(session)::text;
+
+-- Of all sessions and attempts: ''.
+-- name: Shares :many
+SELECT s.token, s.session_id, s.host, s.thread, s.attempt, s.units, s.capacity, s.acquired_at, coalesce(s.expires_at, 0)::bigint AS expires_at,
+       s.metadata, s.asked
+  FROM dblock_shares s
+ WHERE s.name = @name AND s.token BETWEEN sqlc.arg(lowest)::bigint AND sqlc.arg(highest)::bigint
+   AND sqlc.arg(session)::text IN ('', s.session_id) AND sqlc.arg(attempt)::text IN ('', s.attempt);
+
+-- name: WriteName :exec
+UPDATE dblock_locks SET
+       session_id = nullif(sqlc.arg(session)::text, ''), host = @host, thread = @thread, attempt = @attempt, first_token = @first_token,
+       last_token = @last_token, token = @token, acquired_at = @acquired_at, expires_at = nullif(sqlc.arg(expires_at)::bigint, 0),
+       rests_until = @rests_until, metadata = @metadata, asked = @asked, shared_units = @shared_units, capacity = @capacity, mixed = @mixed,
+       waiters = @waiters, first_ticket = @first_ticket, next_ticket = @next_ticket
+ WHERE name = @name;
+
+-- name: PutPlaces :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
+SELECT sqlc.arg(name)::text, (j.r ->> 'Ticket')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Attempt',
+       (j.r ->> 'Members')::integer, (j.r ->> 'Lease')::bigint, j.r ->> 'Metadata', (j.r ->> 'MinHold')::bigint, (j.r ->> 'Units')::integer,
+       (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint
+  FROM (SELECT jsonb_array_elements(sqlc.arg(places)::text::jsonb) AS r) j;
+
+-- name: DropPlaces :exec
+DELETE FROM dblock_waiters w
+ WHERE w.name = @name AND w.ticket = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tickets)::text::jsonb)::bigint));
+
+-- Of a share that is there, the end of its lease and what it was asked may be new.
+-- name: PutShares :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+SELECT sqlc.arg(name)::text, (j.r ->> 'Token')::bigint, j.r ->> 'Session', j.r ->> 'Host', j.r ->> 'Thread', j.r ->> 'Attempt',
+       (j.r ->> 'Units')::integer, (j.r ->> 'Of')::integer, (j.r ->> 'Since')::bigint, nullif((j.r ->> 'Ends')::bigint, 0),
+       j.r ->> 'Metadata', j.r ->> 'Asked'
+  FROM (SELECT jsonb_array_elements(sqlc.arg(shares)::text::jsonb) AS r) j
+ON CONFLICT (name, token) DO UPDATE SET expires_at = excluded.expires_at, asked = excluded.asked;
+
+-- name: DropShares :exec
+DELETE FROM dblock_shares s
+ WHERE s.name = @name AND s.token = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(tokens)::text::jsonb)::bigint));
+
+-- The last statement before COMMIT. lazily: it need not reach the disk.
+-- name: Tell :one
+SELECT (CASE WHEN sqlc.arg(lazily)::boolean THEN set_config('synchronous_commit', 'off', true) = 'off' ELSE dblock_durable() END)::boolean AS commits,
+       (SELECT count(pg_notify('dblock_' || (j.r ->> 'Session'), j.r ->> 'Payload')::text)
+          FROM (SELECT jsonb_array_elements(sqlc.arg(hints)::text::jsonb) AS r) j)::bigint AS told;

@@ -1,0 +1,93 @@
+-- The rows of a name, in a transaction that has the write lock. Package protocol says what becomes of them.
+
+-- The head of the queue is the lowest ticket.
+-- name: LockRow :one
+SELECT COALESCE(l.session_id, '') AS session, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.token, l.acquired_at,
+       COALESCE(l.expires_at, 0) AS expires_at, l.rests_until, l.metadata, l.asked, l.shared_units, l.capacity, l.mixed, l.waiters,
+       CAST(COALESCE((SELECT min(w.ticket) FROM dblock_waiters w WHERE w.name = l.name), l.next_ticket) AS INTEGER) AS head,
+       l.next_ticket, c.now_us
+  FROM dblock_locks l CROSS JOIN dblock_clock c WHERE l.name = @name;
+
+-- name: MakeLock :exec
+INSERT INTO dblock_locks (name, token, acquired_at) VALUES (@name, 0, 0);
+
+-- name: WriteLock :exec
+UPDATE dblock_locks SET
+       session_id = @session, host = @host, thread = @thread, attempt = @attempt, first_token = @first_token,
+       last_token = @last_token, token = @token, acquired_at = @acquired_at, expires_at = @expires_at,
+       rests_until = @rests_until, metadata = @metadata, asked = @asked, shared_units = @shared_units,
+       capacity = @capacity, mixed = @mixed, waiters = @waiters, next_ticket = @next_ticket
+ WHERE name = @name;
+
+-- name: WriteQueue :exec
+UPDATE dblock_locks SET capacity = @capacity, waiters = @waiters, next_ticket = @next_ticket WHERE name = @name;
+
+-- name: Places :many
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity,
+       w.enqueued_at, CAST(EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id) AS BOOLEAN) AS alive
+  FROM dblock_waiters w WHERE w.name = @name AND w.ticket > CAST(sqlc.arg(after) AS INTEGER)
+ ORDER BY w.ticket LIMIT @most;
+
+-- name: PlaceOf :one
+SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.members, w.lease, w.metadata, w.min_hold, w.units, w.capacity,
+       w.enqueued_at, CAST(EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = w.session_id) AS BOOLEAN) AS alive
+  FROM dblock_waiters w WHERE w.attempt = @attempt AND w.name = @name AND w.session_id = @session;
+
+-- name: AddPlace :exec
+INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, members, lease, metadata, min_hold, units, capacity, enqueued_at)
+VALUES (@name, @ticket, @session, @host, @thread, @attempt, @members, @lease, @metadata, @min_hold, @units, @capacity, @enqueued_at);
+
+-- name: DropPlace :exec
+DELETE FROM dblock_waiters WHERE name = @name AND ticket = @ticket;
+
+-- name: Shares :many
+SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
+       COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
+  FROM dblock_shares p WHERE p.name = @name ORDER BY p.token;
+
+-- name: ShareOf :one
+SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
+       COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
+  FROM dblock_shares p WHERE p.name = @name AND p.token = @token AND p.session_id = @session;
+
+-- name: ShareOfAttempt :one
+SELECT p.session_id, p.host, p.thread, p.attempt, p.token, p.units, p.capacity, p.acquired_at,
+       COALESCE(p.expires_at, 0) AS expires_at, p.metadata, p.asked
+  FROM dblock_shares p WHERE p.attempt = @attempt AND p.name = @name AND p.session_id = @session;
+
+-- Of a share that is there already, its end and what it was asked may be new.
+-- name: PutShare :exec
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked)
+VALUES (@name, @token, @session, @host, @thread, @attempt, @units, @capacity, @acquired_at, @expires_at, @metadata, @asked)
+ON CONFLICT (name, token) DO UPDATE SET expires_at = excluded.expires_at, asked = excluded.asked;
+
+-- name: DropShare :exec
+DELETE FROM dblock_shares WHERE name = @name AND token = @token;
+
+-- name: Clock :one
+SELECT c.now_us FROM dblock_clock c;
+
+-- The short way of a plain request for a free name, of a cohort with so many more members than one. The tokens come from
+-- the row as it is: excluded only brings the time, and how many they are.
+-- A text is parsed anew each time, and that is most of its price.
+-- name: TakeLock :one
+INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, expires_at, metadata)
+SELECT CAST(@name AS TEXT), CAST(@session AS TEXT), CAST(@host AS TEXT), CAST(@thread AS TEXT), CAST(@attempt AS TEXT),
+       c.now_us + CAST(@more AS INTEGER), c.now_us, c.now_us + CAST(@more AS INTEGER), c.now_us,
+       CASE WHEN CAST(@lease AS INTEGER) > 0 THEN c.now_us + CAST(@lease AS INTEGER) END, CAST(@metadata AS TEXT)
+  FROM dblock_clock c WHERE true
+ON CONFLICT (name) DO UPDATE SET
+       session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, attempt = excluded.attempt,
+       token = max(dblock_locks.token + 1, excluded.acquired_at) + excluded.token - excluded.acquired_at,
+       first_token = max(dblock_locks.token + 1, excluded.acquired_at),
+       last_token = max(dblock_locks.token + 1, excluded.acquired_at) + excluded.token - excluded.acquired_at,
+       acquired_at = excluded.acquired_at, expires_at = excluded.expires_at, metadata = excluded.metadata
+ WHERE dblock_locks.session_id IS NULL AND dblock_locks.waiters = 0 AND dblock_locks.shared_units = 0
+   AND dblock_locks.rests_until <= excluded.acquired_at
+RETURNING first_token, last_token, acquired_at;
+
+-- name: ReleaseIdle :execrows
+UPDATE dblock_locks SET
+       session_id = NULL, host = '', thread = '', attempt = '',
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = ''
+ WHERE name = @name AND session_id = CAST(@session AS TEXT) AND last_token = @token AND waiters = 0;

@@ -1,0 +1,33 @@
+-- name: Expired :many
+SELECT due.id FROM (
+    SELECT h.session_id AS id, h.expires_at AS since FROM dblock_heartbeats h
+     WHERE h.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+    UNION ALL
+    SELECT s.id, s.started_at AS since FROM dblock_sessions s
+     WHERE s.dead AND (EXISTS (SELECT 1 FROM dblock_locks l WHERE l.session_id = s.id)
+                    OR EXISTS (SELECT 1 FROM dblock_shares p WHERE p.session_id = s.id)
+                    OR EXISTS (SELECT 1 FROM dblock_waiters w WHERE w.session_id = s.id))
+) AS due ORDER BY due.since LIMIT @most;
+
+-- name: Overdue :many
+SELECT l.name, CAST(l.session_id AS TEXT) AS session, l.last_token AS token, 0 AS units, l.expires_at FROM dblock_locks l
+ WHERE l.expires_at <= (SELECT c.now_us FROM dblock_clock c) AND l.session_id IS NOT NULL
+UNION ALL
+SELECT p.name, p.session_id AS session, p.token, p.units, p.expires_at FROM dblock_shares p
+ WHERE p.expires_at <= (SELECT c.now_us FROM dblock_clock c)
+ ORDER BY 5 LIMIT @most;
+
+-- A page of names, upwards from after.
+-- name: PurgePage :many
+SELECT p.name, CAST(p.session_id IS NULL AND p.waiters = 0 AND p.shared_units = 0 AND p.rests_until < c.now_us
+            AND p.acquired_at < c.now_us - CAST(sqlc.arg(idle) AS INTEGER) AS BOOLEAN) AS idle
+  FROM dblock_locks p CROSS JOIN dblock_clock c WHERE p.name > @after ORDER BY p.name LIMIT @most;
+
+-- Deletes the idle rows of a page. A token ahead of the clock, which was set back, stays: a new row
+-- could not rise above it.
+-- name: PurgeIdle :execrows
+DELETE FROM dblock_locks
+ WHERE name > @after AND name <= @final AND session_id IS NULL AND waiters = 0 AND shared_units = 0
+   AND rests_until < (SELECT c.now_us FROM dblock_clock c)
+   AND acquired_at < (SELECT c.now_us FROM dblock_clock c) - CAST(sqlc.arg(idle) AS INTEGER)
+   AND token < (SELECT c.now_us FROM dblock_clock c);

@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	return e.write(ctx, writing{patience: patienceOf(how.Wait), commits: relaxed}, func(ctx context.Context, w *writer) (changed, error) {
+		return change(ctx, w, how, transition)
+	})
+}
+
+// changed is what others must hear of a transaction once it has committed.
+type changed struct {
+	next   []driver.Handoff
+	told   []notice
+	joined []string // sessions that wait for something now
+}
+
+// write runs fn as one transaction, maybe more than once, and tells the sessions concerned after
+// the commit.
+func (e *engine) write(ctx context.Context, how writing, fn func(ctx context.Context, w *writer) (changed, error)) ([]driver.Handoff, error) {
+	var c changed
+	err := e.db.writeAs(ctx, how, func(ctx context.Context, w *writer) (err error) {
+		c, err = fn(ctx, w)
+		return err
+	})
+	for _, session := range c.joined { // after an error too: the commit may have been made
+		wake(session)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.deliver(c.told)
+	return c.next, nil
+}
+
+// change runs a transition of a name in a transaction that has the write lock, and writes what it
+// leaves.
+func change(ctx context.Context, w *writer, how driver.How, transition func(n *protocol.Name) error) (changed, error) {
+	row, now, there, err := lockRow(ctx, w.Queries, how.Name)
+	if err != nil {
+		return changed{}, err
+	}
+	n := protocol.Open(row, now, source{ctx, w.Queries, how.Name})
+	if err := transition(n); err != nil {
+		return changed{}, err
+	}
+	if !there && !how.Make {
+		return changed{}, nil
+	}
+	return write(ctx, w, row, n, there)
+}
+
+// patienceOf is how long a request waits while another transaction has locked the database.
+func patienceOf(wait bool) time.Duration {
+	if wait {
+		return 0
+	}
+	return briefly
+}
+
+// found makes of the generated "no row" a false.
+func found[T any](row T, err error) (T, bool, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return row, false, nil
+	}
+	return row, err == nil, err
+}
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// lockRow reads the row of a name, and the clock. The transaction has locked the row as it has all
+// others.
+func lockRow(ctx context.Context, q *sqlitedb.Queries, name string) (row protocol.Row, now int64, there bool, err error) {
+	is, there, err := found(q.LockRow(ctx, name))
+	if err == nil && !there {
+		now, err = q.Clock(ctx)
+		return protocol.Row{Name: name, Head: 1, Next: 1}, now, false, err
+	}
+	return protocol.Row{
+		Name: name, Session: is.Session, Host: is.Host, Thread: is.Thread, Attempt: is.Attempt,
+		First: is.FirstToken, Last: is.LastToken, Token: is.Token, Since: is.AcquiredAt, Ends: is.ExpiresAt,
+		Rests: is.RestsUntil, Metadata: is.Metadata, Asked: is.Asked, Units: int(is.SharedUnits),
+		Capacity: int(is.Capacity), Mixed: is.Mixed, Waiters: int(is.Waiters), Head: is.Head, Next: is.NextTicket,
+	}, is.NowUs, there, err
+}
