@@ -4,102 +4,52 @@ import (
 	"cmp"
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
-// run is a run of a job in its slot.
-type run struct {
-	driver.Run
-	began, ended, slotEnds int64 // ended 0: it has not
-}
-
-// moment reports whether the slot is that of a moment.
-func (r *run) moment() bool { return r.slotEnds == r.Slot }
-
-// runAsSeen is a run as clients see it: one that has not ended has failed if its session is no more.
-func (d *database) runAsSeen(r *run) driver.Run {
-	s := r.Run
-	s.Began, s.SlotEnds = timeOf(r.began), timeOf(r.slotEnds)
-	if r.ended != 0 {
-		s.Ended = timeOf(r.ended)
-	} else {
-		s.Failed = s.Failed || !d.alive(s.Session)
+// shownRuns are the runs of a name as an engine's statement shows them.
+func (d *database) shownRuns(name string) []jobs.Row {
+	rows := make([]jobs.Row, len(d.runs[name]))
+	for i, r := range d.runs[name] {
+		rows[i] = *r
+		if rows[i].NowUs = d.now(); !d.dead(r.SessionID) {
+			rows[i].SessionExpiresAt = d.sessions[r.SessionID].expires
+		}
 	}
-	return s
+	return rows
 }
 
 func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (begun driver.Run, ours bool, err error) {
-	err = l.do(ctx, func() error {
-		if slot.Early(l.now()) {
-			return driver.ErrFuture
-		}
-		begun, ours = l.beginRun(r, slot, retry)
-		return nil
+	err = l.do(ctx, func() (err error) {
+		begun, ours, err = jobs.Begin(runTables{l.database}, r, slot, retry)
+		return err
 	})
 	return begun, ours, err
 }
 
-// beginRun claims a slot, unless it is claimed already, or counts as run.
-func (d *database) beginRun(r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool) {
-	now := d.now()
-	number, begins, ends := slot.At(now)
-	r.Slot = number
-	var there *run // of a slot with this number, whatever its interval
-	for _, other := range d.runs[r.Name] {
-		shown := d.runAsSeen(other)
-		switch {
-		case other.Slot == r.Slot && other.slotEnds == ends:
-			if there = other; other.Token == r.Token || !retry || !shown.Failed {
-				return shown, other.Token == r.Token && other.ended == 0
-			}
-		case other.Slot == r.Slot:
-			there = other
-		}
-	}
-	if there == nil || there.slotEnds != ends || slot.Length == 0 {
-		if other := d.standsFor(r.Name, slot, begins, ends, retry); other != nil {
-			return d.runAsSeen(other), false
-		}
-	}
-	mine := &run{Run: r, began: now, slotEnds: ends}
-	mine.Tries, mine.Failed, mine.Detail, mine.Ended = 1, false, "", time.Time{}
-	if there != nil && there.slotEnds == ends {
-		mine.Tries = there.Tries + 1
-	}
-	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *run) bool { return other == there }), mine)
-	return d.runAsSeen(mine), true
-}
+type runTables struct{ *database }
 
-// standsFor is the run of another slot for which a slot counts as run.
-func (d *database) standsFor(name string, slot driver.Slot, begins, ends int64, retry bool) *run {
-	for _, other := range d.runs[name] {
-		if slot.Length == 0 && other.moment() && other.Slot > slot.Moment {
-			return other
-		}
-	}
-	if slot.Length == 0 {
-		ends = math.MaxInt64
-	}
-	for _, other := range d.runs[name] {
-		if other.slotEnds > begins && other.began >= begins && other.began < ends && !(retry && d.runAsSeen(other).Failed) {
-			return other
-		}
-	}
-	return nil
+func (d runTables) Clock() (int64, error) { return d.now(), nil }
+
+func (d runTables) About(a jobs.About) ([]jobs.Row, error) { return d.shownRuns(a.Name), nil }
+
+func (d runTables) Claim(r jobs.Row, _ int64) (bool, error) {
+	d.runs[r.Name] = append(slices.DeleteFunc(d.runs[r.Name], func(other *jobs.Row) bool { return other.Slot == r.Slot }), &r)
+	return true, nil
 }
 
 func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 	return l.do(ctx, func() error {
-		i := slices.IndexFunc(l.runs[r.Name], func(other *run) bool { return other.Slot == r.Slot && other.Token == r.Token })
+		i := slices.IndexFunc(l.runs[r.Name], func(other *jobs.Row) bool { return other.Slot == r.Slot && other.Token == r.Token })
 		if i < 0 {
 			return driver.ErrNotHeld
 		}
 		ended := l.runs[r.Name][i]
-		ended.ended, ended.Failed, ended.Detail = l.now(), r.Failed, r.Detail
+		ended.EndedAt, ended.Failed, ended.Detail = l.now(), r.Failed, r.Detail
 		return nil
 	})
 }
@@ -107,8 +57,8 @@ func (l *line) EndRun(ctx context.Context, r driver.Run) error {
 func (l *line) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
 	return get(ctx, l, func() (latest []driver.Run) {
 		for _, name := range slices.Sorted(maps.Keys(l.runs)) {
-			if all := l.runs[name]; name > after && len(all) > 0 && len(latest) < limit {
-				latest = append(latest, l.runAsSeen(slices.MaxFunc(all, byTime)))
+			if all := l.shownRuns(name); name > after && len(all) > 0 && len(latest) < limit {
+				latest = append(latest, slices.MaxFunc(all, byTime).Run())
 			}
 		}
 		return latest
@@ -116,21 +66,14 @@ func (l *line) LatestRuns(ctx context.Context, after string, limit int) ([]drive
 }
 
 // byTime orders runs, the earlier first.
-func byTime(a, b *run) int { return cmp.Or(cmp.Compare(a.began, b.began), cmp.Compare(a.Slot, b.Slot)) }
+func byTime(a, b jobs.Row) int {
+	return cmp.Or(cmp.Compare(a.BeganAt, b.BeganAt), cmp.Compare(a.Slot, b.Slot))
+}
 
 func (l *line) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	began := int64(math.MaxInt64)
-	if !before.IsZero() {
-		began = before.UnixMicro()
-	}
-	return get(ctx, l, func() (runs []driver.Run) {
-		all := slices.Clone(l.runs[name])
-		slices.SortFunc(all, func(a, b *run) int { return byTime(b, a) })
-		for _, r := range all {
-			if r.began < began && len(runs) < limit {
-				runs = append(runs, l.runAsSeen(r))
-			}
-		}
-		return runs
+	return get(ctx, l, func() []driver.Run {
+		all := slices.DeleteFunc(l.shownRuns(name), func(r jobs.Row) bool { return r.BeganAt >= jobs.Before(before) })
+		slices.SortFunc(all, func(a, b jobs.Row) int { return byTime(b, a) })
+		return jobs.List(all[:min(limit, len(all))])
 	})
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
 // mirror is a database in memory that can be seen, and changed, in tables of SQLite.
@@ -79,7 +80,7 @@ func (m *mirror) write() {
 	for _, runs := range m.runs {
 		for _, r := range runs {
 			m.insert("runs (name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends)",
-				r.Name, r.Slot, r.Token, r.Session, r.Host, r.Thread, r.began, orNull(r.ended), r.Failed, r.Detail, r.Tries, r.slotEnds)
+				r.Name, r.Slot, r.Token, r.SessionID, r.Host, r.Thread, r.BeganAt, orNull(r.EndedAt), r.Failed, r.Detail, r.Tries, r.SlotEnds)
 		}
 	}
 }
@@ -144,8 +145,8 @@ func (m *mirror) read() {
 	clear(m.runs)
 	m.rows(`SELECT name, slot, token, session_id, host, thread, began_at, COALESCE(ended_at, 0), failed, detail, tries, slot_ends
 		FROM dblock_runs`, func(scan func(...any)) {
-		r := &run{}
-		scan(&r.Name, &r.Slot, &r.Token, &r.Session, &r.Host, &r.Thread, &r.began, &r.ended, &r.Failed, &r.Detail, &r.Tries, &r.slotEnds)
+		r := &jobs.Row{}
+		scan(&r.Name, &r.Slot, &r.Token, &r.SessionID, &r.Host, &r.Thread, &r.BeganAt, &r.EndedAt, &r.Failed, &r.Detail, &r.Tries, &r.SlotEnds)
 		m.runs[r.Name] = append(m.runs[r.Name], r)
 	})
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
 func (l *line) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
@@ -83,10 +84,10 @@ func (l *line) PurgeRecords(ctx context.Context, keep time.Duration, limit int) 
 			return gone
 		})
 		for name, all := range l.runs {
-			l.runs[name] = slices.DeleteFunc(all, func(r *run) bool {
-				over := r.ended != 0 && r.ended < before || r.ended == 0 && !l.alive(r.Session)
-				latest := r.moment() && !slices.ContainsFunc(all, func(other *run) bool { return other.Slot > r.Slot })
-				gone := runs < limit && r.slotEnds < before && over && !latest // a slot without its row would be run again
+			l.runs[name] = slices.DeleteFunc(all, func(r *jobs.Row) bool {
+				over := r.EndedAt != 0 && r.EndedAt < before || r.EndedAt == 0 && !l.alive(r.SessionID)
+				latest := r.SlotEnds == r.Slot && !slices.ContainsFunc(all, func(other *jobs.Row) bool { return other.Slot > r.Slot })
+				gone := runs < limit && r.SlotEnds < before && over && !latest // a slot without its row would be run again
 				if gone {
 					runs++
 				}

@@ -2,114 +2,56 @@ package mysql
 
 import (
 	"context"
-	"database/sql"
-	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// BeginRun decides by the run's row, which it makes or locks, and reads it in a later statement. A
-// row whose slot ends at another time is that of another interval's slot with the same number.
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry bool) (run driver.Run, claimed bool, err error) {
-	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		now, err := q.Clock(ctx)
-		if err != nil {
-			return nil, err
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
+	run, ours, err := jobs.Begin(runTables{ctx, e}, r, slot, retry)
+	return run, ours, mysqlserver.Interpret(err)
+}
+
+type runTables struct {
+	ctx context.Context
+	e   *engine
+}
+
+func (t runTables) Clock() (int64, error) { return t.e.queries().Clock(t.ctx) }
+
+func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
+	err = t.e.read(t.ctx, func(q *mysqldb.Queries) error {
+		rows, err := q.RunsAbout(t.ctx, mysqldb.RunsAboutParams{
+			Name: a.Name, Number: a.Number, Later: a.Later, Begins: a.Begins, Below: a.Below, Retry: number01(a.Retry),
+		})
+		runs = nil
+		for _, row := range rows {
+			runs = append(runs, jobs.Row(row))
 		}
-		if of.Early(now) {
-			return nil, driver.ErrFuture
-		}
-		slot, begins, ends := of.At(now)
-		key := mysqldb.FindRunParams{Name: r.Name, Slot: slot}
-		row, err := q.FindRun(ctx, key)
-		there, err := found(err)
-		if err != nil {
-			return nil, err
-		}
-		stale := there && row.SlotEnds != ends
-		if !there || stale || of.Length == 0 {
-			other, counts, err := standsFor(ctx, q, r.Name, of, begins, ends, retry)
-			if err != nil {
-				return nil, err
-			}
-			if counts {
-				key.Slot = other
-				row, err = q.FindRun(ctx, key)
-				run = runOf(r.Name, other, row)
-				return nil, err
-			}
-		}
-		if !there {
-			err := q.ClaimRun(ctx, mysqldb.ClaimRunParams{
-				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: ends,
-			})
-			if err != nil {
-				return nil, err
-			}
-		} else if stale || retry && row.Token != r.Token { // also one that goes on: it may fail before the next statement
-			if _, err := q.LockRun(ctx, mysqldb.LockRunParams(key)); err != nil {
-				return nil, err
-			}
-		}
-		if row, err = q.FindRun(ctx, key); err != nil {
-			return nil, err
-		}
-		if there && row.Token != r.Token && (row.SlotEnds != ends || retry && failed(row)) {
-			err := q.ReclaimRun(ctx, mysqldb.ReclaimRunParams{
-				Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, SlotEnds: ends,
-			})
-			if err != nil {
-				return nil, err
-			}
-			if row, err = q.FindRun(ctx, key); err != nil {
-				return nil, err
-			}
-		}
-		run, claimed = runOf(r.Name, slot, row), row.Token == r.Token && row.SessionID == r.Session && !row.EndedAt.Valid
-		return nil, nil
+		return err
 	})
-	if err != nil {
-		return driver.Run{}, false, err
-	}
-	return run, claimed, nil
+	return runs, err
 }
 
-// standsFor finds the run of another slot for which a slot counts as run.
-func standsFor(ctx context.Context, q *mysqldb.Queries, name string, of driver.Slot, begins, ends int64, retry bool) (slot int64, there bool, err error) {
-	if of.Length == 0 {
-		slot, err = q.FindLaterRun(ctx, mysqldb.FindLaterRunParams{Name: name, Slot: of.Moment})
-		if there, err = found(err); there || err != nil {
-			return slot, there, err
+func (t runTables) Claim(r jobs.Row, over int64) (bool, error) {
+	var claimed int64
+	err := t.e.transact(t.ctx, func(q *mysqldb.Queries) (_ []string, err error) {
+		if over == 0 {
+			claimed, err = q.MakeRun(t.ctx, mysqldb.MakeRunParams{
+				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread, BeganAt: r.BeganAt, SlotEnds: r.SlotEnds,
+			})
+		} else {
+			claimed, err = q.TakeRun(t.ctx, mysqldb.TakeRunParams{
+				Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+				BeganAt: r.BeganAt, Tries: int32(r.Tries), SlotEnds: r.SlotEnds, Replaced: over,
+			})
 		}
-		ends = math.MaxInt64
-	}
-	slot, err = q.FindRunWithin(ctx, mysqldb.FindRunWithinParams{Name: name, Begins: begins, Ends: ends, Retry: number01(retry)})
-	there, err = found(err)
-	return slot, there, err
-}
-
-// failed reports whether a run may be tried again: it said so, or its session is over before it
-// said anything.
-func failed(row mysqldb.FindRunRow) bool {
-	return row.Failed || !row.EndedAt.Valid && row.Alive == 0
-}
-
-func runOf(name string, slot int64, row mysqldb.FindRunRow) driver.Run {
-	return driver.Run{
-		Name: name, Slot: slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
-		Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
-		Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
-	}
-}
-
-func instant(at sql.NullInt64) time.Time {
-	if !at.Valid {
-		return time.Time{}
-	}
-	return time.UnixMicro(at.Int64)
+		return nil, err
+	})
+	return claimed > 0, err
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
@@ -123,15 +65,9 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 }
 
 func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
-	began := int64(math.MaxInt64)
-	if !before.IsZero() {
-		began = before.UnixMicro()
-	}
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
-		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: began, Limit: count(limit)})
-		for _, row := range rows {
-			runs = append(runs, listedRun(row))
-		}
+		rows, err := q.Runs(ctx, mysqldb.RunsParams{Name: name, Before: jobs.Before(before), Limit: count(limit)})
+		runs = jobs.List(rows)
 		return err
 	})
 	return runs, mysqlserver.Interpret(err)
@@ -140,18 +76,8 @@ func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit 
 func (e *engine) LatestRuns(ctx context.Context, after string, limit int) (runs []driver.Run, err error) {
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		rows, err := q.LatestRuns(ctx, mysqldb.LatestRunsParams{After: after, Limit: count(limit)})
-		for _, row := range rows {
-			runs = append(runs, listedRun(row))
-		}
+		runs = jobs.List(rows)
 		return err
 	})
 	return runs, mysqlserver.Interpret(err)
-}
-
-func listedRun(row mysqldb.DblockRun) driver.Run {
-	return driver.Run{
-		Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
-		Began: time.UnixMicro(row.BeganAt), Ended: instant(row.EndedAt), Failed: row.Failed, Detail: row.Detail,
-		Tries: int(row.Tries), SlotEnds: time.UnixMicro(row.SlotEnds),
-	}
 }

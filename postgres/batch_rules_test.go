@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/drivertest"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
 // The rules for many names at once, and for what is taken away and written down.
@@ -166,13 +167,14 @@ func TestBreakWaitsForAGuardedTransactionAndIsWrittenDownOnce(t *testing.T) {
 	}
 }
 
-// Broken by leaving out LockRun: ReclaimRun would then see the run of a session that it does not
-// know yet, and take it for dead.
+// Broken by a claim that does not look at what it waited for.
 func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
+	s.session("b", time.Minute)
 	s.session("c", time.Minute)
-	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, false)
+	slot := driver.Slot{Length: 1000 * time.Hour}
+	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, slot, false)
 	if err != nil || !mine {
 		t.Fatal(mine, err)
 	}
@@ -181,11 +183,11 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.begin()
-	s.do(query(postgresdb.OpenSession, postgresdb.OpenSessionParams{ID: "b", Ttl: time.Minute.Microseconds()}))
-	s.do(query(postgresdb.LockRun, postgresdb.LockRunParams{Name: "n", Slot: run.Slot}))
-	s.do(query(postgresdb.ReclaimRun, postgresdb.ReclaimRunParams{Name: "n", Slot: run.Slot, Token: 2, Session: "b"}))
-	done := s.blocked(func() { // passRun: what comes before it in BeginRun would wait for the row already
-		is, mine, err := s.passRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, run.Slot, true)
+	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
+		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2, SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
+	}))
+	done := s.blocked(func() {
+		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot, true)
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
 		}
@@ -201,7 +203,7 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 	s.session("b", time.Minute)
 	moment := s.number("SELECT dblock_now()")
 	s.begin()
-	s.do(query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: moment, Name: "n", Token: 1, Session: "a"}))
+	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "n", Slot: moment, Token: 1, Session: "a", BeganAt: moment, Tries: 1, SlotEnds: moment}))
 	done := s.blocked(func() {
 		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"}, driver.Slot{Moment: moment}, true)
 		if err != nil || mine || run.Token != 1 || run.Slot != moment {
@@ -210,4 +212,25 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 	})
 	s.commit()
 	<-done
+}
+
+// Broken by a claim that does not look whether the run that failed, as it seemed, has ended.
+func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
+	s := newScript(t)
+	s.session("a", time.Minute)
+	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndRun(t.Context(), run); err != nil {
+		t.Fatal(err)
+	}
+	row := jobs.Row{Name: "n", Slot: run.Slot, Token: 2, SessionID: "a", SlotEnds: run.SlotEnds.UnixMicro()}
+	if claimed, err := (runTables{t.Context(), s.engine}).Claim(row, 1); claimed || err != nil {
+		t.Errorf("%v, %v, want that it is not claimed", claimed, err)
+	}
+	row.SlotEnds++
+	if claimed, err := (runTables{t.Context(), s.engine}).Claim(row, 1); !claimed || err != nil {
+		t.Errorf("the row of another slot: %v, %v, want that it is claimed", claimed, err)
+	}
 }

@@ -326,7 +326,7 @@ func TestAGrantReachesTheDiskWhateverTheApplicationSet(t *testing.T) {
 		"to the head": query(postgresdb.HandToHead, postgresdb.HandToHeadParams{Name: "n", Session: "a", Token: g.Token}),
 		"share": query(postgresdb.TakeShare, postgresdb.TakeShareParams{
 			Name: "s", Session: "a", Attempt: "a5", Units: 1, Capacity: 2, LockTimeout: "10s"}),
-		"moment":    query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{Moment: 1, Name: "j", Session: "a"}),
+		"run":       query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "j", Session: "a"}),
 		"heartbeat": query(postgresdb.Heartbeat, postgresdb.HeartbeatParams{Session: "a", Ttl: time.Minute.Microseconds(), Build: driver.SchemaVersion}),
 	} {
 		var commits string

@@ -2,75 +2,40 @@ package postgres
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// BeginRun claims the slot in one statement. Where another call has it, a second transaction reads
-// whose run it is, or passes it on: by then the slot may be over, and it is still that slot.
 func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
-	if slot.Length == 0 {
-		return e.beginMoment(ctx, r, slot.Moment, retry)
-	}
-	var claim postgresdb.ClaimRunRow
-	var there bool
-	err := e.transact(ctx, query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
-		SlotLength: slot.Length.Microseconds(), Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
-	}).found(&claim, &there))
-	switch {
-	case err != nil:
-		return driver.Run{}, false, pgserver.Interpret(err)
-	case claim.BeganAt == 0: // the run of another interval is not passed on: its slot may be over
-		return e.passRun(ctx, r, claim.RunSlot, retry && claim.Same)
-	}
-	return driver.Run{
-		Name: r.Name, Slot: claim.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
-		Began: time.UnixMicro(claim.BeganAt), Tries: 1, SlotEnds: time.UnixMicro((claim.Slot + 1) * slot.Length.Microseconds()),
-	}, true, nil
+	run, ours, err := jobs.Begin(runTables{ctx, e}, r, slot, retry)
+	return run, ours, pgserver.Interpret(err)
 }
 
-// beginMoment is BeginRun for a moment.
-func (e *engine) beginMoment(ctx context.Context, r driver.Run, moment int64, retry bool) (driver.Run, bool, error) {
-	var claim postgresdb.ClaimMomentRow
-	var there bool
-	err := e.transact(ctx, query(postgresdb.ClaimMoment, postgresdb.ClaimMomentParams{
-		Moment: moment, Ahead: driver.MaxAhead.Microseconds(),
-		Name: r.Name, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread, Retry: retry,
-	}).found(&claim, &there))
-	switch {
-	case err != nil:
-		return driver.Run{}, false, pgserver.Interpret(err)
-	case claim.Early:
-		return driver.Run{}, false, driver.ErrFuture
-	case claim.BeganAt == 0:
-		return e.passRun(ctx, r, claim.RunSlot, retry && claim.Same)
-	}
-	r.Slot, r.SlotEnds, r.Began, r.Tries = moment, time.UnixMicro(moment), time.UnixMicro(claim.BeganAt), 1
-	return r, true, nil
+type runTables struct {
+	ctx context.Context
+	e   *engine
 }
 
-// passRun has the claim of a slot pass on to a run, where it may, and tells whose it is now. A
-// claim of the same token that has not ended is that of the same call, whose answer was lost.
-func (e *engine) passRun(ctx context.Context, r driver.Run, slot int64, retry bool) (driver.Run, bool, error) {
-	var token int64
-	var there, passed bool
-	var again postgresdb.ReclaimRunRow
-	var is []driver.Run
-	statements := []statement{query(postgresdb.LockRun, postgresdb.LockRunParams{Name: r.Name, Slot: slot}).found(&token, &there)}
-	if retry {
-		statements = append(statements, query(postgresdb.ReclaimRun, postgresdb.ReclaimRunParams{
-			Name: r.Name, Slot: slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
-		}).found(&again, &passed))
-	}
-	err := e.transact(ctx, append(statements, runs(r.Name, slot, time.Time{}, 1, &is))...)
-	if err != nil || len(is) == 0 || is[0].Slot != slot { // none: it was purged
-		return driver.Run{}, false, pgserver.Interpret(err)
-	}
-	return is[0], passed || is[0].Token == r.Token && is[0].Ended.IsZero(), nil
+func (t runTables) Clock() (now int64, err error) {
+	var there bool
+	err = t.e.db.exec(t.ctx, query(postgresdb.Clock, struct{}{}).found(&now, &there))
+	return now, err
+}
+
+func (t runTables) About(a jobs.About) ([]jobs.Row, error) {
+	return t.e.readRuns(t.ctx, query(postgresdb.RunsAbout, postgresdb.RunsAboutParams(a)))
+}
+
+func (t runTables) Claim(r jobs.Row, over int64) (claimed bool, err error) {
+	err = t.e.transact(t.ctx, query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{
+		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+		BeganAt: r.BeganAt, Tries: int32(r.Tries), SlotEnds: r.SlotEnds, Replaced: over,
+	}).found(new(postgresdb.ClaimRunRow), &claimed))
+	return claimed, err
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
@@ -86,37 +51,17 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 }
 
 func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	var list []driver.Run
-	err := e.db.exec(ctx, runs(name, -1, before, limit, &list))
-	return list, pgserver.Interpret(err)
+	rows, err := e.readRuns(ctx, query(postgresdb.Runs, postgresdb.RunsParams{Name: name, Before: jobs.Before(before), Most: int32(limit)}))
+	return jobs.List(rows), pgserver.Interpret(err)
 }
 
 func (e *engine) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
-	var list []driver.Run
-	err := e.db.exec(ctx, readRuns(query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: after, Most: int32(limit)}), &list))
-	return list, pgserver.Interpret(err)
+	rows, err := e.readRuns(ctx, query(postgresdb.LatestRuns, postgresdb.LatestRunsParams{After: after, Most: int32(limit)}))
+	return jobs.List(rows), pgserver.Interpret(err)
 }
 
-func runs(name string, slot int64, before time.Time, limit int, list *[]driver.Run) statement {
-	p := postgresdb.RunsParams{Name: name, Slot: slot, Before: math.MaxInt64, Most: int32(limit)}
-	if !before.IsZero() {
-		p.Before = before.UnixMicro()
-	}
-	return readRuns(query(postgresdb.Runs, p), list)
-}
-
-// readRuns has a statement, whose rows are those of Runs, append what it reads to a list.
-func readRuns(s statement, list *[]driver.Run) statement {
-	var row postgresdb.RunsRow
-	return s.into(&row, func() {
-		r := driver.Run{
-			Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
-			Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),
-			SlotEnds: time.UnixMicro(row.SlotEnds),
-		}
-		if row.EndedAt > 0 {
-			r.Ended = time.UnixMicro(row.EndedAt)
-		}
-		*list = append(*list, r)
-	})
+func (e *engine) readRuns(ctx context.Context, s statement) (rows []jobs.Row, err error) {
+	var row jobs.Row
+	err = e.db.exec(ctx, s.into(&row, func() { rows = append(rows, row) }))
+	return rows, err
 }

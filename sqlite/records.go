@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
 func (e *engine) Record(ctx context.Context, events []driver.Event) error {
@@ -74,44 +75,9 @@ func (e *engine) EventsSince(ctx context.Context, since time.Time) (after int64,
 	return after, err
 }
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
-	var run driver.Run
-	var ours bool
-	err := e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		now, err := q.Clock(ctx)
-		if err != nil {
-			return err
-		}
-		if slot.Early(now) {
-			return driver.ErrFuture
-		}
-		number, begins, ends := slot.At(now)
-		at := sqlitedb.FindRunParams{Name: r.Name, Slot: number}
-		row, there, err := found(q.FindRun(ctx, at))
-		if err != nil {
-			return err
-		}
-		same := there && row.SlotEnds == ends // else it is a run of another interval
-		if same && (row.Token == r.Token || !retry || !row.Failed) {
-			run, ours = runOf(row), row.Token == r.Token && !row.EndedAt.Valid
-			return nil
-		}
-		if !same || slot.Length == 0 {
-			other, counts, err := standsFor(ctx, q, r.Name, slot, begins, ends, retry)
-			if err != nil || counts {
-				run = runOf(other)
-				return err
-			}
-		}
-		err = q.ClaimRun(ctx, sqlitedb.ClaimRunParams{
-			Name: r.Name, Slot: at.Slot, Token: r.Token, Session: r.Session, Host: r.Host, Thread: r.Thread,
-			BeganAt: now, SlotEnds: ends,
-		})
-		if err != nil {
-			return err
-		}
-		row, err = q.FindRun(ctx, at)
-		run, ours = runOf(row), true
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (run driver.Run, ours bool, err error) {
+	err = e.db.write(ctx, func(ctx context.Context, q *sqlitedb.Queries) (err error) {
+		run, ours, err = jobs.Begin(runTables{ctx, q}, r, slot, retry)
 		return err
 	})
 	if err != nil {
@@ -120,29 +86,27 @@ func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, r
 	return run, ours, nil
 }
 
-// standsFor finds the run of another slot for which a slot counts as run.
-func standsFor(ctx context.Context, q *sqlitedb.Queries, name string, slot driver.Slot, begins, ends int64, retry bool) (sqlitedb.FindRunRow, bool, error) {
-	if slot.Length == 0 {
-		later, there, err := found(q.FindLaterRun(ctx, sqlitedb.FindLaterRunParams{Name: name, Slot: slot.Moment}))
-		if err != nil || there {
-			return sqlitedb.FindRunRow(later), there, err
-		}
-		ends = math.MaxInt64
-	}
-	row, there, err := found(q.FindRunWithin(ctx, sqlitedb.FindRunWithinParams{Name: name, Begins: begins, Ends: ends, Retry: retry}))
-	return sqlitedb.FindRunRow(row), there, err
+// runTables are those of a transaction that writes.
+type runTables struct {
+	ctx context.Context
+	q   *sqlitedb.Queries
 }
 
-func runOf(row sqlitedb.FindRunRow) driver.Run {
-	r := driver.Run{
-		Name: row.Name, Slot: row.Slot, Token: row.Token, Session: row.SessionID, Host: row.Host, Thread: row.Thread,
-		Began: time.UnixMicro(row.BeganAt), Failed: row.Failed, Detail: row.Detail, Tries: int(row.Tries),
-		SlotEnds: time.UnixMicro(row.SlotEnds),
+func (t runTables) Clock() (int64, error) { return t.q.Clock(t.ctx) }
+
+func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
+	rows, err := t.q.RunsAbout(t.ctx, sqlitedb.RunsAboutParams(a))
+	for _, row := range rows {
+		runs = append(runs, jobs.Row(row))
 	}
-	if row.EndedAt.Valid {
-		r.Ended = time.UnixMicro(row.EndedAt.Int64)
-	}
-	return r
+	return runs, err
+}
+
+func (t runTables) Claim(r jobs.Row, _ int64) (bool, error) {
+	return true, t.q.ClaimRun(t.ctx, sqlitedb.ClaimRunParams{
+		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread,
+		BeganAt: r.BeganAt, Tries: r.Tries, SlotEnds: r.SlotEnds,
+	})
 }
 
 func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
@@ -157,31 +121,19 @@ func (e *engine) EndRun(ctx context.Context, r driver.Run) error {
 	})
 }
 
-func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) ([]driver.Run, error) {
-	began := int64(math.MaxInt64)
-	if !before.IsZero() {
-		began = before.UnixMicro()
-	}
-	var runs []driver.Run
-	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
-		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: began, Most: int64(limit)})
-		runs = nil
-		for _, row := range rows {
-			runs = append(runs, runOf(sqlitedb.FindRunRow(row)))
-		}
+func (e *engine) Runs(ctx context.Context, name string, before time.Time, limit int) (runs []driver.Run, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+		rows, err := q.Runs(ctx, sqlitedb.RunsParams{Name: name, Before: jobs.Before(before), Most: int64(limit)})
+		runs = jobs.List(rows)
 		return err
 	})
 	return runs, err
 }
 
-func (e *engine) LatestRuns(ctx context.Context, after string, limit int) ([]driver.Run, error) {
-	var runs []driver.Run
-	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
+func (e *engine) LatestRuns(ctx context.Context, after string, limit int) (runs []driver.Run, err error) {
+	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.LatestRuns(ctx, sqlitedb.LatestRunsParams{After: after, Most: int64(limit)})
-		runs = nil
-		for _, row := range rows {
-			runs = append(runs, runOf(sqlitedb.FindRunRow(row)))
-		}
+		runs = jobs.List(rows)
 		return err
 	})
 	return runs, err

@@ -7,7 +7,6 @@ package mysqldb
 
 import (
 	"context"
-	"database/sql"
 )
 
 const addEvent = `-- name: AddEvent :exec
@@ -55,37 +54,6 @@ func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (int64, err
 		return 0, err
 	}
 	return result.LastInsertId()
-}
-
-const claimRun = `-- name: ClaimRun :exec
-INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
-SELECT ?, ?, ?, ?, ?, ?, c.now_us, '', ?
-  FROM dblock_clock c
-ON DUPLICATE KEY UPDATE name = dblock_runs.name
-`
-
-type ClaimRunParams struct {
-	Name     string
-	Slot     int64
-	Token    int64
-	Session  string
-	Host     string
-	Thread   string
-	SlotEnds int64
-}
-
-// The claim of a slot that nobody has; the unique key decides. FindRun then says whose it is.
-func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
-	_, err := q.db.ExecContext(ctx, claimRun,
-		arg.Name,
-		arg.Slot,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.SlotEnds,
-	)
-	return err
 }
 
 const dropEvent = `-- name: DropEvent :execrows
@@ -270,101 +238,6 @@ func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
 	return lowest, err
 }
 
-const findLaterRun = `-- name: FindLaterRun :one
-SELECT r.slot FROM dblock_runs r WHERE r.name = ? AND r.slot > ? AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1
-`
-
-type FindLaterRunParams struct {
-	Name string
-	Slot int64
-}
-
-// Whether a later moment has a run; a moment is the number and the end of its slot.
-func (q *Queries) FindLaterRun(ctx context.Context, arg FindLaterRunParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, findLaterRun, arg.Name, arg.Slot)
-	var slot int64
-	err := row.Scan(&slot)
-	return slot, err
-}
-
-const findRun = `-- name: FindRun :one
-SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends,
-       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
-  FROM dblock_runs r
-  LEFT JOIN dblock_sessions s ON s.id = r.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
- WHERE r.name = ? AND r.slot = ?
-`
-
-type FindRunParams struct {
-	Name string
-	Slot int64
-}
-
-type FindRunRow struct {
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int32
-	SlotEnds  int64
-	Alive     int64
-}
-
-// Whose session is over, and the run has not ended, has failed.
-func (q *Queries) FindRun(ctx context.Context, arg FindRunParams) (FindRunRow, error) {
-	row := q.db.QueryRowContext(ctx, findRun, arg.Name, arg.Slot)
-	var i FindRunRow
-	err := row.Scan(
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-		&i.Alive,
-	)
-	return i, err
-}
-
-const findRunWithin = `-- name: FindRunWithin :one
-SELECT r.slot FROM dblock_runs r
- WHERE r.name = ? AND r.slot_ends > ? AND r.began_at >= ? AND r.began_at < ?
-   AND (CAST(? AS SIGNED) = 0 OR r.failed = 0 AND (r.ended_at IS NOT NULL OR EXISTS (
-       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))))
- LIMIT 1
-`
-
-type FindRunWithinParams struct {
-	Name   string
-	Begins int64
-	Ends   int64
-	Retry  int64
-}
-
-// The run of another interval that began in a slot that has no run. A run whose slot ends after
-// this one began is none of the slot before; the index of slot_ends finds it.
-func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, findRunWithin,
-		arg.Name,
-		arg.Begins,
-		arg.Begins,
-		arg.Ends,
-		arg.Retry,
-	)
-	var slot int64
-	err := row.Scan(&slot)
-	return slot, err
-}
-
 const highestToken = `-- name: HighestToken :one
 SELECT CAST(GREATEST((SELECT c.now_us FROM dblock_clock c), COALESCE((SELECT MAX(l.token) FROM dblock_locks l), 0),
                      COALESCE((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS SIGNED) AS highest
@@ -395,10 +268,12 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 }
 
 const latestRuns = `-- name: LatestRuns :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM (SELECT d.name, (SELECT x.slot FROM dblock_runs x WHERE x.name = d.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1) AS slot
           FROM (SELECT DISTINCT n.name FROM dblock_runs n WHERE n.name > ? ORDER BY n.name LIMIT ?) d LIMIT 1000000) j
   JOIN dblock_runs r ON r.name = j.name AND r.slot = j.slot
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  ORDER BY r.name
 `
 
@@ -407,17 +282,34 @@ type LatestRunsParams struct {
 	Limit int32
 }
 
+type LatestRunsRow struct {
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
+}
+
 // The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
 // queries done once, before the outer one.
-func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]DblockRun, error) {
+func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]LatestRunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, latestRuns, arg.After, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockRun
+	var items []LatestRunsRow
 	for rows.Next() {
-		var i DblockRun
+		var i LatestRunsRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Slot,
@@ -431,6 +323,8 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Dbloc
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}
@@ -445,21 +339,40 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Dbloc
 	return items, nil
 }
 
-const lockRun = `-- name: LockRun :one
-SELECT token FROM dblock_runs WHERE name = ? AND slot = ? FOR UPDATE
+const makeRun = `-- name: MakeRun :execlastid
+INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
+VALUES (?, ?, ?, ?, ?, ?,
+        LAST_INSERT_ID(CAST(? AS SIGNED)), '', ?)
+ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0)
 `
 
-type LockRunParams struct {
-	Name string
-	Slot int64
+type MakeRunParams struct {
+	Name     string
+	Slot     int64
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	BeganAt  int64
+	SlotEnds int64
 }
 
-// Before a FindRun that decides.
-func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, lockRun, arg.Name, arg.Slot)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
+// The run of a slot that nobody has. 0: the unique key says that somebody has it.
+func (q *Queries) MakeRun(ctx context.Context, arg MakeRunParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, makeRun,
+		arg.Name,
+		arg.Slot,
+		arg.Token,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.BeganAt,
+		arg.SlotEnds,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
 }
 
 const newestEvents = `-- name: NewestEvents :many
@@ -652,39 +565,6 @@ func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow,
 	return items, nil
 }
 
-const reclaimRun = `-- name: ReclaimRun :exec
-UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
-       token = ?, session_id = ?, host = ?, thread = ?,
-       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '',
-       tries = IF(slot_ends = ?, tries + 1, 1), slot_ends = ?
- WHERE name = ? AND slot = ?
-`
-
-type ReclaimRunParams struct {
-	Token    int64
-	Session  string
-	Host     string
-	Thread   string
-	SlotEnds int64
-	Name     string
-	Slot     int64
-}
-
-// After LockRun. A run of a slot of another interval gives its row: SET runs from left to right.
-func (q *Queries) ReclaimRun(ctx context.Context, arg ReclaimRunParams) error {
-	_, err := q.db.ExecContext(ctx, reclaimRun,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.SlotEnds,
-		arg.SlotEnds,
-		arg.Name,
-		arg.Slot,
-	)
-	return err
-}
-
 const renewIncarnation = `-- name: RenewIncarnation :exec
 UPDATE dblock_incarnation SET since = (SELECT c.now_us FROM dblock_clock c), token_floor = ? WHERE one = 1
 `
@@ -695,8 +575,10 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
 }
 
 const runs = `-- name: Runs :many
-SELECT name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
- WHERE name = ? AND began_at < ? ORDER BY began_at DESC, slot DESC LIMIT ?
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM dblock_runs r LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = ? AND r.began_at < ? ORDER BY r.began_at DESC, r.slot DESC LIMIT ?
 `
 
 type RunsParams struct {
@@ -705,15 +587,32 @@ type RunsParams struct {
 	Limit  int32
 }
 
-func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]DblockRun, error) {
+type RunsRow struct {
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
+}
+
+func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
 	rows, err := q.db.QueryContext(ctx, runs, arg.Name, arg.Before, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []DblockRun
+	var items []RunsRow
 	for rows.Next() {
-		var i DblockRun
+		var i RunsRow
 		if err := rows.Scan(
 			&i.Name,
 			&i.Slot,
@@ -727,6 +626,8 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]DblockRun, error)
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}
@@ -739,4 +640,143 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]DblockRun, error)
 		return nil, err
 	}
 	return items, nil
+}
+
+const runsAbout = `-- name: RunsAbout :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM (SELECT n.slot FROM dblock_runs n WHERE n.name = ? AND n.slot = ?
+         UNION (SELECT n.slot FROM dblock_runs n WHERE n.name = ? AND n.slot > ? AND n.slot_ends = n.slot ORDER BY n.slot DESC LIMIT 1)
+         UNION (SELECT n.slot FROM dblock_runs n
+                 WHERE n.name = ? AND n.slot_ends > ? AND n.began_at >= ? AND n.began_at < ?
+                   AND (CAST(? AS SIGNED) = 0 OR n.failed = 0 AND n.ended_at IS NOT NULL) LIMIT 1)
+         UNION SELECT n.slot FROM dblock_runs n
+                WHERE n.name = ? AND n.slot_ends > ? AND n.began_at >= ? AND n.began_at < ?
+                  AND CAST(? AS SIGNED) = 1 AND n.failed = 0 AND n.ended_at IS NULL) p
+  JOIN dblock_runs r ON r.name = ? AND r.slot = p.slot
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+`
+
+type RunsAboutParams struct {
+	Name   string
+	Number int64
+	Later  int64
+	Begins int64
+	Below  int64
+	Retry  int64
+}
+
+type RunsAboutRow struct {
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
+}
+
+// What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+// slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+// are read, as their sessions may be dead: they are few.
+func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
+	rows, err := q.db.QueryContext(ctx, runsAbout,
+		arg.Name,
+		arg.Number,
+		arg.Name,
+		arg.Later,
+		arg.Name,
+		arg.Begins,
+		arg.Begins,
+		arg.Below,
+		arg.Retry,
+		arg.Name,
+		arg.Begins,
+		arg.Begins,
+		arg.Below,
+		arg.Retry,
+		arg.Name,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsAboutRow
+	for rows.Next() {
+		var i RunsAboutRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const takeRun = `-- name: TakeRun :execlastid
+UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
+       token = ?, session_id = ?, host = ?, thread = ?,
+       began_at = LAST_INSERT_ID(CAST(? AS SIGNED)), ended_at = NULL, failed = 0, detail = '', tries = ?, slot_ends = ?
+ WHERE name = ? AND slot = ? AND token = ? AND (slot_ends <> ? OR failed = 1 OR ended_at IS NULL)
+`
+
+type TakeRunParams struct {
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	BeganAt  int64
+	Tries    int32
+	SlotEnds int64
+	Name     string
+	Slot     int64
+	Replaced int64
+}
+
+// A run that takes the place of that with the token over. 0: it is no more, or has ended well.
+func (q *Queries) TakeRun(ctx context.Context, arg TakeRunParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, takeRun,
+		arg.Token,
+		arg.Session,
+		arg.Host,
+		arg.Thread,
+		arg.BeganAt,
+		arg.Tries,
+		arg.SlotEnds,
+		arg.Name,
+		arg.Slot,
+		arg.Replaced,
+		arg.SlotEnds,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.LastInsertId()
 }

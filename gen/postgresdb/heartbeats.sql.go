@@ -9,6 +9,17 @@ import (
 	"context"
 )
 
+const Clock = `-- name: Clock :one
+SELECT dblock_now() AS now_us
+`
+
+func (q *Queries) Clock(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, Clock)
+	var now_us int64
+	err := row.Scan(&now_us)
+	return now_us, err
+}
+
 const DropHeartbeat = `-- name: DropHeartbeat :exec
 DELETE FROM dblock_heartbeats h
  WHERE h.session_id = $1 AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND s.dead)

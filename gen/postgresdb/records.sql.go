@@ -38,138 +38,51 @@ func (q *Queries) BeginIncarnation(ctx context.Context, floor int64) (BeginIncar
 	return i, err
 }
 
-const ClaimMoment = `-- name: ClaimMoment :one
-WITH clock AS MATERIALIZED (
-    SELECT n.now, $1::bigint AS moment, $1::bigint > n.now + $2::bigint AS early FROM (SELECT dblock_now() AS now OFFSET 0) n
-), run AS MATERIALIZED (
-    (SELECT r.slot, r.slot = clock.moment AS same FROM clock JOIN dblock_runs r ON r.name = $3 AND r.slot >= clock.moment AND r.slot_ends = r.slot
-      ORDER BY r.slot DESC LIMIT 1)
-     UNION ALL
-    (SELECT r.slot, false FROM clock JOIN dblock_runs r ON r.name = $3 AND r.slot_ends > clock.moment AND r.slot_ends <> r.slot
-      WHERE r.began_at >= clock.moment
-        AND NOT ($4::boolean AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-               SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now())))
-      LIMIT 1)
-), claim AS (
-    INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, slot_ends)
-    SELECT $3, clock.moment, $5, $6, $7, $8, clock.now, clock.moment FROM clock
-     WHERE NOT clock.early AND NOT EXISTS (SELECT 1 FROM run)
-    ON CONFLICT (name, slot) DO NOTHING
-    RETURNING r.began_at, dblock_durable() AS durable
-)
-SELECT clock.early::boolean AS early, coalesce(claim.began_at, 0)::bigint AS began_at,
-       coalesce(run.slot, clock.moment)::bigint AS run_slot, coalesce(run.same, true)::boolean AS same
-  FROM clock LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same LIMIT 1
-`
-
-type ClaimMomentParams struct {
-	Moment  int64
-	Ahead   int64
-	Name    string
-	Retry   bool
-	Token   int64
-	Session string
-	Host    string
-	Thread  string
-}
-
-type ClaimMomentRow struct {
-	Early   bool
-	BeganAt int64
-	RunSlot int64
-	Same    bool
-}
-
-// ClaimRun for a moment, which is the number and the end of its slot. The latest moment that has a
-// run tells whether it is too late for this one: that is run_slot, or a run of an interval that
-// began at it or after it.
-func (q *Queries) ClaimMoment(ctx context.Context, arg ClaimMomentParams) (ClaimMomentRow, error) {
-	row := q.db.QueryRow(ctx, ClaimMoment,
-		arg.Moment,
-		arg.Ahead,
-		arg.Name,
-		arg.Retry,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-	)
-	var i ClaimMomentRow
-	err := row.Scan(
-		&i.Early,
-		&i.BeganAt,
-		&i.RunSlot,
-		&i.Same,
-	)
-	return i, err
-}
-
 const ClaimRun = `-- name: ClaimRun :one
-WITH clock AS MATERIALIZED (
-    SELECT n.now, n.now / $1::bigint AS slot FROM (SELECT dblock_now() AS now OFFSET 0) n
-), bounds AS MATERIALIZED (
-    SELECT clock.now, clock.slot, clock.slot * $1::bigint AS begins, (clock.slot + 1) * $1::bigint AS ends FROM clock
-), run AS MATERIALIZED (
-    SELECT r.slot, true AS same FROM bounds JOIN dblock_runs r ON r.name = $2 AND r.slot = bounds.slot AND r.slot_ends = bounds.ends
-     UNION ALL
-    (SELECT r.slot, false FROM bounds JOIN dblock_runs r ON r.name = $2 AND r.slot_ends > bounds.begins
-      WHERE r.began_at >= bounds.begins AND r.began_at < bounds.ends
-        AND NOT ($3::boolean AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-               SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now())))
-      LIMIT 1)
-), claim AS (
-    INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, slot_ends)
-    SELECT $2, bounds.slot, $4, $5, $6, $7, bounds.now, bounds.ends FROM bounds WHERE NOT EXISTS (SELECT 1 FROM run)
-    ON CONFLICT (name, slot) DO UPDATE SET
-           token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
-           began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '', tries = 1, slot_ends = excluded.slot_ends
-     WHERE r.slot_ends <> excluded.slot_ends
-    RETURNING r.slot, r.began_at, dblock_durable() AS durable
-)
-SELECT bounds.slot::bigint AS slot, coalesce(claim.began_at, 0)::bigint AS began_at,
-       coalesce(run.slot, bounds.slot)::bigint AS run_slot, coalesce(run.same, true)::boolean AS same
-  FROM bounds LEFT JOIN claim ON true LEFT JOIN run ON true ORDER BY same DESC LIMIT 1
+INSERT INTO dblock_runs AS r (name, slot, token, session_id, host, thread, began_at, tries, slot_ends)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (name, slot) DO UPDATE SET
+       token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread, began_at = excluded.began_at,
+       ended_at = NULL, failed = false, detail = '', tries = excluded.tries, slot_ends = excluded.slot_ends
+ WHERE r.token = $10::bigint AND (r.slot_ends <> excluded.slot_ends OR r.failed OR r.ended_at IS NULL)
+RETURNING r.slot, dblock_durable() AS durable
 `
 
 type ClaimRunParams struct {
-	SlotLength int64
-	Name       string
-	Retry      bool
-	Token      int64
-	Session    string
-	Host       string
-	Thread     string
+	Name     string
+	Slot     int64
+	Token    int64
+	Session  string
+	Host     string
+	Thread   string
+	BeganAt  int64
+	Tries    int32
+	SlotEnds int64
+	Replaced int64
 }
 
 type ClaimRunRow struct {
 	Slot    int64
-	BeganAt int64
-	RunSlot int64
-	Same    bool
+	Durable bool
 }
 
-// The slot of the clock, and whether it was still to be had. Durable, as a run that a crash forgets
-// would be run again. It is not where it has its run, or a run of another interval began in it:
-// that is run_slot. A run of another interval that has the slot's number, and did not begin in it,
-// gives its row. A run whose slot ends after this one began is none of the slot before; the index
-// of slot_ends finds it.
+// A run that takes the place of that with the token over (0: of none). Durable, as a run that a crash
+// forgets would be run again.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) (ClaimRunRow, error) {
 	row := q.db.QueryRow(ctx, ClaimRun,
-		arg.SlotLength,
 		arg.Name,
-		arg.Retry,
+		arg.Slot,
 		arg.Token,
 		arg.Session,
 		arg.Host,
 		arg.Thread,
+		arg.BeganAt,
+		arg.Tries,
+		arg.SlotEnds,
+		arg.Replaced,
 	)
 	var i ClaimRunRow
-	err := row.Scan(
-		&i.Slot,
-		&i.BeganAt,
-		&i.RunSlot,
-		&i.Same,
-	)
+	err := row.Scan(&i.Slot, &i.Durable)
 	return i, err
 }
 
@@ -356,12 +269,11 @@ WITH RECURSIVE job AS (
     UNION ALL
     SELECT (SELECT n.name FROM dblock_runs n WHERE n.name > job.name ORDER BY n.name LIMIT 1) FROM job WHERE job.name IS NOT NULL
 )
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
-       (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
-       r.detail, r.tries, r.slot_ends
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at, r.failed, r.detail,
+       r.tries::bigint AS tries, r.slot_ends, coalesce(h.expires_at, 0)::bigint AS session_expires_at, dblock_now() AS now_us
   FROM (SELECT job.name FROM job WHERE job.name IS NOT NULL LIMIT $1) j
  CROSS JOIN LATERAL (SELECT l.name, l.slot, l.token, l.session_id, l.host, l.thread, l.began_at, l.ended_at, l.failed, l.detail, l.tries, l.slot_ends FROM dblock_runs l WHERE l.name = j.name ORDER BY l.began_at DESC, l.slot DESC LIMIT 1) r
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  ORDER BY r.name
 `
 
@@ -371,18 +283,20 @@ type LatestRunsParams struct {
 }
 
 type LatestRunsRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   int64
-	Failed    bool
-	Detail    string
-	Tries     int32
-	SlotEnds  int64
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
 }
 
 // The latest run of each name. The names come one by one from the primary key; of each all runs are
@@ -409,6 +323,8 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}
@@ -418,22 +334,6 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 		return nil, err
 	}
 	return items, nil
-}
-
-const LockRun = `-- name: LockRun :one
-SELECT r.token FROM dblock_runs r WHERE r.name = $1 AND r.slot = $2 FOR UPDATE
-`
-
-type LockRunParams struct {
-	Name string
-	Slot int64
-}
-
-func (q *Queries) LockRun(ctx context.Context, arg LockRunParams) (int64, error) {
-	row := q.db.QueryRow(ctx, LockRun, arg.Name, arg.Slot)
-	var token int64
-	err := row.Scan(&token)
-	return token, err
 }
 
 const NewestEvents = `-- name: NewestEvents :many
@@ -612,45 +512,6 @@ func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) ([]int64, 
 	return items, nil
 }
 
-const ReclaimRun = `-- name: ReclaimRun :one
-UPDATE dblock_runs r SET
-       token = $1, session_id = $2::text, host = $3, thread = $4, began_at = dblock_now(),
-       ended_at = NULL, failed = false, detail = '', tries = r.tries + 1
- WHERE r.name = $5 AND r.slot = $6
-   AND (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))
-RETURNING r.tries, dblock_durable() AS durable
-`
-
-type ReclaimRunParams struct {
-	Token   int64
-	Session string
-	Host    string
-	Thread  string
-	Name    string
-	Slot    int64
-}
-
-type ReclaimRunRow struct {
-	Tries   int32
-	Durable bool
-}
-
-// After LockRun, in a later statement: whose session is dead is not in the run's row.
-func (q *Queries) ReclaimRun(ctx context.Context, arg ReclaimRunParams) (ReclaimRunRow, error) {
-	row := q.db.QueryRow(ctx, ReclaimRun,
-		arg.Token,
-		arg.Session,
-		arg.Host,
-		arg.Thread,
-		arg.Name,
-		arg.Slot,
-	)
-	var i ReclaimRunRow
-	err := row.Scan(&i.Tries, &i.Durable)
-	return i, err
-}
-
 const RenewIncarnation = `-- name: RenewIncarnation :one
 UPDATE dblock_incarnation SET since = dblock_now(), token_floor = $1::bigint
 RETURNING one, dblock_durable() AS durable
@@ -669,46 +530,38 @@ func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) (RenewIncar
 }
 
 const Runs = `-- name: Runs :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at,
-       (r.failed OR r.ended_at IS NULL AND NOT EXISTS (
-           SELECT 1 FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > dblock_now()))::boolean AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r
- WHERE r.name = $1 AND r.began_at < $2::bigint AND ($3::bigint < 0 OR r.slot = $3::bigint)
- ORDER BY r.began_at DESC, r.slot DESC LIMIT $4
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at, r.failed, r.detail,
+       r.tries::bigint AS tries, r.slot_ends, coalesce(h.expires_at, 0)::bigint AS session_expires_at, dblock_now() AS now_us
+  FROM dblock_runs r LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = $1 AND r.began_at < $2::bigint
+ ORDER BY r.began_at DESC, r.slot DESC LIMIT $3
 `
 
 type RunsParams struct {
 	Name   string
 	Before int64
-	Slot   int64
 	Most   int32
 }
 
 type RunsRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   int64
-	Failed    bool
-	Detail    string
-	Tries     int32
-	SlotEnds  int64
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
 }
 
-// A run whose session is dead has failed. slot below 0: of all slots, which are no order of runs,
-// since intervals change.
 func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
-	rows, err := q.db.Query(ctx, Runs,
-		arg.Name,
-		arg.Before,
-		arg.Slot,
-		arg.Most,
-	)
+	rows, err := q.db.Query(ctx, Runs, arg.Name, arg.Before, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -729,6 +582,94 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const RunsAbout = `-- name: RunsAbout :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, coalesce(r.ended_at, 0)::bigint AS ended_at, r.failed, r.detail,
+       r.tries::bigint AS tries, r.slot_ends, coalesce(h.expires_at, 0)::bigint AS session_expires_at, dblock_now() AS now_us
+  FROM dblock_runs r LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = $1 AND r.slot = ANY (ARRAY(
+    SELECT $2::bigint UNION
+   (SELECT n.slot FROM dblock_runs n WHERE n.name = $1 AND n.slot > $3::bigint AND n.slot_ends = n.slot ORDER BY n.slot DESC LIMIT 1) UNION
+   (SELECT n.slot FROM dblock_runs n
+     WHERE n.name = $1 AND n.slot_ends > $4::bigint AND n.began_at >= $4::bigint AND n.began_at < $5::bigint
+       AND (NOT $6::boolean OR NOT n.failed AND n.ended_at IS NOT NULL) LIMIT 1) UNION
+    SELECT n.slot FROM dblock_runs n
+     WHERE n.name = $1 AND n.slot_ends > $4::bigint AND n.began_at >= $4::bigint AND n.began_at < $5::bigint
+       AND $6::boolean AND NOT n.failed AND n.ended_at IS NULL))
+`
+
+type RunsAboutParams struct {
+	Name   string
+	Number int64
+	Later  int64
+	Begins int64
+	Below  int64
+	Retry  bool
+}
+
+type RunsAboutRow struct {
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
+}
+
+// What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+// slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+// are read, as their sessions may be dead: they are few.
+func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
+	rows, err := q.db.Query(ctx, RunsAbout,
+		arg.Name,
+		arg.Number,
+		arg.Later,
+		arg.Begins,
+		arg.Below,
+		arg.Retry,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsAboutRow
+	for rows.Next() {
+		var i RunsAboutRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}

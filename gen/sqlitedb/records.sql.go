@@ -7,7 +7,6 @@ package sqlitedb
 
 import (
 	"context"
-	"database/sql"
 )
 
 const addEvent = `-- name: AddEvent :exec
@@ -43,12 +42,8 @@ func (q *Queries) AddEvent(ctx context.Context, arg AddEventParams) error {
 }
 
 const claimRun = `-- name: ClaimRun :exec
-INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
-ON CONFLICT (name, slot) DO UPDATE SET
-       token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
-       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '',
-       tries = CASE WHEN dblock_runs.slot_ends = excluded.slot_ends THEN dblock_runs.tries + 1 ELSE 1 END, slot_ends = excluded.slot_ends
+INSERT OR REPLACE INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, tries, slot_ends)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
 `
 
 type ClaimRunParams struct {
@@ -59,11 +54,11 @@ type ClaimRunParams struct {
 	Host     string
 	Thread   string
 	BeganAt  int64
+	Tries    int64
 	SlotEnds int64
 }
 
-// After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval,
-// and gives its row.
+// After RunsAbout, in its transaction.
 func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 	_, err := q.db.ExecContext(ctx, claimRun,
 		arg.Name,
@@ -73,6 +68,7 @@ func (q *Queries) ClaimRun(ctx context.Context, arg ClaimRunParams) error {
 		arg.Host,
 		arg.Thread,
 		arg.BeganAt,
+		arg.Tries,
 		arg.SlotEnds,
 	)
 	return err
@@ -227,166 +223,6 @@ func (q *Queries) EventsSince(ctx context.Context, since int64) (int64, error) {
 	return lowest, err
 }
 
-const findLaterRun = `-- name: FindLaterRun :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = ?1 AND r.slot > ?2 AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1
-`
-
-type FindLaterRunParams struct {
-	Name string
-	Slot int64
-}
-
-type FindLaterRunRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
-}
-
-// The run of the latest moment, where it is a later one; a moment is the number and the end of its
-// slot.
-func (q *Queries) FindLaterRun(ctx context.Context, arg FindLaterRunParams) (FindLaterRunRow, error) {
-	row := q.db.QueryRowContext(ctx, findLaterRun, arg.Name, arg.Slot)
-	var i FindLaterRunRow
-	err := row.Scan(
-		&i.Name,
-		&i.Slot,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-	)
-	return i, err
-}
-
-const findRun = `-- name: FindRun :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = ?1 AND r.slot = ?2
-`
-
-type FindRunParams struct {
-	Name string
-	Slot int64
-}
-
-type FindRunRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
-}
-
-// A run that has not ended has failed if its session is no more.
-func (q *Queries) FindRun(ctx context.Context, arg FindRunParams) (FindRunRow, error) {
-	row := q.db.QueryRowContext(ctx, findRun, arg.Name, arg.Slot)
-	var i FindRunRow
-	err := row.Scan(
-		&i.Name,
-		&i.Slot,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-	)
-	return i, err
-}
-
-const findRunWithin = `-- name: FindRunWithin :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r
- WHERE +r.name = ?1 AND r.slot_ends > ?2 AND r.began_at >= ?2 AND r.began_at < ?3
-   AND NOT (CAST(?4 AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
- LIMIT 1
-`
-
-type FindRunWithinParams struct {
-	Name   string
-	Begins int64
-	Ends   int64
-	Retry  bool
-}
-
-type FindRunWithinRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
-}
-
-// The run of another interval that began in a slot that has no run. A run whose slot ends after
-// this one began is none of the slot before; the + has the index of slot_ends find it.
-func (q *Queries) FindRunWithin(ctx context.Context, arg FindRunWithinParams) (FindRunWithinRow, error) {
-	row := q.db.QueryRowContext(ctx, findRunWithin,
-		arg.Name,
-		arg.Begins,
-		arg.Ends,
-		arg.Retry,
-	)
-	var i FindRunWithinRow
-	err := row.Scan(
-		&i.Name,
-		&i.Slot,
-		&i.Token,
-		&i.SessionID,
-		&i.Host,
-		&i.Thread,
-		&i.BeganAt,
-		&i.EndedAt,
-		&i.Failed,
-		&i.Detail,
-		&i.Tries,
-		&i.SlotEnds,
-	)
-	return i, err
-}
-
 const highestToken = `-- name: HighestToken :one
 SELECT CAST(max(c.now_us, coalesce((SELECT max(l.token) FROM dblock_locks l), 0), coalesce((SELECT i.token_floor FROM dblock_incarnation i), 0)) AS INTEGER) AS highest
   FROM dblock_clock c
@@ -427,12 +263,10 @@ func (q *Queries) Incarnation(ctx context.Context) (IncarnationRow, error) {
 }
 
 const latestRuns = `-- name: LatestRuns :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
   FROM (SELECT DISTINCT d.name FROM dblock_runs d WHERE d.name > ?1 ORDER BY d.name LIMIT ?2) AS j
- CROSS JOIN dblock_runs r
+ CROSS JOIN dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name = j.name
    AND r.slot = (SELECT x.slot FROM dblock_runs x WHERE x.name = j.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1)
  ORDER BY r.name
@@ -444,18 +278,20 @@ type LatestRunsParams struct {
 }
 
 type LatestRunsRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
 }
 
 // The latest run of each name. It reads all runs of the names that it returns.
@@ -481,6 +317,8 @@ func (q *Queries) LatestRuns(ctx context.Context, arg LatestRunsParams) ([]Lates
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}
@@ -652,11 +490,10 @@ func (q *Queries) PurgeRuns(ctx context.Context, arg PurgeRunsParams) (int64, er
 }
 
 const runs = `-- name: Runs :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = ?1 AND r.began_at < ?2
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
+  FROM dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = ?1 AND r.began_at < ?2
  ORDER BY r.began_at DESC, r.slot DESC LIMIT ?3
 `
 
@@ -667,18 +504,20 @@ type RunsParams struct {
 }
 
 type RunsRow struct {
-	Name      string
-	Slot      int64
-	Token     int64
-	SessionID string
-	Host      string
-	Thread    string
-	BeganAt   int64
-	EndedAt   sql.NullInt64
-	Failed    bool
-	Detail    string
-	Tries     int64
-	SlotEnds  int64
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
 }
 
 func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
@@ -703,6 +542,97 @@ func (q *Queries) Runs(ctx context.Context, arg RunsParams) ([]RunsRow, error) {
 			&i.Detail,
 			&i.Tries,
 			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const runsAbout = `-- name: RunsAbout :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
+  FROM dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = ?1 AND r.slot IN (
+    SELECT n.slot FROM dblock_runs n WHERE n.name = ?1 AND n.slot = ?2 UNION
+    SELECT slot FROM (SELECT n.slot FROM dblock_runs n WHERE n.name = ?1 AND n.slot > ?3 AND n.slot_ends = n.slot ORDER BY n.slot DESC LIMIT 1) UNION
+    SELECT slot FROM (SELECT n.slot FROM dblock_runs n
+     WHERE +n.name = ?1 AND n.slot_ends > ?4 AND n.began_at >= ?4 AND n.began_at < ?5
+       AND (NOT CAST(?6 AS BOOLEAN) OR NOT n.failed AND n.ended_at IS NOT NULL) LIMIT 1) UNION
+    SELECT n.slot FROM dblock_runs n
+     WHERE +n.name = ?1 AND n.slot_ends > ?4 AND n.began_at >= ?4 AND n.began_at < ?5
+       AND CAST(?6 AS BOOLEAN) AND NOT n.failed AND n.ended_at IS NULL)
+`
+
+type RunsAboutParams struct {
+	Name   string
+	Number int64
+	Later  int64
+	Begins int64
+	Below  int64
+	Retry  bool
+}
+
+type RunsAboutRow struct {
+	Name             string
+	Slot             int64
+	Token            int64
+	SessionID        string
+	Host             string
+	Thread           string
+	BeganAt          int64
+	EndedAt          int64
+	Failed           bool
+	Detail           string
+	Tries            int64
+	SlotEnds         int64
+	SessionExpiresAt int64
+	NowUs            int64
+}
+
+// What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+// slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
+// are read, as their sessions may be dead: they are few.
+func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
+	rows, err := q.db.QueryContext(ctx, runsAbout,
+		arg.Name,
+		arg.Number,
+		arg.Later,
+		arg.Begins,
+		arg.Below,
+		arg.Retry,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []RunsAboutRow
+	for rows.Next() {
+		var i RunsAboutRow
+		if err := rows.Scan(
+			&i.Name,
+			&i.Slot,
+			&i.Token,
+			&i.SessionID,
+			&i.Host,
+			&i.Thread,
+			&i.BeganAt,
+			&i.EndedAt,
+			&i.Failed,
+			&i.Detail,
+			&i.Tries,
+			&i.SlotEnds,
+			&i.SessionExpiresAt,
+			&i.NowUs,
 		); err != nil {
 			return nil, err
 		}

@@ -42,46 +42,36 @@ SELECT e.id FROM dblock_events e
 -- name: DropEvent :execrows
 DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
--- Whose session is over, and the run has not ended, has failed.
--- name: FindRun :one
-SELECT r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends,
-       CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
-  FROM dblock_runs r
-  LEFT JOIN dblock_sessions s ON s.id = r.session_id
-  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
- WHERE r.name = sqlc.arg(name) AND r.slot = sqlc.arg(slot);
+-- What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+-- slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
+-- are read, as their sessions may be dead: they are few.
+-- name: RunsAbout :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM (SELECT n.slot FROM dblock_runs n WHERE n.name = sqlc.arg(name) AND n.slot = sqlc.arg(number)
+         UNION (SELECT n.slot FROM dblock_runs n WHERE n.name = sqlc.arg(name) AND n.slot > sqlc.arg(later) AND n.slot_ends = n.slot ORDER BY n.slot DESC LIMIT 1)
+         UNION (SELECT n.slot FROM dblock_runs n
+                 WHERE n.name = sqlc.arg(name) AND n.slot_ends > sqlc.arg(begins) AND n.began_at >= sqlc.arg(begins) AND n.began_at < sqlc.arg(below)
+                   AND (CAST(sqlc.arg(retry) AS SIGNED) = 0 OR n.failed = 0 AND n.ended_at IS NOT NULL) LIMIT 1)
+         UNION SELECT n.slot FROM dblock_runs n
+                WHERE n.name = sqlc.arg(name) AND n.slot_ends > sqlc.arg(begins) AND n.began_at >= sqlc.arg(begins) AND n.began_at < sqlc.arg(below)
+                  AND CAST(sqlc.arg(retry) AS SIGNED) = 1 AND n.failed = 0 AND n.ended_at IS NULL) p
+  JOIN dblock_runs r ON r.name = sqlc.arg(name) AND r.slot = p.slot
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id;
 
--- The run of another interval that began in a slot that has no run. A run whose slot ends after
--- this one began is none of the slot before; the index of slot_ends finds it.
--- name: FindRunWithin :one
-SELECT r.slot FROM dblock_runs r
- WHERE r.name = sqlc.arg(name) AND r.slot_ends > sqlc.arg(begins) AND r.began_at >= sqlc.arg(begins) AND r.began_at < sqlc.arg(ends)
-   AND (CAST(sqlc.arg(retry) AS SIGNED) = 0 OR r.failed = 0 AND (r.ended_at IS NOT NULL OR EXISTS (
-       SELECT h.session_id FROM dblock_heartbeats h WHERE h.session_id = r.session_id AND h.expires_at > (SELECT c.now_us FROM dblock_clock c))))
- LIMIT 1;
-
--- Whether a later moment has a run; a moment is the number and the end of its slot.
--- name: FindLaterRun :one
-SELECT r.slot FROM dblock_runs r WHERE r.name = sqlc.arg(name) AND r.slot > sqlc.arg(slot) AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1;
-
--- The claim of a slot that nobody has; the unique key decides. FindRun then says whose it is.
--- name: ClaimRun :exec
+-- The run of a slot that nobody has. 0: the unique key says that somebody has it.
+-- name: MakeRun :execlastid
 INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, detail, slot_ends)
-SELECT sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), c.now_us, '', sqlc.arg(slot_ends)
-  FROM dblock_clock c
-ON DUPLICATE KEY UPDATE name = dblock_runs.name;
+VALUES (sqlc.arg(name), sqlc.arg(slot), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread),
+        LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), '', sqlc.arg(slot_ends))
+ON DUPLICATE KEY UPDATE began_at = dblock_runs.began_at + LAST_INSERT_ID(0);
 
--- Before a FindRun that decides.
--- name: LockRun :one
-SELECT token FROM dblock_runs WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) FOR UPDATE;
-
--- After LockRun. A run of a slot of another interval gives its row: SET runs from left to right.
--- name: ReclaimRun :exec
+-- A run that takes the place of that with the token over. 0: it is no more, or has ended well.
+-- name: TakeRun :execlastid
 UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
        token = sqlc.arg(token), session_id = sqlc.arg(session), host = sqlc.arg(host), thread = sqlc.arg(thread),
-       began_at = (SELECT c.now_us FROM dblock_clock c), ended_at = NULL, failed = 0, detail = '',
-       tries = IF(slot_ends = sqlc.arg(slot_ends), tries + 1, 1), slot_ends = sqlc.arg(slot_ends)
- WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot);
+       began_at = LAST_INSERT_ID(CAST(sqlc.arg(began_at) AS SIGNED)), ended_at = NULL, failed = 0, detail = '', tries = sqlc.arg(tries), slot_ends = sqlc.arg(slot_ends)
+ WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) AND token = sqlc.arg(replaced) AND (slot_ends <> sqlc.arg(slot_ends) OR failed = 1 OR ended_at IS NULL);
 
 -- 0: the claim has passed on, or there is none.
 -- name: EndRun :execlastid
@@ -90,16 +80,20 @@ UPDATE dblock_runs FORCE INDEX (PRIMARY) SET
  WHERE name = sqlc.arg(name) AND slot = sqlc.arg(slot) AND token = sqlc.arg(token);
 
 -- name: Runs :many
-SELECT name, slot, token, session_id, host, thread, began_at, ended_at, failed, detail, tries, slot_ends FROM dblock_runs
- WHERE name = sqlc.arg(name) AND began_at < sqlc.arg(before) ORDER BY began_at DESC, slot DESC LIMIT ?;
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
+  FROM dblock_runs r LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = sqlc.arg(name) AND r.began_at < sqlc.arg(before) ORDER BY r.began_at DESC, r.slot DESC LIMIT ?;
 
 -- The latest run of each name. It reads all runs of the names that it returns; LIMIT has the inner
 -- queries done once, before the outer one.
 -- name: LatestRuns :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at, r.failed, r.detail, r.tries, r.slot_ends
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
+       CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM (SELECT d.name, (SELECT x.slot FROM dblock_runs x WHERE x.name = d.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1) AS slot
           FROM (SELECT DISTINCT n.name FROM dblock_runs n WHERE n.name > sqlc.arg(after) ORDER BY n.name LIMIT ?) d LIMIT 1000000) j
   JOIN dblock_runs r ON r.name = j.name AND r.slot = j.slot
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  ORDER BY r.name;
 
 -- The latest moment of a name stays: no earlier one is run after it. MAX, since this runs on any connection of the pool:

@@ -16,3 +16,6 @@ SELECT expires_at FROM dblock_heartbeats WHERE session_id = @session FOR UPDATE;
 -- name: DropHeartbeat :exec
 DELETE FROM dblock_heartbeats h
  WHERE h.session_id = @session AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND s.dead);
+
+-- name: Clock :one
+SELECT dblock_now() AS now_us;

@@ -34,66 +34,45 @@ SELECT v.* FROM dblock_events v
 SELECT CAST(COALESCE(min(f.id), 0) AS INTEGER) AS lowest
   FROM (SELECT v.id FROM dblock_events v WHERE v.at >= @since ORDER BY v.at LIMIT 1000) AS f;
 
--- A run that has not ended has failed if its session is no more.
--- name: FindRun :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = @name AND r.slot = @slot;
+-- What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
+-- slot before; the + has the index of slot_ends find it. Of a job that is retried those that have not ended
+-- are read, as their sessions may be dead: they are few.
+-- name: RunsAbout :many
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
+  FROM dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = @name AND r.slot IN (
+    SELECT n.slot FROM dblock_runs n WHERE n.name = @name AND n.slot = @number UNION
+    SELECT * FROM (SELECT n.slot FROM dblock_runs n WHERE n.name = @name AND n.slot > @later AND n.slot_ends = n.slot ORDER BY n.slot DESC LIMIT 1) UNION
+    SELECT * FROM (SELECT n.slot FROM dblock_runs n
+     WHERE +n.name = @name AND n.slot_ends > @begins AND n.began_at >= @begins AND n.began_at < @below
+       AND (NOT CAST(@retry AS BOOLEAN) OR NOT n.failed AND n.ended_at IS NOT NULL) LIMIT 1) UNION
+    SELECT n.slot FROM dblock_runs n
+     WHERE +n.name = @name AND n.slot_ends > @begins AND n.began_at >= @begins AND n.began_at < @below
+       AND CAST(@retry AS BOOLEAN) AND NOT n.failed AND n.ended_at IS NULL);
 
--- The run of another interval that began in a slot that has no run. A run whose slot ends after
--- this one began is none of the slot before; the + has the index of slot_ends find it.
--- name: FindRunWithin :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r
- WHERE +r.name = @name AND r.slot_ends > @begins AND r.began_at >= @begins AND r.began_at < @ends
-   AND NOT (CAST(@retry AS BOOLEAN) AND (r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id)))
- LIMIT 1;
-
--- The run of the latest moment, where it is a later one; a moment is the number and the end of its
--- slot.
--- name: FindLaterRun :one
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = @name AND r.slot > @slot AND r.slot_ends = r.slot ORDER BY r.slot DESC LIMIT 1;
-
--- After FindRun: the slot is free, or its run has failed, or is that of a slot of another interval,
--- and gives its row.
+-- After RunsAbout, in its transaction.
 -- name: ClaimRun :exec
-INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, slot_ends)
-VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @slot_ends)
-ON CONFLICT (name, slot) DO UPDATE SET
-       token = excluded.token, session_id = excluded.session_id, host = excluded.host, thread = excluded.thread,
-       began_at = excluded.began_at, ended_at = NULL, failed = false, detail = '',
-       tries = CASE WHEN dblock_runs.slot_ends = excluded.slot_ends THEN dblock_runs.tries + 1 ELSE 1 END, slot_ends = excluded.slot_ends;
+INSERT OR REPLACE INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, tries, slot_ends)
+VALUES (@name, @slot, @token, @session, @host, @thread, @began_at, @tries, @slot_ends);
 
 -- name: EndRun :execrows
 UPDATE dblock_runs SET ended_at = (SELECT c.now_us FROM dblock_clock c), failed = @failed, detail = @detail
  WHERE name = @name AND slot = @slot AND token = @token;
 
 -- name: Runs :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
-  FROM dblock_runs r WHERE r.name = @name AND r.began_at < @before
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
+  FROM dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+ WHERE r.name = @name AND r.began_at < @before
  ORDER BY r.began_at DESC, r.slot DESC LIMIT @most;
 
 -- The latest run of each name. It reads all runs of the names that it returns.
 -- name: LatestRuns :many
-SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, r.ended_at,
-       CAST(r.failed OR r.ended_at IS NULL
-            AND NOT EXISTS (SELECT 1 FROM dblock_living v WHERE v.id = r.session_id) AS BOOLEAN) AS failed,
-       r.detail, r.tries, r.slot_ends
+SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS INTEGER) AS ended_at, r.failed, r.detail,
+       r.tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS INTEGER) AS session_expires_at, c.now_us
   FROM (SELECT DISTINCT d.name FROM dblock_runs d WHERE d.name > @after ORDER BY d.name LIMIT @most) AS j
- CROSS JOIN dblock_runs r
+ CROSS JOIN dblock_runs r CROSS JOIN dblock_clock c LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name = j.name
    AND r.slot = (SELECT x.slot FROM dblock_runs x WHERE x.name = j.name ORDER BY x.began_at DESC, x.slot DESC LIMIT 1)
  ORDER BY r.name;
