@@ -18,9 +18,15 @@ import (
 // runs a reaper. It never closes the application's pool, and uses it for a moment at a time: a lock
 // that is held or waited for needs no connection of it.
 type Client[TX any] struct {
-	core         *client.Client
+	innerClient
 	transactions func(tx TX) client.Tx // what the engine does in the application's transactions; nil: nothing
 }
+
+// They are not exported, so that their methods are not on the public page.
+type (
+	innerClient = client.Inner[client.Client]
+	innerLock   = client.Inner[client.Lock]
+)
 
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts
 // nothing: the first lock does. ErrConfig where the engine cannot work as it was set up,
@@ -39,7 +45,7 @@ func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], erro
 	if err := reaper.Check(config.Reaper...); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
-	c := &Client[TX]{core: client.New(engine.Backend, config)}
+	c := &Client[TX]{innerClient: client.InnerOf(client.New(engine.Backend, config))}
 	if engine.Transactions != nil {
 		c.transactions = func(tx TX) client.Tx { return engineTx[TX]{engine.Transactions, tx} }
 	}
@@ -88,7 +94,7 @@ func (c *Client[TX]) Do(ctx context.Context, name string, fn func(ctx context.Co
 		return err
 	}
 	defer func() { err = contract.JoinUnlock(err, l.Unlock(ctx)) }()
-	return l.core.Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
+	return l.Core().Run(ctx, func(ctx context.Context) error { return fn(ctx, l) })
 }
 
 func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []LockOption, wait bool) (*Lock[TX], error) {
@@ -96,20 +102,20 @@ func (c *Client[TX]) acquire(ctx context.Context, op, name string, options []Loc
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}
-	l, err := c.core.Acquire(ctx, want, wait)
+	l, err := c.Core().Acquire(ctx, want, wait)
 	if err != nil {
 		return nil, &LockError{op, name, err}
 	}
-	return &Lock[TX]{c, l}, nil
+	return &Lock[TX]{c, client.InnerOf(l)}, nil
 }
 
 // TTL is how long the client's locks outlive its last heartbeat, as WithTTL says.
-func (c *Client[TX]) TTL() time.Duration { return c.core.TTL() }
+func (c *Client[TX]) TTL() time.Duration { return c.Core().TTL() }
 
 // CheckSchema returns ErrSchema, saying what to run, unless the database has tables that this build
 // can work with: those of its own version, or of a later one that says so.
 func (c *Client[TX]) CheckSchema(ctx context.Context) error {
-	if err := c.core.CheckSchema(ctx); err != nil {
+	if err := c.Core().CheckSchema(ctx); err != nil {
 		return fmt.Errorf("dblock: check schema: %w", err)
 	}
 	return nil
@@ -122,7 +128,7 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // the database has answered, Close says so, stops trying, and what is left expires with the
 // session. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
-	if err := c.core.Close(ctx); err != nil {
+	if err := c.Core().Close(ctx); err != nil {
 		return fmt.Errorf("dblock: close: %w", err)
 	}
 	return nil

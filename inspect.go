@@ -99,7 +99,7 @@ func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, err
 	return func(yield func(Info, error) bool) {
 		var last string
 		var shown time.Time
-		err := c.core.Watch(ctx, name, func(hinted bool) (more bool, err error) {
+		err := c.Core().Watch(ctx, name, func(hinted bool) (more bool, err error) {
 			info, err := c.Inspect(ctx, name)
 			if err != nil {
 				return false, err
@@ -162,5 +162,5 @@ func partyOf(p driver.Party, capacity int, now time.Time) Party {
 
 // inquire runs a statement that no lock depends on, and again where a race was lost.
 func (c *Client[TX]) inquire(ctx context.Context, op, name string, f func(ctx context.Context, engine driver.Backend) error) error {
-	return fail(op, name, c.core.Inquire(ctx, f))
+	return fail(op, name, c.Core().Inquire(ctx, f))
 }

@@ -14,24 +14,24 @@ import (
 // ErrInvalidOption, a zero value, or a Context that has ended with cause ErrNotHeld.
 type Lock[TX any] struct {
 	client *Client[TX]
-	core   *client.Lock
+	innerLock
 }
 
 // is reports whether the lock came from a client.
-func (l *Lock[TX]) is() bool { return l != nil && l.core != nil }
+func (l *Lock[TX]) is() bool { return l != nil && l.Core() != nil }
 
 // do does something to the lock. The error names both.
 func (l *Lock[TX]) do(op string, f func(core *client.Lock) error) error {
 	if !l.is() {
 		return &LockError{op, "", fmt.Errorf("%w: the lock is nil", ErrInvalidOption)}
 	}
-	return fail(op, l.Name(), f(l.core))
+	return fail(op, l.Name(), f(l.Core()))
 }
 
 // seen is what the lock says of itself: the zero value, where it is nil.
 func seen[TX, T any](l *Lock[TX], f func(core *client.Lock) T) (v T) {
 	if l.is() {
-		v = f(l.core)
+		v = f(l.Core())
 	}
 	return v
 }
@@ -55,7 +55,7 @@ func (l *Lock[TX]) Context() context.Context {
 	if !l.is() {
 		return neverHeld
 	}
-	return l.core.Context()
+	return l.Core().Context()
 }
 
 // neverHeld is the context of a lock that is nil.

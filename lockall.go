@@ -45,13 +45,13 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
-	core, failed, err := c.core.AcquireAll(ctx, wants, wait)
+	core, failed, err := c.Core().AcquireAll(ctx, wants, wait)
 	if err != nil {
 		return nil, &LockError{op, failed, err}
 	}
 	all := &Locks[TX]{client: c, core: core}
 	for _, l := range core.All() {
-		all.locks = append(all.locks, &Lock[TX]{c, l})
+		all.locks = append(all.locks, &Lock[TX]{c, client.InnerOf(l)})
 	}
 	return all, nil
 }

@@ -130,8 +130,8 @@ func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot
 	if err != nil {
 		return false, &LockError{op, name, err}
 	}
-	ran, outcome, failure := c.core.Job(ctx, name, want, slot, config.retry, func(ctx context.Context, l *client.Lock, begins time.Time) error {
-		return fn(ctx, &Lock[TX]{c, l}, begins)
+	ran, outcome, failure := c.Core().Job(ctx, name, want, slot, config.retry, func(ctx context.Context, l *client.Lock, begins time.Time) error {
+		return fn(ctx, &Lock[TX]{c, client.InnerOf(l)}, begins)
 	})
 	return ran, driver.Join(outcome, fail(op, name, failure))
 }

@@ -26,7 +26,7 @@ func (l *Lock[TX]) Asked() <-chan string { return seen(l, (*client.Lock).Asked) 
 func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 	err := checkReason(name, reason)
 	if err == nil {
-		err = c.core.Ask(ctx, name, reason)
+		err = c.Core().Ask(ctx, name, reason)
 	}
 	return fail("ask", name, err)
 }
@@ -58,7 +58,7 @@ func (c *Client[TX]) Break(ctx context.Context, name, reason string, tokens ...i
 			return 0, &LockError{"break", name, fmt.Errorf("%w: token %d: want that of a holder, more than 0", ErrInvalidOption, token)}
 		}
 	}
-	holders, err = c.core.Break(ctx, name, reason, tokens)
+	holders, err = c.Core().Break(ctx, name, reason, tokens)
 	return holders, fail("break", name, err)
 }
 

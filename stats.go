@@ -18,7 +18,7 @@ type Stats struct {
 
 // Stats returns what the client knows of itself, at this moment. It does no I/O. An engine without
 // sessions has Held and Waiting only.
-func (c *Client[TX]) Stats() Stats { return Stats(c.core.Stats()) }
+func (c *Client[TX]) Stats() Stats { return Stats(c.Core().Stats()) }
 
 // Ping returns nil if the client can lock now: the tables are those that this build can work with,
 // the database takes a write, and the session is alive, if there is one. It opens none. It is meant
@@ -33,7 +33,7 @@ func (c *Client[TX]) Stats() Stats { return Stats(c.core.Stats()) }
 // session was found dead: the locks are lost, and the next Ping looks without a session. ErrConfig.
 // ErrClosed. ErrInvalidOption where ctx is nil.
 func (c *Client[TX]) Ping(ctx context.Context) error {
-	if err := c.core.Ping(ctx); err != nil {
+	if err := c.Core().Ping(ctx); err != nil {
 		return fmt.Errorf("dblock: ping: %w", err)
 	}
 	return nil

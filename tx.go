@@ -164,7 +164,7 @@ func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, name string, 
 	}
 	failed := name
 	if err == nil {
-		failed, err = c.core.LockTx(ctx, names, wait, in)
+		failed, err = c.Core().LockTx(ctx, names, wait, in)
 	}
 	return fail(op, failed, err)
 }

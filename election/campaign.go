@@ -9,7 +9,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/client"
 )
 
 const (
@@ -92,7 +91,7 @@ func (e *Elections[TX]) stand(ctx context.Context, name string, c config) (*dblo
 		options = append(options, c.owner)
 	}
 	lock, err := e.client.Lock(ownerless{ctx}, name, options...)
-	if err != nil || !client.LockOf(lock).Entered() {
+	if err != nil || !lock.Core().Entered() {
 		return lock, err
 	}
 	failure := fmt.Errorf("%w: its Owner holds the name already in this client", dblock.ErrInvalidOption)

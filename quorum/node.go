@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/internal/client"
 )
 
 // Node is one of the databases. On makes it. The zero value is not usable.
@@ -79,17 +78,17 @@ func (o on[TX]) TryLock(ctx context.Context, name string) (nodeLock, error) {
 }
 
 func (o on[TX]) Memory(ctx context.Context) (memory, error) {
-	i, err := client.Of(o.client).Incarnation(ctx, false, 0)
+	i, err := o.client.Core().Incarnation(ctx, false, 0)
 	return memory{i.Age, i.Floor}, err
 }
 
 func (o on[TX]) Highest(ctx context.Context) (int64, error) {
-	i, err := client.Of(o.client).Incarnation(ctx, false, -1)
+	i, err := o.client.Core().Incarnation(ctx, false, -1)
 	return i.Floor, err
 }
 
 func (o on[TX]) Renew(ctx context.Context, floor int64) error {
-	_, err := client.Of(o.client).Incarnation(ctx, true, floor)
+	_, err := o.client.Core().Incarnation(ctx, true, floor)
 	return err
 }
 
@@ -98,5 +97,5 @@ type held[TX any] struct{ *dblock.Lock[TX] }
 
 // Raise lifts the fencing token to at least a value, and returns what it is then.
 func (l held[TX]) Raise(ctx context.Context, token int64) (int64, error) {
-	return client.LockOf(l.Lock).Raise(ctx, token)
+	return l.Core().Raise(ctx, token)
 }

@@ -1,9 +1,11 @@
 package client
 
-// The other packages of this module reach by these what a client and a lock have beyond the public
-// page. Package dblock sets them. The client is a *dblock.Client, and the lock a *dblock.Lock, of
-// any type of transactions.
-var (
-	Of     func(client any) *Client
-	LockOf func(lock any) *Lock
-)
+// Inner is part of a *dblock.Client and of a *dblock.Lock, of any type of transactions. By it the
+// other packages of this module reach what these have beyond the public page.
+type Inner[T any] struct{ core *T }
+
+// InnerOf makes the inner part of what has a core.
+func InnerOf[T any](core *T) Inner[T] { return Inner[T]{core} }
+
+// Core returns the client or the lock without its transactions; nil of a zero value.
+func (i Inner[T]) Core() *T { return i.core }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	inside "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 )
 
@@ -338,7 +337,7 @@ func typedJob[TX any](fn job) func(ctx context.Context, l *dblock.Lock[TX], slot
 type held[TX any] struct{ *dblock.Lock[TX] }
 
 func (l held[TX]) Raise(ctx context.Context, token int64) (int64, error) {
-	return inside.LockOf(l.Lock).Raise(ctx, token)
+	return l.Core().Raise(ctx, token)
 }
 
 func (l held[TX]) Guard(ctx context.Context, tx Tx) error { return l.Lock.Guard(ctx, typed[TX](tx)) }

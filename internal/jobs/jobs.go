@@ -132,8 +132,9 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry bool) (driver.Run, 
 	}
 }
 
-// decide returns the run as which the slot counts, or, where it is free, the one that is due and the
-// token of the run whose place that takes. A run with the same number and another end is one of another interval.
+// decide returns the run as which the slot counts, or, where it is free, the one that is due and
+// the token of the run whose place that takes. A run with the same number and another end is one of
+// another interval.
 func decide(a About, due Row, rows []Row) (is Row, over int64, free bool) {
 	again := false // the slot has failed, and is due again
 	for _, r := range rows {

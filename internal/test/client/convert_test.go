@@ -10,7 +10,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	core "github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/sqlite"
@@ -51,7 +50,7 @@ func TestALockKnowsWhatItIsAfterAnAnswerThatWasLost(t *testing.T) {
 		"downgrade": {nil, func(ctx context.Context, l lock) error { return l.Downgrade(ctx) }, true},
 		"upgrade":   {[]dblock.LockOption{dblock.Shared()}, func(ctx context.Context, l lock) error { return l.TryUpgrade(ctx) }, false},
 		"raise": {nil, func(ctx context.Context, l lock) error {
-			_, err := core.LockOf(l).Raise(ctx, l.Token()+1000)
+			_, err := l.Core().Raise(ctx, l.Token()+1000)
 			return err
 		}, false},
 	}
@@ -151,7 +150,7 @@ func TestAChangeWhoseAnswerWasLostIsAskedForAgain(t *testing.T) {
 			t.Fatalf("upgrade: %v", err)
 		}
 		d.lost.Store(&nobody)
-		if token, err := core.LockOf(l).Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
+		if token, err := l.Core().Raise(t.Context(), l.Token()+7); err != nil || token != l.Token() {
 			t.Fatalf("raise: %d, %v", token, err)
 		}
 		if err := l.Unlock(t.Context()); err != nil {

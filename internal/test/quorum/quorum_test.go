@@ -13,7 +13,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -71,7 +70,7 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		c := onSQL(t, db, time.Minute)
 		incarnation := func(renew bool, floor int64) (driver.Incarnation, error) {
-			return client.Of(c).Incarnation(t.Context(), renew, floor)
+			return c.Core().Incarnation(t.Context(), renew, floor)
 		}
 		m, err := incarnation(false, 0)
 		if err != nil || m.Floor != 0 || m.Age < 0 || m.Age > time.Minute {
@@ -85,11 +84,11 @@ func TestADatabaseKeepsItsMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		raised, err := client.LockOf(l).Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
+		raised, err := l.Core().Raise(t.Context(), l.Token()+int64(time.Hour/time.Microsecond))
 		if err != nil || l.Token() != raised {
 			t.Fatalf("raised to %d, and it is %d: %v", raised, l.Token(), err)
 		}
-		if again, err := client.LockOf(l).Raise(t.Context(), 1); err != nil || again != raised {
+		if again, err := l.Core().Raise(t.Context(), 1); err != nil || again != raised {
 			t.Errorf("raised to 1: %d, %v", again, err)
 		}
 		if left := time.Until(l.Until()); left <= 0 || left > time.Minute {
