@@ -55,7 +55,7 @@ var layers = []layer{
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
 	{name: "internal/clock", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},
-	{name: "internal/jobs", not: [][]string{anything}, but: below("driver")},
+	{name: "internal/jobs", not: [][]string{anything}, but: below("driver", "internal/protocol")},
 	{name: "internal/outage", not: [][]string{anything}},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
