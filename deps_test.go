@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/testlog", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -54,6 +54,7 @@ var layers = []layer{
 	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/transaction")},
 	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
 	{name: "internal/clock", not: [][]string{anything}},
+	{name: "internal/testlog", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},
 	{name: "internal/jobs", not: [][]string{anything}, but: below("driver", "internal/protocol")},
 	{name: "internal/outage", not: [][]string{anything}},

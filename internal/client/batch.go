@@ -270,9 +270,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	}
 	if err != nil { // Unlock does each by itself; what was released all the same is no loss
 		for _, l := range together {
-			if residueOf(err) == unsure {
-				c.registry.transition(l.hold.claim, repeat)
-			}
+			l.hold.unanswered = residueOf(err) == unsure
 		}
 		return
 	}

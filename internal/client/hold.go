@@ -41,8 +41,9 @@ type hold struct {
 
 	conversion sync.RWMutex // locked by what changes the mode, and shared by what relies on it
 
-	mu      sync.Mutex // protects entries, and orders what is written of it
-	entries int        // how often its owner has entered it and not unlocked; 0: it counts as released
+	mu         sync.Mutex // protects what follows, and orders what is written of it
+	entries    int        // how often its owner has entered it and not unlocked; 0: it counts as released
+	unanswered bool       // the answer to its release was lost: not to be held is no loss any more
 }
 
 // held is the hold as the database knows it.

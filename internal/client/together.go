@@ -38,7 +38,7 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 	case vacant:
 		c.abandon(s, m.cohort.claim, false)
 	case !left:
-		if got := <-m.turn; got.err == nil && !c.pass(s, got.cohort) {
+		if got := <-m.turn; got.err == nil && !x.pass(got.cohort, func() {}) {
 			c.abandon(s, got.cohort.claim, false)
 		}
 	}
@@ -125,12 +125,6 @@ func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant,
 	}
 }
 
-// pass gives the lock of a cohort to its next member, after the present one has released it, or has
-// never relied on it. False: the database has to be told.
-func (c *Client) pass(s *clientSession, of *cohort) bool {
-	return s.cohorts.pass(of, func() { c.registry.transition(of.claim, pass) })
-}
-
 // fail tells the members that are left why they get nothing. unsure: their statement may still be
 // on its way.
 func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
@@ -203,7 +197,7 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 			c.detaching.Worked()
 			m := *h.mode.Load()
 			m.last = m.token
-			c.registry.setMode(h, m)
+			h.mode.Store(&m)
 			c.resume(s, h.cohort, true)
 			return
 		case errors.Is(err, driver.ErrNotHeld):
