@@ -193,6 +193,7 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 		}
 		err, got.left = c.unreliable(r, got), something
 		if got.cohort != nil {
+			s.cohorts.end(got.cohort)
 			s.cohorts.dismiss(got.cohort, errAgain)
 		}
 	}
@@ -237,7 +238,7 @@ func shared(grant driver.Grant, asked time.Duration, err error) *receipt {
 // others were seen waiting for it; for an owner that outlives its process, the way back into its
 // own lock; the queue.
 func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
-	if !c.registry.isContended(r.Name) {
+	if !c.registry.isContended(r.Name) && !s.cohorts.busy(r.Name) {
 		got, taken, failed := c.takeSoon(ctx, s, r)
 		if taken || failed != nil {
 			return got, failed

@@ -114,6 +114,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	if h.cohort != nil {
 		switch passed, err := g.handOn(ctx, h); {
 		case err != nil:
+			g.in.cohorts.end(h.cohort)
 			g.abandon(g.in, h.claim, false)
 			return err
 		case passed:
@@ -187,6 +188,7 @@ func (g rows) handOn(ctx context.Context, h *hold) (passed bool, err error) {
 // ask anew.
 func (g rows) resolve(h *hold, queued bool) {
 	if h.cohort != nil {
+		g.in.cohorts.end(h.cohort)
 		g.resume(g.in, h.cohort, queued)
 	}
 }

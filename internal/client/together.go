@@ -39,6 +39,7 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 		c.abandon(s, m.cohort.claim, false)
 	case !left:
 		if got := <-m.turn; got.err == nil && !x.pass(got.cohort, func() {}) {
+			x.end(got.cohort)
 			c.abandon(s, got.cohort.claim, false)
 		}
 	}
@@ -59,11 +60,46 @@ func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
 // ask sends what has come for a name, until there is nothing.
 func (c *Client) ask(s *clientSession, name string) {
 	for {
+		c.holdBack(s, name)
 		of, r := s.cohorts.next(name, c.claiming(name))
 		if of == nil {
 			return
 		}
 		c.joinTogether(s, of, &r)
+	}
+}
+
+// Requests are held back for so long at most, and for a moment after each end of what holds them
+// back, in which the one that had the lock comes back itself.
+const (
+	lingering = 5 * time.Millisecond
+	moment    = 200 * time.Microsecond
+)
+
+// holdBack has the requests for a name linger while a cohort of the session has it: its members come
+// back soon, and join the queue together again. Without that cohorts fall apart.
+func (c *Client) holdBack(s *clientSession, name string) {
+	late := make(chan struct{})
+	var stop func() bool
+	for {
+		served := s.cohorts.served(name)
+		if served == nil {
+			return
+		}
+		if stop == nil {
+			stop = c.config.Clock.Alarm(c.config.Clock.Now()+lingering, func() { close(late) })
+			defer stop()
+		}
+		select {
+		case <-served:
+			pause(c.background, moment)
+		case <-late:
+			return
+		case <-s.Context().Done():
+			return
+		case <-c.background.Done():
+			return
+		}
 	}
 }
 
@@ -180,6 +216,7 @@ func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
 // bereave has those behind a member that has lost the lock ask anew, unless the database may have
 // them in the queue: then a look tells.
 func (c *Client) bereave(s *clientSession, of *cohort) {
+	s.cohorts.end(of)
 	s.cohorts.dismiss(of, errAgain)
 	if c.begin() == nil {
 		defer c.done()

@@ -461,7 +461,11 @@ func releasedByAWriter(t *testing.T, e *env) {
 		if err := within(t, soon, "unlocked", unlocking(l)); err != nil {
 			t.Errorf("%s: %v", end, err)
 		}
-		r.rest(t, e, l, r.waiters[2:]...)
+		if end == "commit" {
+			r.rest(t, e, l, r.waiters[2:]...)
+		} else {
+			r.anew(t, e, l, r.waiters[2:]...)
+		}
 	}
 }
 
