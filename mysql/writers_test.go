@@ -47,7 +47,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 						t.Errorf("%v: does not say what to do", err)
 					}
 				}
-				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, a.beside))
+				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
 				must(t, tx.Commit())
 			}
 		}
