@@ -82,7 +82,6 @@ var layers = []layer{
 	{name: "internal/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("driver", "internal/protocol")},
 	{name: "internal/oracle", not: [][]string{engines, drivers, goose}},
-	{name: "internal/smoke"},
 	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver", "internal/protocol")},
 	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/example", not: [][]string{anything}},

@@ -15,8 +15,8 @@ import (
 )
 
 // Take looks only where it took nothing, for what was in the way: the row is missing, or locked for
-// the moment, or not free. Units are more than the lock's row, a cohort has several tokens: these are
-// a transaction.
+// the moment, or not free. Units are more than the lock's row, a cohort has several tokens: these
+// are a transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
 	if r.Units > 0 || r.Members > 1 {
 		_, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Make: true, Wait: r.Wait}, func(n *protocol.Name) error {

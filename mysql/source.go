@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// source is what a transition reads within its transaction, after the name's row was locked. At READ
-// COMMITTED every statement sees what stands since then.
+// source is what a transition reads within its transaction, after the name's row was locked. At
+// READ COMMITTED every statement sees what stands since then.
 type source struct {
 	ctx     context.Context
 	engine  *engine

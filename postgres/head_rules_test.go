@@ -167,8 +167,8 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 	}
 }
 
-// Rule 3. Broken by leaving LockRowWithin out of release: the short hand-over would believe in a hold
-// that was just taken over.
+// Rule 3. Broken by leaving LockRowWithin out of release: the short hand-over would believe in a
+// hold that was just taken over.
 func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s := newScript(t)
 	for _, id := range []string{"a", "b", "c"} {

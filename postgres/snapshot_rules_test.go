@@ -14,8 +14,8 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot from
-// before the waiter.
+// Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot
+// from before the waiter.
 func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} { // rule 10: whatever the application's default
 		t.Run(isolation, func(t *testing.T) {

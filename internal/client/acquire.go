@@ -429,15 +429,15 @@ func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 	}
 }
 
-// batchable reports whether a request may be the member of a cohort: it is a plain one for the whole
-// name, and its owner holds nothing that others could wait for.
+// batchable reports whether a request may be the member of a cohort: it is a plain one for the
+// whole name, and its owner holds nothing that others could wait for.
 func (c *Client) batchable(ctx context.Context, r *driver.Request, o Owner) bool {
 	_, under := c.owners.in(ctx)
 	return !under && !o.Explicit && o.errand == 0 && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
 }
 
-// show has the database show an owner as the holder of what it has as the member of a cohort, before
-// it waits for another name: whoever looks for a deadlock reads that.
+// show has the database show an owner as the holder of what it has as the member of a cohort,
+// before it waits for another name: whoever looks for a deadlock reads that.
 func (c *Client) show(ctx context.Context, o Owner) error {
 	for _, h := range c.registry.crowded(o) {
 		if err := c.rows(h).single(ctx, h); err != nil && !errors.Is(err, ErrLost) {

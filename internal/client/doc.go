@@ -35,8 +35,8 @@
 // # States
 //
 // An attempt is in one State from before its statement is sent until nothing of it can be in the
-// database any more. registry.move makes every transition; one that is not here is logged as an error, and
-// fails the test:
+// database any more. registry.move makes every transition; one that is not here is logged as an
+// error, and fails the test:
 //
 //	stateDiagram-v2
 //	    [*] --> Requested
@@ -62,7 +62,7 @@
 //	    Gone --> Gone: finish
 //	    Gone --> [*]
 //
-// What a hold is in the database is its mode, which a conversion changes. Beside both stands one more
-// question, which only a transaction of the application's can answer: whether an UnlockTx has
+// What a hold is in the database is its mode, which a conversion changes. Beside both stands one
+// more question, which only a transaction of the application's can answer: whether an UnlockTx has
 // released the hold (departure).
 package client

@@ -76,8 +76,8 @@ const (
 	moment    = 200 * time.Microsecond
 )
 
-// holdBack has the requests for a name linger while a cohort of the session has it: its members come
-// back soon, and join the queue together again. Without that cohorts fall apart.
+// holdBack has the requests for a name linger while a cohort of the session has it: its members
+// come back soon, and join the queue together again. Without that cohorts fall apart.
 func (c *Client) holdBack(s *clientSession, name string) {
 	late := make(chan struct{})
 	var stop func() bool
@@ -201,9 +201,9 @@ func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
 	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Rest: rest}
 }
 
-// detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait until
-// it is known what came of the transaction: Unlock finds out, and otherwise a look tells when the
-// hold has ended.
+// detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait
+// until it is known what came of the transaction: Unlock finds out, and otherwise a look tells when
+// the hold has ended.
 func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
 	s.cohorts.mu.Lock()
 	defer s.cohorts.mu.Unlock()

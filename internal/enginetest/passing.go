@@ -414,8 +414,8 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	r.rest(t, e, l, r.waiters[2])
 }
 
-// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement that
-// detaches its holder can run before the transaction ends.
+// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement
+// that detaches its holder can run before the transaction ends.
 func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx) {
 	t.Helper()
 	r = e.relay(t, name, 4)

@@ -7,8 +7,8 @@ import (
 	"log/slog"
 )
 
-// New makes a logger that writes to w, and fails a test with what comes at the level of errors: that
-// should never happen, whatever a database does.
+// New makes a logger that writes to w, and fails a test with what comes at the level of errors:
+// that should never happen, whatever a database does.
 func New(w io.Writer, fail func(args ...any)) *slog.Logger {
 	return slog.New(handler{slog.NewTextHandler(w, nil), fail})
 }
