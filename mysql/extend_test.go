@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Broken by an Extend that does not lock the name's row, or does not ask for the token.

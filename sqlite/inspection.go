@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {

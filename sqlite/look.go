@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // What a row of LookShared and of Describe is about.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -56,7 +56,9 @@ type turn struct {
 	err    error
 }
 
-func newCohorts() *cohorts { return &cohorts{asking: map[string][]*member{}, serving: map[string]*cohort{}} }
+func newCohorts() *cohorts {
+	return &cohorts{asking: map[string][]*member{}, serving: map[string]*cohort{}}
+}
 
 // add adds a request to those that go with the next statement; first: none is under way, and the
 // caller has to send it.

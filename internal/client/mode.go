@@ -1,6 +1,6 @@
 package client
 
-import "github.com/dblock-go/dblock/driver"
+import "github.com/dblock-go/dblock/internal/driver"
 
 // mode is what a hold is in the database.
 type mode struct {

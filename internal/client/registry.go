@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // maxContended bounds the hints about names that others wait for. To forget them costs a statement

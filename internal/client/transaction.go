@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
