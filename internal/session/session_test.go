@@ -389,3 +389,17 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// Broken by a reconciliation that the first heartbeat over a connection leaves out: what Check was
+// called for would be seen a heartbeat later.
+func TestACheckWhileConnectingIsMadeOnceConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{connect: 10 * time.Millisecond}
+		session, _ := start(t, s)
+		session.Check()
+		time.Sleep(20 * time.Millisecond)
+		if seen := s.seen(); seen.lists != 1 {
+			t.Errorf("%+v: want one reconciliation", seen)
+		}
+	})
+}
