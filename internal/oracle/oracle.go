@@ -53,7 +53,6 @@ type comparison struct {
 	names    []string
 	sessions []string
 	alive    map[string]bool
-	ended    []string // attempts and sessions of earlier steps
 	tokens   map[string]*tokens
 	before   map[string]protocol.Row // of the engine, after the last step with the name
 	ears     map[string]*ear

@@ -280,10 +280,3 @@ func (d *tables) describe(name string) []driver.Detail {
 	}
 	return []driver.Detail{detail}
 }
-
-// has reports whether an attempt has a place, or the lock.
-func (d *tables) has(name, attempt string) bool {
-	row, _ := d.Row(name)
-	return slices.ContainsFunc(d.holders(row), func(h driver.Holder) bool { return h.Attempt == attempt }) ||
-		slices.ContainsFunc(d.Places(name), func(p protocol.Place) bool { return p.Attempt == attempt })
-}
