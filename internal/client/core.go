@@ -42,9 +42,6 @@ type Want struct {
 	Owner *Owner // nil: the one in the context, or a new one
 }
 
-// shared reports whether others may have the name as well.
-func (w *Want) shared() bool { return w.Units > 0 }
-
 // Tx is a transaction of the application's, with what the engine does in it.
 type Tx interface {
 	// Exclusive is as of driver.Transactions.

