@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // maxBatch is how many names one statement takes or releases.
@@ -208,7 +209,7 @@ func (l *Locks) Unlock(ctx context.Context) []error {
 	if l.unlocked {
 		return l.outcomes
 	}
-	ctx, cancel := toUnlock(ctx, l)
+	ctx, cancel := contract.ToUnlock(ctx, l)
 	defer cancel()
 	for part := range slices.Chunk(l.locks, maxBatch) {
 		l.client.releaseBatch(ctx, part)

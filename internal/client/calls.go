@@ -15,8 +15,6 @@ const (
 	// answerTimeout is how long Close waits for the answers of statements that are under way when
 	// it begins.
 	answerTimeout = time.Second
-	// cleanupTimeout is how long Unlock tries when its context has already ended.
-	cleanupTimeout = 5 * time.Second
 	// parallelism is how many locks Close and Locks.Unlock release at a time.
 	parallelism = 8
 )
@@ -149,13 +147,4 @@ func parallel(n int, do func(i int) error) []error {
 	}
 	all.Wait()
 	return outcomes
-}
-
-// toUnlock is the context to unlock with: one of its own for a few seconds where ctx has ended, or
-// is under what is unlocked.
-func toUnlock(ctx context.Context, under any) (context.Context, context.CancelFunc) {
-	if ctx.Err() == nil && ctx.Value(under) == nil {
-		return ctx, func() {}
-	}
-	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -83,15 +84,8 @@ func (h *hold) gone(reason error) ending {
 	return ending{lose, cause}
 }
 
-// over is why the hold has ended, or nil. A loss comes without the name of the lock, which the
-// error gets anyway.
-func (h *hold) over() error {
-	cause := context.Cause(h.ctx)
-	if errors.Is(cause, ErrLost) {
-		return errors.Unwrap(cause)
-	}
-	return cause
-}
+// over is why the hold has ended, or nil.
+func (h *hold) over() error { return contract.EndOf(h.ctx) }
 
 // ended is how a hold has ended that was not unlocked, or nil.
 func (h *hold) ended() error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another. f
@@ -109,7 +110,7 @@ func (c *Client) disclaim(ctx context.Context, run driver.Run, why error) {
 	if residueOf(why) != unsure {
 		return
 	}
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
 	defer cancel()
 	var latest []driver.Run
 	err := c.statement(within, func(ctx context.Context) (err error) {
@@ -146,7 +147,7 @@ func (c *Client) run(ctx context.Context, l *Lock, run driver.Run, f func(ctx co
 
 // endRun writes an outcome, also when ctx has ended.
 func (c *Client) endRun(ctx context.Context, run driver.Run) error {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
 	defer cancel()
 	for {
 		err := c.statement(within, func(ctx context.Context) error { return c.engine.EndRun(ctx, run) })

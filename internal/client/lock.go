@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // Lock is a handle of a lock that is held, or was: one for each call that acquired or entered it.
@@ -64,7 +66,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	ctx, cancel := toUnlock(ctx, l.hold)
+	ctx, cancel := contract.ToUnlock(ctx, l.hold)
 	defer cancel()
 	if err := lockWithin(ctx, l.mu.TryLock); err != nil {
 		return err

@@ -165,7 +165,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			g.registry.transition(h.claim, finish)
 			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the lock ended with its session, and the database did not say that it is released: %w", err))
 		case !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil,
-			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > cleanupTimeout: // Close does not wait for the application's transactions
+			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > contract.CleanupTimeout: // Close does not wait for the application's transactions
 			g.abandon(g.in, h.claim, true)
 			return err
 		}

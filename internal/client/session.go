@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
@@ -223,7 +224,7 @@ func (m *sessions) end() error {
 		switch {
 		case err == nil:
 			return nil
-		case !busy && !errors.Is(err, errMore) || m.clock.Now()-began >= cleanupTimeout || m.calls.tidying.Err() != nil:
+		case !busy && !errors.Is(err, errMore) || m.clock.Now()-began >= contract.CleanupTimeout || m.calls.tidying.Err() != nil:
 			return fmt.Errorf("ending session %s, which now expires by itself: %w", s.ID, err)
 		case busy:
 			pause(m.calls.tidying, 20*time.Millisecond)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // unlock takes back one entry; with the last one the lock goes to the next.
@@ -75,7 +77,7 @@ func (c *Client) giveUp(h *hold) error {
 	ctx := c.tidying
 	if h.departure.possible() { // its transaction may still be open, for as long as the application likes
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, cleanupTimeout)
+		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()
 	}
 	err := c.rows(h).release(ctx, h)

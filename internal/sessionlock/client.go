@@ -14,9 +14,6 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// cleanupTimeout is how long Unlock tries when its context has already ended.
-const cleanupTimeout = 5 * time.Second
-
 const (
 	defaultTTL     = 15 * time.Second
 	minTTL, maxTTL = time.Second, 24 * time.Hour

@@ -116,7 +116,7 @@ func (l *handle) Unlock(ctx context.Context) error {
 	l.unlocking.Do(func() {
 		l.client.mu.Lock()
 		defer l.client.mu.Unlock()
-		if l.outcome = h.over(); l.outcome != nil {
+		if l.outcome = contract.EndOf(h.ctx); l.outcome != nil {
 			return
 		}
 		h.entries--
@@ -137,23 +137,11 @@ func (l *handle) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// over is how the hold has ended that was not unlocked, without the name of the lock, or nil.
-func (h *hold) over() error {
-	cause := context.Cause(h.ctx)
-	if errors.Is(cause, contract.ErrLost) {
-		return errors.Unwrap(cause)
-	}
-	return cause
-}
-
 // release gives the lock back: with a context of its own where ctx has ended, or ends with the
 // hold.
 func (h *hold) release(ctx context.Context) error {
-	if ctx.Err() != nil || ctx.Value(h) != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
-		defer cancel()
-	}
+	ctx, cancel := contract.ToUnlock(ctx, h)
+	defer cancel()
 	err := h.possession.Release(ctx)
 	if errors.Is(err, driver.ErrNotHeld) {
 		return contract.Lost(err)
