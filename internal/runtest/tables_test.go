@@ -1,7 +1,6 @@
 package runtest
 
 import (
-	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
