@@ -104,11 +104,16 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 		case "join":
 			p = &place{attempt: attempt, session: session, ticket: ticket, joined: id}
 			q, at := queues[name], len(queues[name])
-			if len(q) > 0 && ticket < q[at-1].ticket && session == holder[name] { // those behind a member that was detached
-				at = slices.IndexFunc(q, func(p *place) bool { return p.ticket >= ticket })
-			}
-			if at > 0 && q[at-1].ticket >= ticket || at < len(q) && q[at].ticket == ticket {
-				found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[max(at-1, 0)].ticket))
+			if at > 0 && ticket <= q[at-1].ticket {
+				// Right only of those behind a member that was detached, who stand before all that still
+				// wait, perhaps with the ticket that their cohort had.
+				ahead := func(p *place) bool { return p.left == 0 && p.ticket <= ticket }
+				if session != holder[name] || slices.ContainsFunc(q, ahead) {
+					found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[at-1].ticket))
+				}
+				if i := slices.IndexFunc(q, func(p *place) bool { return p.ticket > ticket }); i >= 0 {
+					at = i
+				}
 			}
 			places[attempt], queues[name] = p, slices.Insert(q, at, p)
 			used[session] = id
