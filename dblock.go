@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -28,10 +28,14 @@ type (
 	innerLock   = client.Inner[client.Lock]
 )
 
+// Engine is a database with transactions of type TX (pgx.Tx, *sql.Tx): what New of package
+// postgres, mysql or sqlite returns. The zero value is of no database, and New refuses it.
+type Engine[TX any] = driver.Engine[TX]
+
 // New makes a client of an engine: dblock.New(postgres.New(pool)). It does no I/O and starts
 // nothing: the first lock does. ErrConfig where the engine cannot work as it was set up,
 // ErrInvalidOption where an option is out of range.
-func New[TX any](engine driver.Engine[TX], options ...Option) (*Client[TX], error) {
+func New[TX any](engine Engine[TX], options ...Option) (*Client[TX], error) {
 	if engine.Backend == nil {
 		return nil, fmt.Errorf("dblock: %w: the engine is nil", ErrConfig)
 	}

@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/testlog", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -33,43 +33,44 @@ type layer struct {
 // a folder above it.
 var layers = []layer{
 	{name: "internal/protocol", not: [][]string{anything}},
-	{name: "driver", not: [][]string{anything}, but: below("internal/protocol")},
-	{name: "migrations", not: [][]string{anything}, but: below("driver", "internal/protocol")},
+	{name: "internal/driver", not: [][]string{anything}, but: below("internal/protocol")},
+	{name: "migrations", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "gen/postgresdb", not: [][]string{mysqlDriver, sqliteDriver, goose, testsOnly}},
 	{name: "gen/mysqldb", not: [][]string{anything}},
 	{name: "gen/sqlitedb", not: [][]string{anything}},
 	{name: "gen/fences", not: [][]string{anything}},
 	{name: "gen/versions", not: [][]string{anything}},
-	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/inspection", "internal/jobs", "internal/contract", "gen/postgresdb", "internal/advisory", "internal/sessionlock", "internal/crew", "internal/pgserver", "internal/transaction")},
-	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/crew", "internal/mysqlserver", "internal/named", "internal/transaction")},
-	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/inspection", "internal/jobs", "gen/sqlitedb", "internal/transaction")},
+	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "internal/contract", "gen/postgresdb", "internal/advisory", "internal/sessionlock", "internal/crew", "internal/pgserver", "internal/transaction")},
+	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/crew", "internal/mysqlserver", "internal/named", "internal/transaction")},
+	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "gen/sqlitedb", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
-	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol")},
-	{name: "internal/contract", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol")},
-	{name: "internal/sessionlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/contract")},
-	{name: "internal/advisory", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/contract", "internal/sessionlock", "internal/pgserver", "internal/transaction")},
-	{name: "internal/pgserver", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/transaction")},
-	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/contract", "internal/sessionlock", "internal/mysqlserver", "internal/transaction")},
-	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/transaction")},
-	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/crew", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},
+	{name: "internal/contract", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol")},
+	{name: "internal/sessionlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/contract")},
+	{name: "internal/advisory", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/contract", "internal/sessionlock", "internal/pgserver", "internal/transaction")},
+	{name: "internal/pgserver", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/transaction")},
+	{name: "internal/named", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/contract", "internal/sessionlock", "internal/mysqlserver", "internal/transaction")},
+	{name: "internal/mysqlserver", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/transaction")},
+	{name: "internal/deadlock", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	{name: "internal/clock", not: [][]string{anything}},
+	{name: "internal/testlog", not: [][]string{anything}},
 	{name: "internal/coalesce", not: [][]string{anything}},
-	{name: "internal/inspection", not: [][]string{anything}, but: below("driver", "internal/protocol")},
-	{name: "internal/jobs", not: [][]string{anything}, but: below("driver", "internal/protocol")},
+	{name: "internal/inspection", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
+	{name: "internal/jobs", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/outage", not: [][]string{anything}},
-	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("driver", "internal/protocol", "internal/clock", "internal/outage")},
+	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
 	// reflection.
-	{name: "internal/transaction", not: [][]string{anything}, but: below("driver", "internal/protocol")},
-	{name: "fence", not: [][]string{anything}, but: below("driver", "internal/protocol", "internal/transaction", "gen/fences")},
-	{name: "optimistic", not: [][]string{anything}, but: below("driver", "internal/protocol", "internal/transaction", "gen/versions")},
+	{name: "internal/transaction", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
+	{name: "fence", not: [][]string{anything}, but: below("internal/driver", "internal/protocol", "internal/transaction", "gen/fences")},
+	{name: "optimistic", not: [][]string{anything}, but: below("internal/driver", "internal/protocol", "internal/transaction", "gen/versions")},
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: []string{"testing"}},
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "driver", "internal/protocol", "internal/transaction")},
+	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "internal/driver", "internal/protocol", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Modules of their own, which go.work ties to this one. What they require is theirs.
 	{name: "contrib", not: [][]string{testsOnly}},
@@ -80,10 +81,9 @@ var layers = []layer{
 	// What only tests import.
 	{name: "internal/dbtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/txtest", not: [][]string{engines, sqliteDriver}},
-	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("driver", "internal/protocol")},
+	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/oracle", not: [][]string{engines, drivers, goose}},
-	{name: "internal/smoke"},
-	{name: "internal/drivertest", not: [][]string{{module}}, but: below("driver", "internal/protocol")},
+	{name: "internal/drivertest", not: [][]string{{module}}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/enginetest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/example", not: [][]string{anything}},
 	{name: "internal/leak", not: [][]string{anything}},

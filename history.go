@@ -7,8 +7,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Event is something that happened to a name.

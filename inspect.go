@@ -6,8 +6,8 @@ import (
 	"iter"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Info is all there is to see of a name at one moment.

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Locks are several locks that are held as one. They are safe for concurrent use.

@@ -5,7 +5,7 @@ import (
 	"iter"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Session is a client as the database knows it: its locks live as long as its session.

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // scaleTurn is how long pairs are measured in each place, and then hand-offs.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/internal/leak"
 )

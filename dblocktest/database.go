@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/memory"

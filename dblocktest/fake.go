@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // closeLimit is how long the end of a test waits for a client to be closed.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/protocol"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var errDown = driver.Fail(driver.ErrUnavailable, errors.New("dblocktest: the database is away: Down was called"))

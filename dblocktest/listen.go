@@ -3,7 +3,7 @@ package dblocktest
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // listener is a session that listens.

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // mirror is a database in memory that can be seen, and changed, in tables of SQLite.

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 func (l *line) Record(ctx context.Context, events []driver.Event) error {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // sessionRow is a session of a client.

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/jobs"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 func (l *line) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // errNoTransactions tells what to do instead.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 

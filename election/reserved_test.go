@@ -21,7 +21,7 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		locks := make(chan *dblock.Lock[*sql.Tx], 3)
-		for range 3 {
+		ask := func() {
 			go func() {
 				l, err := client.Lock(context.Background(), "n")
 				if err != nil {
@@ -31,7 +31,15 @@ func TestALeaderWithTokensReservedBehindItIsNotLost(t *testing.T) {
 			}()
 			synctest.Wait()
 		}
+		ask()
 		if err := first.Unlock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		second := <-locks
+		for range 3 { // they linger until the second is done, and join the queue together
+			ask()
+		}
+		if err := second.Unlock(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		leader := <-locks

@@ -59,10 +59,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/fences/mysqldb"
 	"github.com/dblock-go/dblock/gen/fences/postgresdb"
 	"github.com/dblock-go/dblock/gen/fences/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 

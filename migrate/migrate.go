@@ -12,7 +12,7 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/dblock-go/dblock/migrations"
 )

@@ -5,15 +5,15 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Change is the general way: a transaction that locks the name's row, runs the transition, and
-// writes what that leaves. The listeners of those who are told are woken after the commit: what they
-// were granted they find in the tables.
+// writes what that leaves. The listeners of those who are told are woken after the commit: what
+// they were granted they find in the tables.
 func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	var next []driver.Handoff
 	var refused string // the attempt whose guard refused the transition
@@ -43,8 +43,8 @@ func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *
 	return next, nil
 }
 
-// obtainRow locks the row of a name, and makes it where that is wanted. A missing row is that of a name
-// that nobody has ever had: its transition needs the time, too.
+// obtainRow locks the row of a name, and makes it where that is wanted. A missing row is that of a
+// name that nobody has ever had: its transition needs the time, too.
 func (e *engine) obtainRow(ctx context.Context, q *mysqldb.Queries, how driver.How) (mysqldb.LockRowRow, bool, error) {
 	row, there, err := e.lockRow(ctx, q, how.Name, how.Wait)
 	if err == nil && !there && how.Make {

@@ -9,7 +9,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/txtest"
 	"github.com/dblock-go/dblock/mysql"
 )

@@ -11,7 +11,7 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -76,13 +76,6 @@ func TestTakeAndRelease(t *testing.T) {
 			for _, contended := range []bool{false, true} {
 				is(t, second(drivertest.Release(t.Context(), b, wrong, contended)), driver.ErrNotHeld)
 			}
-			is(t, b.SetHolds(t.Context(), wrong, 2), driver.ErrNotHeld)
-		}
-		for _, holds := range []int{1, 1, 2} { // the same as it is, too
-			must(t, a.SetHolds(t.Context(), held, holds))
-		}
-		if n := s.number(t, "SELECT holds FROM dblock_locks"); n != 2 {
-			t.Fatalf("held %d times", n)
 		}
 		must(t, second(drivertest.Release(t.Context(), a, held, false)))
 		is(t, second(drivertest.Release(t.Context(), a, held, false)), driver.ErrNotHeld)
@@ -140,9 +133,6 @@ func TestNamesAreBytes(t *testing.T) {
 func TestTheQueueIsServedInOrderAndTheDeadArePassedOver(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
-		if _, outcome, err := a.Enqueue(t.Context(), a.request("n")); err != nil || outcome != driver.Gone {
-			t.Fatal(outcome, err)
-		}
 		held := a.take(t, "n")
 		var waiting []actor
 		var attempts []string
@@ -181,7 +171,7 @@ func TestTheQueueIsServedInOrderAndTheDeadArePassedOver(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters") + s.number(t, "SELECT waiters FROM dblock_locks"); n != 0 {
 			t.Fatalf("%d are left in the queue", n)
 		}
-		if _, outcome, err := a.Enqueue(t.Context(), a.request("n")); err != nil || outcome != driver.Granted {
+		if _, outcome, err := a.Join(t.Context(), a.request("n")); err != nil || outcome != driver.Granted {
 			t.Fatal(outcome, err)
 		}
 	})
@@ -193,7 +183,7 @@ func TestAFixedLeaseStartsWithTheGrant(t *testing.T) {
 		held := a.take(t, "n")
 		r := b.request("n")
 		r.Lease = time.Hour
-		if _, outcome, err := b.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued {
+		if _, outcome, err := b.Join(t.Context(), r); err != nil || outcome != driver.Queued {
 			t.Fatal(outcome, err)
 		}
 		s.exec(t, "UPDATE dblock_waiters SET enqueued_at = 0")
@@ -230,26 +220,25 @@ func TestReenter(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
 		r := b.request("n")
-		if _, reentered, err := b.Reenter(t.Context(), r); err != nil || reentered {
+		if _, reentered, err := b.reenter(t.Context(), r); err != nil || reentered {
 			t.Fatal(reentered, err)
 		}
 		held := a.take(t, "n")
-		if _, reentered, err := b.Reenter(t.Context(), r); err != nil || reentered {
+		if _, reentered, err := b.reenter(t.Context(), r); err != nil || reentered {
 			t.Fatal("a stranger re-entered", err)
 		}
 		h := b.look(t, "n").Holder
 		r.Host, r.Thread = h.Host, h.Thread+" " // no collation may say that these are the same
-		if _, reentered, err := b.Reenter(t.Context(), r); err != nil || reentered {
+		if _, reentered, err := b.reenter(t.Context(), r); err != nil || reentered {
 			t.Fatal("a stranger re-entered", err)
 		}
 		a.enqueue(t, "n")
 		r.Thread = h.Thread
-		grant, reentered, err := b.Reenter(t.Context(), r)
+		grant, reentered, err := b.reenter(t.Context(), r)
 		if err != nil || !reentered || grant.Token <= held.Token || !grant.Contended {
 			t.Fatal(grant, reentered, err)
 		}
 		is(t, second(drivertest.Release(t.Context(), a, held, true)), driver.ErrNotHeld)
-		must(t, b.SetHolds(t.Context(), driver.Held{Name: "n", Session: b.session, Token: grant.Token}, 2))
 	})
 }
 

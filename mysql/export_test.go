@@ -5,8 +5,8 @@ import (
 	"database/sql"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Patient has an engine come back to a locked row for as long as a test takes, and call obstructed

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Broken by an Extend that does not lock the name's row, or does not ask for the token.
@@ -22,7 +22,7 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 			taking := s.transaction(t, "UPDATE dblock_locks SET token = token + 1, first_token = token, last_token = token WHERE name = ?", name)
 			_, err = taking.Exec("UPDATE dblock_shares SET token = token + 1 WHERE name = ?", name)
 			must(t, err)
-			extending := start(t, func(ctx context.Context) (time.Duration, error) { return a.Extend(ctx, held, time.Hour) })
+			extending := start(t, func(ctx context.Context) (time.Duration, error) { return a.extend(ctx, held, time.Hour) })
 			s.blocked(t, a)
 			must(t, taking.Commit())
 			got := <-extending
@@ -31,7 +31,7 @@ func TestAnExtensionThatWaitedFindsTheLockOfTheNext(t *testing.T) {
 				t.Errorf("%s: the next has %v left", name, left)
 			}
 			held.Token++
-			if left, err := a.Extend(t.Context(), held, time.Hour); err != nil || left != time.Hour {
+			if left, err := a.extend(t.Context(), held, time.Hour); err != nil || left != time.Hour {
 				t.Errorf("%s: %v left, %v", name, left, err)
 			}
 		}
@@ -50,7 +50,7 @@ func TestALeaseThatEndsWhileItsExtensionWaitsIsOver(t *testing.T) {
 		}
 		ending := s.transaction(t, "UPDATE dblock_locks SET expires_at = (SELECT now_us FROM dblock_clock) + 1 WHERE name = 'n'")
 		extending := start(t, func(ctx context.Context) (time.Duration, error) {
-			return a.Extend(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
+			return a.extend(ctx, driver.Held{Name: "n", Session: a.session, Token: grant.Token}, time.Hour)
 		})
 		s.blocked(t, a)
 		must(t, ending.Commit())

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -46,7 +46,7 @@ var takes = map[string]take{
 	"by the owner": func(t *testing.T, g guardian) error {
 		again := g.taker.request(g.held.Name)
 		again.Thread = g.by.Thread
-		_, ok, err := g.taker.Reenter(t.Context(), again)
+		_, ok, err := g.taker.reenter(t.Context(), again)
 		return taken(nil, ok, err)
 	},
 }

@@ -15,8 +15,8 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	dblock "github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	dblock "github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )

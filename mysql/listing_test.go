@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // reads is how many rows, and entries of indexes, do has read on the actor's connection.

@@ -8,15 +8,15 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Take looks only where it took nothing, for what was in the way: the row is missing, or locked for
-// the moment, or not free. Units are more than the lock's row, a cohort has several tokens: these are
-// a transaction.
+// the moment, or not free. Units are more than the lock's row, a cohort has several tokens: these
+// are a transaction.
 func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant, taken bool, err error) {
 	if r.Units > 0 || r.Members > 1 {
 		_, err = e.Change(ctx, driver.How{Name: r.Name, Self: r.Session, Make: true, Wait: r.Wait}, func(n *protocol.Name) error {

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -99,17 +99,17 @@ func TestATransactionLocksNamesAndNoGaps(t *testing.T) {
 			}
 		},
 		"UnlockTx": func(t *testing.T, s server, a application, tx *sql.Tx) {
-			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), a.beside))
+			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, a.take(t, name), driver.Detachment{}, a.beside))
 		},
 		"UnlockTx of a share": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			held := a.share(t, a.reader(name))
 			a.share(t, a.reader(name))
-			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, a.beside))
+			must(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
 		},
 		"UnlockTx of a name without a row": func(t *testing.T, s server, a application, tx *sql.Tx) {
 			for _, shared := range []bool{false, true} {
 				gone := driver.Held{Name: name, Session: a.session, Token: 1, Shared: shared}
-				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, a.beside), driver.ErrNotHeld)
+				is(t, a.engine.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, a.beside), driver.ErrNotHeld)
 			}
 		},
 	}
@@ -248,7 +248,7 @@ func TestUnlockTxReleasesWhatItWasToldAndNothingElse(t *testing.T) {
 		for _, contended := range []bool{false, true} {
 			held := a.take(t, id())
 			tx, _ := a.begin(t, sql.LevelRepeatableRead)
-			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+			err := a.engine.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 				err := a.beside(ctx, do)
 				must(t, second(drivertest.Release(ctx, a, held, contended)))
 				a.take(t, held.Name) // the same session, with another token

@@ -10,7 +10,7 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -101,7 +101,7 @@ func TestAReleaseThatWaitedHandsOverToTheWaiterThatCameMeanwhile(t *testing.T) {
 			held := a.take(t, name)
 			attempt := id()
 			joining := s.transaction(t, "UPDATE dblock_locks SET waiters = 1, next_ticket = 2 WHERE name = ?", name)
-			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 0, 0)", name, b.session, attempt)
+			_, err := joining.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES (?, 1, ?, 'h', 't', ?, 0, '', 0, 0, 0, 1)", name, b.session, attempt)
 			must(t, err)
 			releasing := start(t, func(ctx context.Context) (driver.Handoff, error) {
 				return sole(drivertest.Release(ctx, a, held, contended))
@@ -122,7 +122,7 @@ func TestAnEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 		a.take(t, "n")
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
 		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := b.Enqueue(ctx, b.request("n"))
+			_, outcome, err := b.Join(ctx, b.request("n"))
 			return outcome, err
 		})
 		s.blocked(t, b)
@@ -141,11 +141,11 @@ func TestTicketsFollowTheOrderOfTheLockedRow(t *testing.T) {
 		// before.
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
 		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := c.Enqueue(ctx, c.request("n"))
+			_, outcome, err := c.Join(ctx, c.request("n"))
 			return outcome, err
 		})
 		s.blocked(t, c)
-		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 1, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
 		must(t, err)
 		must(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != driver.Queued {
@@ -267,14 +267,11 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := actor{Backend: s.engine(t), session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		whole, share := a.take(t, "n"), a.share(t, a.reader("m"))
+		whole := a.take(t, "n")
 		row := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'n' FOR UPDATE")
-		shares := s.transaction(t, "SELECT name FROM dblock_shares WHERE name = 'm' FOR UPDATE")
 		for what, do := range map[string]func(ctx context.Context) error{
-			"SetHolds":            func(ctx context.Context) error { return a.SetHolds(ctx, whole, 2) },
-			"SetHolds of a share": func(ctx context.Context) error { return a.SetHolds(ctx, share, 2) },
-			"Raise":               func(ctx context.Context) error { return second(a.Raise(ctx, whole, whole.Token+1)) },
-			"Release":             func(ctx context.Context) error { return second(drivertest.Release(ctx, a, whole, true)) },
+			"Raise":   func(ctx context.Context) error { return second(a.raise(ctx, whole, whole.Token+1)) },
+			"Release": func(ctx context.Context) error { return second(drivertest.Release(ctx, a, whole, true)) },
 		} {
 			got := <-start(t, func(ctx context.Context) (string, error) { return what, do(ctx) })
 			if !errors.Is(got.err, driver.ErrBusy) {
@@ -282,14 +279,6 @@ func TestWhatAHolderWritesDoesNotWaitForALockedRow(t *testing.T) {
 			}
 		}
 		must(t, row.Commit())
-		must(t, shares.Commit())
-		// Another's transaction has the name's row.
-		s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'm' FOR UPDATE")
-		must(t, a.SetHolds(t.Context(), share, 2))
-		must(t, a.SetHolds(t.Context(), whole, 2))
-		if n := s.number(t, "SELECT h.holds + l.holds FROM dblock_shares h, dblock_locks l WHERE l.name = 'n'"); n != 4 {
-			t.Fatalf("held %d times in all, want twice each", n)
-		}
 	})
 }
 
@@ -420,7 +409,7 @@ func TestATakeWritesTheWholeRow(t *testing.T) {
 				}
 				const minute = 60_000_000
 				if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks CROSS JOIN dblock_clock WHERE name = ? AND session_id = ? AND host = ? AND thread = ? AND attempt = ?"+
-					" AND holds = 1 AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND acquired_at BETWEEN now_us - ? AND now_us"+
+					" AND metadata <> '' AND token = ? AND first_token = token AND last_token = token AND acquired_at BETWEEN now_us - ? AND now_us"+
 					" AND COALESCE(expires_at - acquired_at, 0) = ? AND IF(rests_until = 0, 0, rests_until - acquired_at) = ?",
 					r.Name, r.Session, r.Host, r.Thread, r.Attempt, farAhead+1, minute, r.Lease.Microseconds(), r.MinHold.Microseconds()); n != 1 {
 					t.Errorf("timed %v: the name's row is not as it should be", timed)

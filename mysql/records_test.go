@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -78,7 +78,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.actor(t)
 		b, c := s.listen(t, s.open(t, nil)), s.listen(t, s.open(t, nil))
-		if n, err := a.Ask(t.Context(), "n", "why", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 0 {
+		if n, err := a.ask(t.Context(), "n", "why", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 0 {
 			t.Fatal(n, err)
 		}
 		asked := func(held driver.Held, of *ear) string {
@@ -90,7 +90,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		}
 		first, second := b.share(t, b.reader("n")), c.share(t, c.reader("n"))
 		b.wait(t, b.request("n"))
-		if n, err := a.Ask(t.Context(), "n", "let me in", driver.Event{Name: "n", Kind: "asked", Detail: "let me in"}); err != nil || n != 2 {
+		if n, err := a.ask(t.Context(), "n", "let me in", driver.Event{Name: "n", Kind: "asked", Detail: "let me in"}); err != nil || n != 2 {
 			t.Fatal(n, err)
 		}
 		b.hint(t)
@@ -105,7 +105,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if got := asked(whole, b); got != "" {
 			t.Fatalf("the next was asked %q", got)
 		}
-		if n, err := a.Ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 || asked(whole, b) != "again" {
+		if n, err := a.ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 || asked(whole, b) != "again" {
 			t.Fatal(n, err)
 		}
 		c.wait(t, c.request("n"))
@@ -115,7 +115,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		if got := asked(whole, c); got != "" {
 			t.Fatalf("the next was asked %q", got)
 		}
-		if n, err := a.Ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 {
+		if n, err := a.ask(t.Context(), "n", "again", driver.Event{Name: "n", Kind: "asked"}); err != nil || n != 1 {
 			t.Fatal(n, err)
 		}
 		must(t, errorOf(drivertest.Release(t.Context(), c, whole, false)))
@@ -154,17 +154,17 @@ func TestThoseWhoWatchHearOfIt(t *testing.T) {
 		must(t, a.Stir(t.Context(), "n"))
 		b.hint(t)
 		event := driver.Event{Name: "n", Kind: "elected", Token: held.Token}
-		must(t, a.Announce(t.Context(), held, event))
+		must(t, a.announce(t.Context(), held, event))
 		b.hint(t)
 		wrong := held
 		for range 2 {
 			wrong.Token--
-			is(t, a.Announce(t.Context(), wrong, event), driver.ErrNotHeld)
+			is(t, a.announce(t.Context(), wrong, event), driver.ErrNotHeld)
 		}
 		wrong = held
 		wrong.Shared = true
-		is(t, a.Announce(t.Context(), wrong, event), driver.ErrNotHeld)
-		is(t, a.Announce(t.Context(), driver.Held{Name: "m", Session: a.session, Token: held.Token}, event), driver.ErrNotHeld)
+		is(t, a.announce(t.Context(), wrong, event), driver.ErrNotHeld)
+		is(t, a.announce(t.Context(), driver.Held{Name: "m", Session: a.session, Token: held.Token}, event), driver.ErrNotHeld)
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_events"); n != 1 {
 			t.Fatalf("%d events", n)
 		}

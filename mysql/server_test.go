@@ -18,8 +18,8 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrations"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -142,7 +142,7 @@ func (a actor) take(t *testing.T, name string) driver.Held {
 func (a actor) enqueue(t *testing.T, name string) string {
 	t.Helper()
 	r := a.request(name)
-	_, outcome, err := a.Enqueue(t.Context(), r)
+	_, outcome, err := a.Join(t.Context(), r)
 	must(t, err)
 	if outcome != driver.Queued {
 		t.Fatalf("outcome %v, want queued", outcome)

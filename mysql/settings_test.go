@@ -10,8 +10,8 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -113,11 +113,8 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	if time.Since(h.Since).Abs() > time.Minute || h.Left > ttl || h.Left < ttl-10*time.Second || h.Grant.Token != first.Token {
 		t.Fatalf("%+v", h)
 	}
-	must(t, a.SetHolds(t.Context(), first, 1))
-	must(t, a.SetHolds(t.Context(), first, 1))
 	must(t, second(drivertest.Release(t.Context(), a, first, false)))
 	is(t, second(drivertest.Release(t.Context(), a, first, false)), driver.ErrNotHeld)
-	is(t, a.SetHolds(t.Context(), first, 1), driver.ErrNotHeld)
 	held := b.take(t, name)
 	if held.Token <= first.Token {
 		t.Fatal("the token did not rise")
@@ -142,7 +139,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 				if err != nil || !taken {
 					t.Error(taken, err)
 				}
-				if _, outcome, err := retried(func() (driver.Grant, driver.Outcome, error) { return e.Enqueue(t.Context(), a.request(name)) }); err != nil || outcome != driver.Queued {
+				if _, outcome, err := retried(func() (driver.Grant, driver.Outcome, error) { return e.Join(t.Context(), a.request(name)) }); err != nil || outcome != driver.Queued {
 					t.Error(outcome, err)
 				}
 			}

@@ -3,8 +3,8 @@ package mysql
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -63,11 +63,11 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 			ha, hb := a.share(t, ra), b.share(t, rb)
 			upgrades := []<-chan outcome[bool]{
 				start(t, func(ctx context.Context) (bool, error) {
-					_, upgraded, err := a.Upgrade(ctx, ha, ra.Attempt)
+					_, upgraded, err := a.upgrade(ctx, ha, ra.Attempt)
 					return upgraded, err
 				}),
 				start(t, func(ctx context.Context) (bool, error) {
-					_, upgraded, err := b.Upgrade(ctx, hb, rb.Attempt)
+					_, upgraded, err := b.upgrade(ctx, hb, rb.Attempt)
 					return upgraded, err
 				}),
 			}
@@ -77,7 +77,7 @@ func TestOfTwoUpgradesAtOnceNoneGetsPastTheOther(t *testing.T) {
 				}
 			}
 			must(t, errorOf(drivertest.Release(t.Context(), b, hb, true)))
-			if _, upgraded, err := a.Upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
+			if _, upgraded, err := a.upgrade(t.Context(), ha, ra.Attempt); err != nil || !upgraded || s.used(t, name) != 0 {
 				t.Fatal(upgraded, err)
 			}
 		}
@@ -133,7 +133,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 			t.Fatalf("%+v, want the readers", got)
 		}
 		asked := <-start(t, func(ctx context.Context) (int, error) {
-			return a.Ask(ctx, "n", "why", driver.Event{Name: "n", Kind: "asked"})
+			return a.ask(ctx, "n", "why", driver.Event{Name: "n", Kind: "asked"})
 		})
 		if asked.err != nil || asked.value != 3 {
 			t.Fatalf("%+v", asked)
@@ -149,7 +149,7 @@ func TestAHandOverDoesNotWaitForTheNeighbours(t *testing.T) {
 	})
 }
 
-func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
+func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		const rounds = 8
 		names := make([]string, 6)
@@ -172,7 +172,7 @@ func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
 					for _, name := range mine {
 						rs = append(rs, a.request(name))
 					}
-					grants, err := a.TakeAll(t.Context(), rs)
+					grants, _, err := a.Batch(t.Context(), rs, nil)
 					if err != nil {
 						if !errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrRetry) {
 							t.Error(err)
@@ -181,7 +181,9 @@ func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
 					}
 					var held []driver.Held
 					for i, g := range grants {
-						held = append(held, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
+						if g.Token != 0 {
+							held = append(held, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token})
+						}
 					}
 					for len(held) > 0 {
 						if held, err = drivertest.ReleaseAll(t.Context(), a, held); err != nil && !errors.Is(err, driver.ErrRetry) {
@@ -199,30 +201,6 @@ func TestTakeAllInOppositeOrdersEnds(t *testing.T) {
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
 			t.Fatalf("%d are held", n)
 		}
-	})
-}
-
-func TestTakeAllGivesUpBehindATransactionAndTakesNothing(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a := actor{Backend: s.engine(t), session: id()}
-		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		for _, name := range []string{"a", "b", "c"} {
-			must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, name), false)))
-		}
-		locking := s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'b' FOR UPDATE")
-		rs := []driver.Request{a.request("a"), a.request("b"), a.request("c")}
-		is(t, errorOf(a.TakeAll(t.Context(), rs)), driver.ErrBusy)
-		must(t, locking.Commit())
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL"); n != 0 {
-			t.Fatalf("%d are held", n)
-		}
-		// What comes after a name that is not free is nobody's business.
-		a.take(t, "b")
-		locking = s.transaction(t, "SELECT name FROM dblock_locks WHERE name = 'c' FOR UPDATE")
-		if grants, err := a.TakeAll(t.Context(), rs); err != nil || len(grants) != 1 {
-			t.Fatal(grants, err)
-		}
-		must(t, locking.Rollback())
 	})
 }
 
@@ -263,9 +241,9 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			is(t, e.Transactions.Guard(t.Context(), tx, whole, beside), driver.ErrNotHeld)
 			must(t, e.Transactions.MakeGuard(t.Context(), held, beside))
 			must(t, e.Transactions.Guard(t.Context(), tx, held, beside))
-			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, beside), driver.ErrNotHeld)
-			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
-			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside), driver.ErrNotHeld)
+			is(t, e.Transactions.ReleaseTx(t.Context(), tx, whole, driver.Detachment{}, beside), driver.ErrNotHeld)
+			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
+			is(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside), driver.ErrNotHeld)
 			must(t, tx.Rollback())
 			if s.used(t, name) != 2 {
 				t.Fatal("the rollback did not give it back")
@@ -279,7 +257,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			must(t, tx.Rollback())
 			tx = begin()
 			attempt := a.wait(t, a.units(name, 3, 3))
-			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
+			must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 			must(t, tx.Commit())
 			if state := a.look(t, name); s.used(t, name) != 0 || !state.Ready || len(state.Granted) != 0 {
 				t.Fatalf("%+v", state)
@@ -304,8 +282,8 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		gone := held
 		gone.Token--
-		is(t, e.Transactions.ReleaseTx(t.Context(), tx, gone, beside), driver.ErrNotHeld)
-		must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, beside))
+		is(t, e.Transactions.ReleaseTx(t.Context(), tx, gone, driver.Detachment{}, beside), driver.ErrNotHeld)
+		must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, beside))
 		for _, name := range []string{"m", "n ", "o"} {
 			got := <-start(t, func(ctx context.Context) (bool, error) {
 				_, taken, err := a.Take(ctx, a.reader(name))

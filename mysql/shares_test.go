@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 )
 
@@ -34,7 +34,7 @@ func (a actor) share(t *testing.T, r driver.Request) driver.Held {
 // wait joins the queue.
 func (a actor) wait(t *testing.T, r driver.Request) string {
 	t.Helper()
-	_, outcome, err := a.Enqueue(t.Context(), r)
+	_, outcome, err := a.Join(t.Context(), r)
 	must(t, err)
 	if outcome != driver.Queued {
 		t.Fatalf("outcome %v of %+v, want queued", outcome, r)
@@ -81,9 +81,6 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 			state.Granted[0].Grant.Lease <= 59*time.Minute || state.Ready || state.Head != (driver.Holder{}) || state.Holder.Units != 1 {
 			t.Fatalf("%+v", state)
 		}
-		must(t, a.SetHolds(t.Context(), first, 2))
-		must(t, a.SetHolds(t.Context(), first, 2))
-		is(t, a.SetHolds(t.Context(), driver.Held{Name: "n", Session: a.session, Token: first.Token}, 3), driver.ErrNotHeld)
 		writer := c.wait(t, c.request("n"))
 		if _, taken, err := c.Take(t.Context(), c.reader("n")); err != nil || taken {
 			t.Fatal("a reader past a writer that waits", err)
@@ -174,7 +171,7 @@ func TestPermitsAreGivenInOrderAndNobodyBarges(t *testing.T) {
 			t.Fatal("a small request barged", err)
 		}
 		small := a.wait(t, a.units("n", 1, 4))
-		if _, _, err := a.Enqueue(t.Context(), a.reader("n")); !errors.Is(err, driver.ErrCapacity) {
+		if _, _, err := a.Join(t.Context(), a.reader("n")); !errors.Is(err, driver.ErrCapacity) {
 			t.Fatal(err)
 		}
 		if next, err := drivertest.Release(t.Context(), a, one, true); err != nil || next != nil {
@@ -204,10 +201,10 @@ func TestTheCapacityIsThatOfThoseWhoShareOrWait(t *testing.T) {
 		if state := a.look(t, "n"); state.Capacity != 5 {
 			t.Fatalf("%+v", state)
 		}
-		_, _, err := a.Enqueue(t.Context(), a.reader("n"))
+		_, _, err := a.Join(t.Context(), a.reader("n"))
 		is(t, err, driver.ErrCapacity)
 		must(t, errorOf(drivertest.Undo(t.Context(), a, a.session, "n", attempt)))
-		is(t, errorOf(a.Downgrade(t.Context(), held)), driver.ErrCapacity)
+		is(t, errorOf(a.downgrade(t.Context(), held)), driver.ErrCapacity)
 		if s.used(t, "n") != 0 || a.look(t, "n").Holder.Grant.Token != held.Token {
 			t.Fatal("something was done")
 		}
@@ -220,107 +217,62 @@ func TestDowngradeAndUpgrade(t *testing.T) {
 		r := a.request("n")
 		r.Metadata, r.Lease = `{"k":1}`, time.Hour
 		held := a.share(t, r)
-		must(t, a.SetHolds(t.Context(), held, 3))
 		readers := []string{b.wait(t, b.reader("n")), b.wait(t, b.reader("n"))}
 		writer := b.wait(t, b.request("n"))
-		next, err := a.Downgrade(t.Context(), held)
+		next, err := a.downgrade(t.Context(), held)
 		if err != nil || !slices.Equal(attempts(next), readers) || s.used(t, "n") != 3 {
 			t.Fatal(next, err)
 		}
-		next, err = a.Downgrade(t.Context(), held)
+		next, err = a.downgrade(t.Context(), held)
 		if err != nil || next != nil || s.used(t, "n") != 3 {
 			t.Fatal("not idempotent", next, err)
 		}
-		is(t, errorOf(a.Downgrade(t.Context(), driver.Held{Name: "n", Session: b.session, Token: held.Token})), driver.ErrNotHeld)
-		is(t, errorOf(a.Downgrade(t.Context(), driver.Held{Name: "m", Session: b.session, Token: held.Token})), driver.ErrNotHeld)
+		is(t, errorOf(a.downgrade(t.Context(), driver.Held{Name: "n", Session: b.session, Token: held.Token})), driver.ErrNotHeld)
+		is(t, errorOf(a.downgrade(t.Context(), driver.Held{Name: "m", Session: b.session, Token: held.Token})), driver.ErrNotHeld)
 		held.Shared = true
 		if own := a.look(t, "n").Granted; len(own) != 1 || own[0].Attempt != r.Attempt || own[0].Grant.Token != held.Token || own[0].Grant.Lease <= 0 {
 			t.Fatalf("%+v", own)
 		}
-		if _, upgraded, err := a.Upgrade(t.Context(), held, r.Attempt); err != nil || upgraded {
+		if _, upgraded, err := a.upgrade(t.Context(), held, r.Attempt); err != nil || upgraded {
 			t.Fatal("upgraded beside others", err)
 		}
 		for _, attempt := range readers {
 			must(t, errorOf(drivertest.Undo(t.Context(), b, b.session, "n", attempt)))
 		}
-		_, _, err = b.Upgrade(t.Context(), driver.Held{Name: "n", Session: b.session, Token: held.Token, Shared: true}, r.Attempt)
+		_, _, err = b.upgrade(t.Context(), driver.Held{Name: "n", Session: b.session, Token: held.Token, Shared: true}, r.Attempt)
 		is(t, err, driver.ErrNotHeld)
-		_, _, err = a.Upgrade(t.Context(), held, id())
+		_, _, err = a.upgrade(t.Context(), held, id())
 		is(t, err, driver.ErrNotHeld)
-		grant, upgraded, err := a.Upgrade(t.Context(), held, r.Attempt)
+		grant, upgraded, err := a.upgrade(t.Context(), held, r.Attempt)
 		if err != nil || !upgraded || grant.Token <= held.Token || !grant.Contended || grant.Lease <= 59*time.Minute || grant.Lease > time.Hour {
 			t.Fatal(grant, upgraded, err)
 		}
-		again, upgraded, err := a.Upgrade(t.Context(), held, r.Attempt)
+		again, upgraded, err := a.upgrade(t.Context(), held, r.Attempt)
 		if err != nil || !upgraded || again.Token != grant.Token || again.Lease <= 0 {
 			t.Fatal(again, upgraded, err)
 		}
 		details, err := a.Describe(t.Context(), []string{"n"}, driver.AllWaiters)
 		must(t, err)
-		if d := details[0]; len(d.Holders) != 1 || d.Holders[0].Holds != 3 || d.Holders[0].Metadata != r.Metadata || d.Holders[0].Units != 0 ||
+		if d := details[0]; len(d.Holders) != 1 || d.Holders[0].Metadata != r.Metadata || d.Holders[0].Units != 0 ||
 			len(d.Waiters) != 1 || d.Waiters[0].Attempt != writer || d.Token != grant.Token {
 			t.Fatalf("%+v", d)
 		}
 		if s.used(t, "n") != 0 {
 			t.Fatal("units are left")
 		}
-		raised, err := a.Raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token}, farAhead)
+		raised, err := a.raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token}, farAhead)
 		if err != nil || raised != farAhead {
 			t.Fatal(raised, err)
 		}
-		raised, err = a.Raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: farAhead}, 1)
+		raised, err = a.raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: farAhead}, 1)
 		if err != nil || raised != farAhead {
 			t.Fatal(raised, err)
 		}
-		_, err = a.Raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token}, 1)
+		_, err = a.raise(t.Context(), driver.Held{Name: "n", Session: a.session, Token: grant.Token}, 1)
 		is(t, err, driver.ErrNotHeld)
 		last, err := sole(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: farAhead}, true))
 		if err != nil || last.Attempt != writer || last.Grant.Token != farAhead+1 {
 			t.Fatal(last, err)
-		}
-	})
-}
-
-func TestManyAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.actor(t), s.actor(t)
-		must(t, errorOf(drivertest.Release(t.Context(), a, a.take(t, "n0"), false)))
-		for range 2 { // the rows are not there, and then they are
-			var rs []driver.Request
-			for i := range 10 {
-				switch r := a.request(fmt.Sprint("n", i)); {
-				case i%3 == 1:
-					r.Units, r.Of = 1, driver.Readers
-					fallthrough
-				default:
-					rs = append(rs, r)
-				}
-			}
-			held := b.take(t, "n7")
-			grants, err := a.TakeAll(t.Context(), rs)
-			if err != nil || len(grants) != 7 {
-				t.Fatal(grants, err)
-			}
-			var all []driver.Held
-			for i, g := range grants {
-				all = append(all, driver.Held{Name: rs[i].Name, Session: a.session, Token: g.Token, Shared: rs[i].Units > 0})
-			}
-			b.wait(t, b.request("n3"))
-			b.share(t, b.reader("n4"))
-			wrong := driver.Held{Name: "n2", Session: b.session, Token: 1}
-			rest, err := drivertest.ReleaseAll(t.Context(), a, append(slices.Clone(all), wrong, held))
-			if err != nil || len(rest) != 2 || !slices.Contains(rest, wrong) || !slices.Contains(rest, all[3]) {
-				t.Fatal(rest, err)
-			}
-			if s.used(t, "n1") != 0 || s.used(t, "n4") != 1 || s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id IS NOT NULL") != 1 {
-				t.Fatal("not what was to be released")
-			}
-			s.exec(t, "UPDATE dblock_locks SET session_id = NULL, shared_units = 0, waiters = 0")
-			s.exec(t, "DELETE FROM dblock_waiters")
-			s.exec(t, "DELETE FROM dblock_shares")
-		}
-		if grants, err := a.TakeAll(t.Context(), nil); err != nil || grants != nil {
-			t.Fatal(grants, err)
 		}
 	})
 }

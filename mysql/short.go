@@ -4,8 +4,8 @@ import (
 	"context"
 	"math"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // The short ways are transactions of two statements that write, for a place at the end of a queue

@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -22,23 +22,17 @@ func (s server) attending(t *testing.T) actor {
 	return a
 }
 
-// pass has the actor hold a name and hand it over the short way, which leaves it with a spare.
+// pass has the actor hold a name and hand it over the short way.
 func (a actor) pass(t *testing.T, s server, name string, to actor) driver.Held {
 	t.Helper()
 	held := a.take(t, name)
 	attempt := to.enqueue(t, name)
-	spares := s.spares(t)
 	next, err := sole(drivertest.Release(t.Context(), a, held, true))
 	must(t, err)
-	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token || next.Grant.Contended || s.spares(t) != spares+1 {
-		t.Fatalf("%+v, with %d spares: want %s, and one spare more than %d", next, s.spares(t), attempt, spares)
+	if next.Attempt != attempt || next.Session != to.session || next.Grant.Token <= held.Token || next.Grant.Contended || s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ?", name) != 0 {
+		t.Fatalf("%+v, want %s, and no place left", next, attempt)
 	}
 	return driver.Held{Name: name, Session: to.session, Token: next.Grant.Token}
-}
-
-func (s server) spares(t *testing.T) int64 {
-	t.Helper()
-	return s.number(t, "SELECT COUNT(*) FROM dblock_waiters WHERE name = ''")
 }
 
 // waits waits until a statement waits for a row.
@@ -60,8 +54,8 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		s.exec(t, "UPDATE dblock_locks SET next_ticket = 7")
 		r := a.request("n")
 		r.Metadata, r.Lease, r.MinHold = `{"k":"ü"}`, time.Hour, time.Minute
-		if _, outcome, err := a.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued || s.spares(t) != 0 {
-			t.Fatal(outcome, err, s.spares(t))
+		if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
+			t.Fatal(outcome, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters w JOIN dblock_locks l ON l.name = w.name"+
 			" WHERE w.name = 'n' AND w.ticket = 7 AND w.session_id = ? AND w.host = ? AND w.thread = ? AND w.attempt = ? AND w.lease = 3600000000 AND w.min_hold = 60000000"+
@@ -71,8 +65,8 @@ func TestANameIsPassedOnAndQueuedForByOneStatementEach(t *testing.T) {
 		}
 		// What has a time of its own goes the long way.
 		next, err := sole(drivertest.Release(t.Context(), b, held, true))
-		if err != nil || next.Attempt != r.Attempt || next.Grant.Lease != time.Hour || s.spares(t) != 0 {
-			t.Fatal(next, err, s.spares(t))
+		if err != nil || next.Attempt != r.Attempt || next.Grant.Lease != time.Hour {
+			t.Fatal(next, err)
 		}
 		must(t, second(drivertest.Release(t.Context(), a, driver.Held{Name: "n", Session: a.session, Token: next.Grant.Token}, true)))
 		if n := s.number(t, "SELECT waiters FROM dblock_locks") + s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
@@ -86,17 +80,16 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		a, b, c := s.attending(t), s.attending(t), s.attending(t)
 		held := a.take(t, "n")
 		first, last := b.enqueue(t, "n"), c.enqueue(t, "n")
-		s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = token, last_token = token, asked = 'please', holds = 2, metadata = '{}'", farAhead)
+		s.exec(t, "UPDATE dblock_locks SET token = ?, first_token = token, last_token = token, asked = 'please', metadata = '{}'", farAhead)
 		held.Token = farAhead
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
-		if err != nil || next.Attempt != first || next.Grant.Token != farAhead+1 || !next.Grant.Contended || s.spares(t) != 1 {
-			t.Fatal(next, err, s.spares(t))
+		if err != nil || next.Attempt != first || next.Grant.Token != farAhead+1 || !next.Grant.Contended {
+			t.Fatal(next, err)
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND holds = 1 AND waiters = 1"+
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND waiters = 1"+
 			" AND first_token = token AND last_token = token AND handed = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
-		// A spare is nobody's place.
 		if claims, err := a.Orphans(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
 			t.Fatal(claims, err)
 		}
@@ -181,14 +174,14 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 		attempt := b.enqueue(t, "n")
 		s.expire(t, dead)
 		next, err := sole(drivertest.Release(t.Context(), a, held, true))
-		if err != nil || next.Attempt != attempt || s.spares(t) != 0 {
-			t.Fatal(next, err, s.spares(t))
+		if err != nil || next.Attempt != attempt {
+			t.Fatal(next, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_waiters"); n != 0 {
 			t.Fatal("the dead are still in the queue")
 		}
 		reader := a.reader("n")
-		if _, outcome, err := a.Enqueue(t.Context(), reader); err != nil || outcome != driver.Queued {
+		if _, outcome, err := a.Join(t.Context(), reader); err != nil || outcome != driver.Queued {
 			t.Fatal(outcome, err)
 		}
 		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: next.Grant.Token}, true))
@@ -198,19 +191,19 @@ func TestAShortHandOverPassesNobodyOver(t *testing.T) {
 	})
 }
 
-func TestAPlaceThatIsUsedAgainGetsItsTicketFromTheLockedRow(t *testing.T) {
+func TestAShortPlaceHasItsTicketFromTheLockedRow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.attending(t), s.attending(t)
 		held := a.pass(t, s, "n", b)
 		s.exec(t, "UPDATE dblock_locks SET capacity = 5, next_ticket = 10")
 		first := s.transaction(t, "UPDATE dblock_locks SET waiters = waiters + 1, next_ticket = next_ticket + 1 WHERE name = 'n'")
-		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, passable, token) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 0, 0)", b.session)
+		_, err := first.Exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at, units, min_hold, members) VALUES ('n', 10, ?, 'h', 't', 'first', 0, '', 0, 0, 0, 1)", b.session)
 		must(t, err)
 		second := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := a.Enqueue(ctx, a.request("n"))
+			_, outcome, err := a.Join(ctx, a.request("n"))
 			return outcome, err
 		})
-		s.waits(t, "JoinQueue")
+		s.waits(t, "TakeTicket")
 		must(t, first.Commit())
 		if got := <-second; got.err != nil || got.value != driver.Queued {
 			t.Fatalf("%+v, want queued", got)
@@ -226,7 +219,7 @@ func TestAPlaceThatIsUsedAgainGetsItsTicketFromTheLockedRow(t *testing.T) {
 }
 
 // A capacity that earlier requests have left counts no more.
-func TestAPlaceThatIsUsedAgainForgetsTheCapacityOfEarlierRequests(t *testing.T) {
+func TestAShortPlaceForgetsTheCapacityOfEarlierRequests(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.attending(t), s.attending(t)
 		a.pass(t, s, "n", b)
@@ -234,7 +227,7 @@ func TestAPlaceThatIsUsedAgainForgetsTheCapacityOfEarlierRequests(t *testing.T) 
 		a.enqueue(t, "n")
 		r := a.request("n")
 		r.Units, r.Of = 1, 4
-		if _, outcome, err := a.Enqueue(t.Context(), r); err != nil || outcome != driver.Queued || s.spares(t) != 0 {
+		if _, outcome, err := a.Join(t.Context(), r); err != nil || outcome != driver.Queued {
 			t.Fatal(outcome, err)
 		}
 	})
@@ -246,13 +239,13 @@ func TestAShortEnqueueThatWaitedTakesWhatWasReleasedMeanwhile(t *testing.T) {
 		a.pass(t, s, "n", b)
 		freeing := s.transaction(t, "UPDATE dblock_locks SET session_id = NULL WHERE name = 'n'")
 		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := a.Enqueue(ctx, a.request("n"))
+			_, outcome, err := a.Join(ctx, a.request("n"))
 			return outcome, err
 		})
-		s.waits(t, "JoinQueue")
+		s.waits(t, "TakeTicket")
 		must(t, freeing.Commit())
 		if got := <-joining; got.err != nil || got.value != driver.Granted || s.number(t, "SELECT COUNT(*) FROM dblock_waiters") != 0 {
-			t.Fatalf("%+v, want granted, and the spare dropped", got)
+			t.Fatalf("%+v, want granted", got)
 		}
 	})
 }
@@ -267,7 +260,7 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		row := s.transaction(t, "SELECT name FROM dblock_locks FOR UPDATE")
 		releasing := start(t, func(ctx context.Context) (driver.Handoff, error) { return sole(drivertest.Release(ctx, b, held, true)) })
 		joining := start(t, func(ctx context.Context) (driver.Outcome, error) {
-			_, outcome, err := b.Enqueue(ctx, b.request("m"))
+			_, outcome, err := b.Join(ctx, b.request("m"))
 			return outcome, err
 		})
 		is(t, (<-releasing).err, driver.ErrBusy)
@@ -276,31 +269,6 @@ func TestTheShortWaysDoNotWaitForLong(t *testing.T) {
 		next, err := sole(drivertest.Release(t.Context(), b, held, true))
 		if err != nil || next.Attempt != queued {
 			t.Fatal(next, err)
-		}
-	})
-}
-
-func TestSparesDoNotOutliveTheirUse(t *testing.T) {
-	each(t, func(t *testing.T, s server) {
-		a, b := s.attending(t), s.attending(t)
-		a.pass(t, s, "n", b)
-		a.pass(t, s, "m", b)
-		must(t, second(b.Forget(t.Context(), time.Hour, 10)))
-		if n := s.spares(t); n != 2 {
-			t.Fatalf("%d spares are left, want those of the living", n)
-		}
-		s.exec(t, "UPDATE dblock_waiters SET enqueued_at = 0 ORDER BY ticket LIMIT 1")
-		must(t, second(b.Forget(t.Context(), time.Hour, 10)))
-		if n := s.spares(t); n != 1 {
-			t.Fatalf("%d spares are left, want the young one", n)
-		}
-		for _, name := range []string{"n", "m"} { // one of them finds its spare gone
-			a.enqueue(t, name)
-		}
-		a.pass(t, s, "o", b)
-		must(t, a.EndSession(t.Context(), a.session))
-		if n := s.spares(t); n != 0 {
-			t.Fatalf("%d spares are left after the end of the session", n)
 		}
 	})
 }
@@ -338,12 +306,12 @@ func TestAHandOverKeepsNothingInAFile(t *testing.T) {
 		a.enqueue(t, "n") // ticket 1
 		none("to hand over", func() (int64, error) {
 			token, err = q.HandToHead(t.Context(), mysqldb.HandToHeadParams{
-				Name: "n", Holder: a.session, Token: token, Spare: -7, Ticket: 1, Session: a.session, Host: "h", Thread: "t", Attempt: id(),
+				Name: "n", Holder: a.session, Token: token, Ticket: 1, Members: 1, Session: a.session, Host: "h", Thread: "t", Attempt: id(),
 			})
 			return token, err
 		})
 		none("to queue", func() (int64, error) {
-			return q.JoinQueue(t.Context(), mysqldb.JoinQueueParams{Name: "n", Spare: -7, Session: a.session, Host: "h", Thread: "t", Attempt: id(), Passable: 1})
+			return q.TakeTicket(t.Context(), mysqldb.TakeTicketParams{Name: "n", Members: 1})
 		})
 	})
 }

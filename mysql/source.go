@@ -5,13 +5,13 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
-// source is what a transition reads within its transaction, after the name's row was locked. At READ
-// COMMITTED every statement sees what stands since then.
+// source is what a transition reads within its transaction, after the name's row was locked. At
+// READ COMMITTED every statement sees what stands since then.
 type source struct {
 	ctx     context.Context
 	engine  *engine

@@ -68,7 +68,7 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 // finds that in the row.
 func written(n *protocol.Name, self string, was mysqldb.LockRowRow) mysqldb.WriteRowParams {
 	p := mysqldb.WriteRowParams{
-		Name: n.Row.Name, Session: n.Session, Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
+		Name: n.Row.Name, Session: text0(n.Session), Host: n.Host, Thread: n.Thread, Attempt: n.Attempt,
 		Token: n.Token, FirstToken: n.First, LastToken: n.Last, AcquiredAt: n.Since, ExpiresAt: nullable(n.Ends), RestsUntil: n.Rests,
 		Metadata: plainJSON(n.Metadata), Asked: text0(n.Asked), SharedUnits: int32(n.Units), Capacity: int32(n.Capacity), Mixed: n.Mixed,
 		Waiters: int32(n.Waiters), FirstTicket: n.Head, NextTicket: n.Next,

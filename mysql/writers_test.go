@@ -16,7 +16,7 @@ import (
 	sqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 )
@@ -47,7 +47,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 						t.Errorf("%v: does not say what to do", err)
 					}
 				}
-				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, a.beside))
+				must(t, e.Transactions.ReleaseTx(t.Context(), tx, held, driver.Detachment{}, a.beside))
 				must(t, tx.Commit())
 			}
 		}

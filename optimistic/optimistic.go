@@ -88,10 +88,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/versions/mysqldb"
 	"github.com/dblock-go/dblock/gen/versions/postgresdb"
 	"github.com/dblock-go/dblock/gen/versions/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -167,8 +167,8 @@ func TestAGrantThatIsNotCommittedIsNotTold(t *testing.T) {
 	}
 }
 
-// Rule 3. Broken by leaving LockRowWithin out of release: the short hand-over would believe in a hold
-// that was just taken over.
+// Rule 3. Broken by leaving LockRowWithin out of release: the short hand-over would believe in a
+// hold that was just taken over.
 func TestAReleaseThatMeetsAReentryHandsNothingOn(t *testing.T) {
 	s := newScript(t)
 	for _, id := range []string{"a", "b", "c"} {

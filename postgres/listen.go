@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -80,8 +80,8 @@ func (d sqlDB) watchPool(ctx context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// listenConn reserves a connection of the pool that can listen, and returns pgx's connection below it.
-// After an error the connection has gone back to the pool as it came.
+// listenConn reserves a connection of the pool that can listen, and returns pgx's connection below
+// it. After an error the connection has gone back to the pool as it came.
 //
 // pgx's connection is used outside of Raw. That is safe, because database/sql leaves a reserved
 // connection alone. Raw would keep the connection's mutex for as long as the listener lives, and
@@ -127,8 +127,8 @@ func below(raw any) (conn *pgx.Conn, lent bool) {
 	return nil, false
 }
 
-// isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool has
-// no configuration. It is also true where there is no such field, which errs on the safe side.
+// isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool
+// has no configuration. It is also true where there is no such field, which errs on the safe side.
 func isLent(conn reflect.Value) bool {
 	if conn.Kind() != reflect.Struct {
 		return true
@@ -200,9 +200,9 @@ func hear(ctx context.Context, conn *pgx.Conn, channel string, limit time.Durati
 	}
 }
 
-// hint reads a payload: an attempt, and behind it, where that tells all of the grant, its token, of a
-// cohort its first and its last token, and whether there are waiters. Whatever else it may be, it is
-// a hint that something has come.
+// hint reads a payload: an attempt, and behind it, where that tells all of the grant, its token, of
+// a cohort its first and its last token, and whether there are waiters. Whatever else it may be, it
+// is a hint that something has come.
 func hint(payload string) driver.Hint {
 	fields := strings.Fields(payload)
 	if len(fields) == 0 {

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // A plan as EXPLAIN tells it.
@@ -105,8 +105,8 @@ func (s *script) plan(st statement, mode string, before ...statement) plan {
 }
 
 // TestABatchLooksAtItsOwnRows counts what 128 requests and 128 releases in a table of 3,000 locks
-// look at, or 256 places that leave a queue of 3,000, with statistics and without. A plan that reads
-// a small table once is as good as one that looks each row up.
+// look at, or 256 places that leave a queue of 3,000, with statistics and without. A plan that
+// reads a small table once is as good as one that looks each row up.
 func TestABatchLooksAtItsOwnRows(t *testing.T) {
 	const half = 128
 	s := newScript(t)

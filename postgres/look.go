@@ -3,8 +3,8 @@ package postgres
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/protocol"
 )

@@ -8,14 +8,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-// Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot from
-// before the waiter.
+// Rule 3. Broken by leaving LockRowWithin out of release: the hand-off then decides by a snapshot
+// from before the waiter.
 func TestAReleaseSeesTheWaiterThatItWaitedFor(t *testing.T) {
 	for _, isolation := range []string{"read committed", "repeatable read", "serializable"} { // rule 10: whatever the application's default
 		t.Run(isolation, func(t *testing.T) {

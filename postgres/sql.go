@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -87,7 +87,7 @@ func (t sqlOpened) rollback(ctx context.Context) { _ = t.giveBack(rolledBack(ctx
 // giveBack closes a connection whose transaction may still be open: the pool must not lend it out.
 func (t sqlOpened) giveBack(ended bool) error {
 	if !ended {
-		_ = sqlConn{t.conn}.close()
+		_ = sqlConn(t).close()
 		return nil
 	}
 	return ignoreClosed(t.conn.Close())

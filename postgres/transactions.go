@@ -7,8 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/postgresdb"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -108,8 +108,8 @@ func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, erro
 }
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it;
-// otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the wait for an
-// answer late, so as not to end the transaction.
+// otherwise one of the statements, or keepSavepoint or undo, has to end it. ctx ends the wait for
+// an answer late, so as not to end the transaction.
 func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ...statement) error {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // healLimit bounds the search for the highest token of the other nodes, which look at all their

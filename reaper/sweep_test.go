@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // guarded is a database with dead sessions and a transaction that guards their locks. Once the

@@ -6,8 +6,8 @@ import (
 	sqldriver "database/sql/driver"
 	"fmt"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // borrow gives fn a connection of the pool on which nothing waits inside SQLite. The connection

@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 const (

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // schemaLocation is the one of a connection's databases that has dblock's tables: main, or else the

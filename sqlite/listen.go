@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var errNoInbox = errors.New("the socket that others send their notices to was taken away")

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // secondConnection is how long inspect waits for one.

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {

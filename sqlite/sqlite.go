@@ -120,7 +120,7 @@ import (
 	"database/sql"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // New keeps locks through the application's pool, with any SQLite driver (modernc.org/sqlite,

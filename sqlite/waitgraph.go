@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/gen/sqlitedb"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 func (e *engine) WaitGraph(ctx context.Context, attempts []string) ([]driver.Wait, error) {

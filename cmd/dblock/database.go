@@ -17,7 +17,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -127,7 +126,7 @@ func (s source) openFile(create bool) (*sql.DB, error) {
 	return sql.Open("sqlite", file.String())
 }
 
-func (d database) locks() driver.Engine[*sql.Tx] {
+func (d database) locks() dblock.Engine[*sql.Tx] {
 	switch d.engine {
 	case migrate.Postgres:
 		return postgres.NewSQL(d.DB)

@@ -20,7 +20,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/migrate"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -34,7 +33,7 @@ type kind struct {
 	driver  string // of database/sql
 	engine  string // as package migrate names it
 	dialect goose.Dialect
-	new     func(db *sql.DB) driver.Engine[*sql.Tx]
+	new     func(db *sql.DB) dblock.Engine[*sql.Tx]
 	dsn     string // the environment variable of a server; "": it needs none
 }
 
@@ -45,9 +44,9 @@ var kinds = map[string]kind{
 	"mariadb":  {"mysql", migrate.MySQL, goose.DialectMySQL, newMySQL, "DBLOCK_TEST_MARIADB_DSN"},
 }
 
-func newPostgres(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }
+func newPostgres(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }
 
-func newMySQL(db *sql.DB) driver.Engine[*sql.Tx] { return dblockmysql.New(db) }
+func newMySQL(db *sql.DB) dblock.Engine[*sql.Tx] { return dblockmysql.New(db) }
 
 // database is one of a kind that a test has for itself, with dblock's tables.
 type database struct {

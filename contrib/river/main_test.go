@@ -25,7 +25,6 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -51,7 +50,7 @@ func TestMain(m *testing.M) {
 type kind struct {
 	driver string // of database/sql
 	engine string // as package migrate names it
-	new    func(db *sql.DB) driver.Engine[*sql.Tx]
+	new    func(db *sql.DB) dblock.Engine[*sql.Tx]
 	queue  func(ctx context.Context, dsn string, config *river.Config) (queue, error)
 	server string // the environment variable with its DSN; "": it needs none
 	now    string // an expression of SQL, in milliseconds
@@ -67,9 +66,9 @@ var kinds = map[string]kind{
 	},
 }
 
-func newSQLite(db *sql.DB) driver.Engine[*sql.Tx] { return sqlite.New(db) }
+func newSQLite(db *sql.DB) dblock.Engine[*sql.Tx] { return sqlite.New(db) }
 
-func newPostgres(db *sql.DB) driver.Engine[*sql.Tx] { return postgres.NewSQL(db) }
+func newPostgres(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }
 
 // queue is a River client with a pool of its own.
 type queue struct {

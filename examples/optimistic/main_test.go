@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { os.Exit(dbtest.Run(m)) }
 
 func TestTicketsAreSoldTwiceWithoutAVersionAndNoneWithIt(t *testing.T) {
 	dbtest.EachEmpty(t, func(t *testing.T, db dbtest.Database) {
-		o := options{dsn: db.DSN, counters: 4, tickets: 25, think: 2 * time.Millisecond}
+		o := options{dsn: db.DSN, counters: 4, tickets: 100, think: 2 * time.Millisecond}
 		if db.Kind == dbtest.KindSQLite {
 			o.dsn = ""
 			t.Setenv("TMPDIR", t.TempDir())
@@ -26,7 +26,7 @@ func TestTicketsAreSoldTwiceWithoutAVersionAndNoneWithIt(t *testing.T) {
 		if err := play(t.Context(), o, &out); err != nil {
 			t.Fatalf("%v\n%s", err, &out)
 		}
-		if !regexp.MustCompile(`(?m)^Without a version: \d+ tickets were sold, [1-9]\d* too many, in \S+\.\nWith a version: 25 tickets were sold, none twice, in \S+; \d+ times `).Match(out.Bytes()) {
+		if !regexp.MustCompile(`(?m)^Without a version: \d+ tickets were sold, [1-9]\d* too many, in \S+\.\nWith a version: 100 tickets were sold, none twice, in \S+; \d+ times `).Match(out.Bytes()) {
 			t.Error(out.String())
 		}
 		if db.Kind == dbtest.KindSQLite {

@@ -8,11 +8,10 @@ import (
 	"errors"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 )
 
 // Engine is postgres.NewSQL, mysql.New or sqlite.New.
-type Engine func(db *sql.DB) driver.Engine[*sql.Tx]
+type Engine func(db *sql.DB) dblock.Engine[*sql.Tx]
 
 // Client is the type of a client over database/sql, and Lock that of its locks.
 type (

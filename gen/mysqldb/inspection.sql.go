@@ -12,11 +12,9 @@ import (
 )
 
 const contended = `-- name: Contended :many
-SELECT q.name FROM (
-    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-     WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?)) q
- WHERE (SELECT p.token FROM dblock_waiters p WHERE p.name = q.name AND p.token = 0 LIMIT 1) = 0
- ORDER BY q.name LIMIT ?
+SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+ WHERE w.name > ? AND w.name >= ? AND (CAST(? AS SIGNED) = 0 OR w.name < ?)
+ ORDER BY w.name LIMIT ?
 `
 
 type ContendedParams struct {

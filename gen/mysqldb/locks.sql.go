@@ -477,7 +477,7 @@ func (q *Queries) TakeRow(ctx context.Context, arg TakeRowParams) (int64, error)
 
 const writeRow = `-- name: WriteRow :exec
 UPDATE dblock_locks SET
-       session_id = NULLIF(?, ''), host = ?, thread = ?, attempt = ?,
+       session_id = CAST(? AS CHAR), host = ?, thread = ?, attempt = ?,
        token = ?, first_token = ?, last_token = ?,
        acquired_at = ?, expires_at = ?, rests_until = ?,
        metadata = ?, asked = ?, shared_units = ?,

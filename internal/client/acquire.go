@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -193,6 +193,7 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 		}
 		err, got.left = c.unreliable(r, got), something
 		if got.cohort != nil {
+			s.cohorts.end(got.cohort)
 			s.cohorts.dismiss(got.cohort, errAgain)
 		}
 	}
@@ -237,7 +238,7 @@ func shared(grant driver.Grant, asked time.Duration, err error) *receipt {
 // others were seen waiting for it; for an owner that outlives its process, the way back into its
 // own lock; the queue.
 func (c *Client) takeOrQueue(ctx context.Context, s *clientSession, r *driver.Request, o Owner, wait bool) (_ *receipt, err error) {
-	if !c.registry.isContended(r.Name) {
+	if !c.registry.isContended(r.Name) && !s.cohorts.busy(r.Name) {
 		got, taken, failed := c.takeSoon(ctx, s, r)
 		if taken || failed != nil {
 			return got, failed
@@ -428,15 +429,15 @@ func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, go
 	}
 }
 
-// batchable reports whether a request may be the member of a cohort: it is a plain one for the whole
-// name, and its owner holds nothing that others could wait for.
+// batchable reports whether a request may be the member of a cohort: it is a plain one for the
+// whole name, and its owner holds nothing that others could wait for.
 func (c *Client) batchable(ctx context.Context, r *driver.Request, o Owner) bool {
 	_, under := c.owners.in(ctx)
 	return !under && !o.Explicit && o.errand == 0 && r.Units == 0 && r.Lease == 0 && r.MinHold == 0 && r.Metadata == ""
 }
 
-// show has the database show an owner as the holder of what it has as the member of a cohort, before
-// it waits for another name: whoever looks for a deadlock reads that.
+// show has the database show an owner as the holder of what it has as the member of a cohort,
+// before it waits for another name: whoever looks for a deadlock reads that.
 func (c *Client) show(ctx context.Context, o Owner) error {
 	for _, h := range c.registry.crowded(o) {
 		if err := c.rows(h).single(ctx, h); err != nil && !errors.Is(err, ErrLost) {

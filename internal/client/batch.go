@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // maxBatch is how many names one statement takes or releases.
@@ -270,9 +270,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	}
 	if err != nil { // Unlock does each by itself; what was released all the same is no loss
 		for _, l := range together {
-			if residueOf(err) == unsure {
-				c.registry.transition(l.hold.claim, repeat)
-			}
+			l.hold.unanswered = residueOf(err) == unsure
 		}
 		return
 	}

@@ -5,9 +5,9 @@ import (
 	"math"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
 )
@@ -17,7 +17,7 @@ import (
 func New(engine driver.Backend, config Config) *Client {
 	calls := newCalls(config.TTL)
 	c := &Client{
-		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(),
+		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
 		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
 		down:    make(chan struct{}),
 	}

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
@@ -17,8 +17,9 @@ const maxMembers = 256
 // goes with the next. So the members of a cohort came before whatever stands behind its place.
 // together.go sends what is decided here.
 type cohorts struct {
-	mu     sync.Mutex           // protects what follows, and every cohort and member
-	asking map[string][]*member // by name with a statement under way, those who go with the next
+	mu      sync.Mutex           // protects what follows, and every cohort and member
+	asking  map[string][]*member // by name with a statement under way, those who go with the next
+	serving map[string]*cohort   // by name, that which has the lock
 }
 
 // cohort is a number of requests that share one place, one attempt and one grant. Its members get
@@ -31,6 +32,7 @@ type cohort struct {
 	grant     driver.Grant
 	asked     time.Duration // by the clock, before the statement was sent that told of the grant
 	over      chan struct{} // closed when all have given up what it waits for
+	served    chan struct{} // closed when it has the lock no more
 	alone     bool          // the database knows the present member as the only holder
 	detaching chan struct{} // closed when that is so, or the lock is lost; nil: nobody has asked for it
 	rest      *cohort       // the members behind one that is being detached
@@ -54,7 +56,9 @@ type turn struct {
 	err    error
 }
 
-func newCohorts() *cohorts { return &cohorts{asking: map[string][]*member{}} }
+func newCohorts() *cohorts {
+	return &cohorts{asking: map[string][]*member{}, serving: map[string]*cohort{}}
+}
 
 // add adds a request to those that go with the next statement; first: none is under way, and the
 // caller has to send it.
@@ -84,7 +88,7 @@ func (x *cohorts) next(name string, claim func() *claim) (*cohort, driver.Reques
 }
 
 func newCohort(claim *claim, members []*member) *cohort {
-	c := &cohort{claim: claim, waiting: slices.Clone(members), over: make(chan struct{}), alone: len(members) == 1}
+	c := &cohort{claim: claim, waiting: slices.Clone(members), over: make(chan struct{}), served: make(chan struct{}), alone: len(members) == 1}
 	for i, m := range members {
 		m.cohort, m.at = c, i
 	}
@@ -112,7 +116,31 @@ func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	c.grant, c.asked = grant, asked
-	return c.serve()
+	if !c.serve() {
+		return false
+	}
+	x.serving[c.claim.name] = c
+	return true
+}
+
+// end notes that a cohort has the lock no more. It is safe to repeat.
+func (x *cohorts) end(c *cohort) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.serving[c.claim.name] == c {
+		delete(x.serving, c.claim.name)
+		close(c.served)
+	}
+}
+
+// served is closed when the cohort of this session that has a name has it no more; nil: none has.
+func (x *cohorts) served(name string) <-chan struct{} {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if c := x.serving[name]; c != nil {
+		return c.served
+	}
+	return nil
 }
 
 // pass gives the lock to the next member, with what must be noted before; false: none waits, or the
@@ -136,6 +164,14 @@ func (c *cohort) serve() bool {
 	c.waiting = c.waiting[1:]
 	m.turn <- turn{cohort: c, grant: c.grant, asked: c.asked, token: c.grant.First + int64(m.at)}
 	return true
+}
+
+// busy reports whether a cohort of this session has a name, or asks for it.
+func (x *cohorts) busy(name string) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	_, asking := x.asking[name]
+	return asking || x.serving[name] != nil
 }
 
 // dismiss tells those who wait why they get nothing.

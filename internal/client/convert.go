@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 // Downgrade makes a reader of a writer.
 func (l *Lock) Downgrade(ctx context.Context) error {
 	sent := false
-	return l.convert(ctx, downgrade, func(g rows, m mode) (mode, error) {
+	return l.convert(ctx, true, func(g rows, m mode) (mode, error) {
 		if m.shared() && sent { // its answer was lost
 			return m, nil
 		}
@@ -35,7 +35,7 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 
 // TryUpgrade makes a writer of a reader, if it is the only one.
 func (l *Lock) TryUpgrade(ctx context.Context) error {
-	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
 		if !m.shared() {
 			return m, nil
 		}
@@ -62,7 +62,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 
 // Raise lifts the token to at least a value, and returns what it is then.
 func (l *Lock) Raise(ctx context.Context, token int64) (raised int64, err error) {
-	err = l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+	err = l.convert(ctx, false, func(g rows, m mode) (mode, error) {
 		if m.shared() {
 			return m, fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 		}
@@ -82,7 +82,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 	if !h.fixed {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
-	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
 		if h.ctx.Err() != nil { // the database may still have it: to extend it would keep it from others
 			return m, nil
 		}
@@ -105,7 +105,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
-	return l.convert(ctx, convert, func(g rows, m mode) (mode, error) {
+	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
 		e := eventOf(l.hold, kind, detail)
 		return m, g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, l.hold.held(), e) })
 	})
@@ -123,8 +123,9 @@ func (h *hold) once() error {
 // conversion sends what changes the mode of a hold, and returns the mode that it has then.
 type conversion func(g rows, m mode) (mode, error)
 
-// convert changes what a lock is in the database, alone, and again where a race was lost.
-func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
+// convert changes what a lock is in the database, alone, and again where a race was lost. yielding:
+// readers may come in beside it meanwhile.
+func (l *Lock) convert(ctx context.Context, yielding bool, f conversion) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -135,7 +136,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 	}
 	defer g.done()
 	for away := g.absent(); ; {
-		err := g.tryConvert(ctx, h, e, f)
+		err := g.tryConvert(ctx, h, yielding, f)
 		switch over := h.over(); { // it may have ended while the statement was at work
 		case over != nil:
 			return over
@@ -152,7 +153,7 @@ func (l *Lock) convert(ctx context.Context, e event, f conversion) error {
 }
 
 // tryConvert does so once.
-func (g rows) tryConvert(ctx context.Context, h *hold, e event, f conversion) error {
+func (g rows) tryConvert(ctx context.Context, h *hold, yielding bool, f conversion) error {
 	if err := lockWithin(ctx, h.mu.TryLock); err != nil { // a transaction relies on what it is, and waits perhaps
 		return err
 	}
@@ -164,15 +165,14 @@ func (g rows) tryConvert(ctx context.Context, h *hold, e event, f conversion) er
 	if err := g.ascertain(ctx, h); err != nil {
 		return err
 	}
-	g.registry.transition(h.claim, e)
-	now, err := f(g, *h.mode.Load())
+	was := *h.mode.Load()
+	during := was
+	during.yielding = yielding
+	h.mode.Store(&during)
+	now, err := f(g, was)
 	if err != nil && residueOf(err) == unsure && !errors.Is(err, driver.ErrUnsupported) && !errors.Is(err, ErrNotAcquired) {
-		now.late = true
-		g.registry.setMode(h, now)
-		g.registry.transition(h.claim, doubt)
-		return err
+		now.late, now.vague, now.yielding = true, true, yielding
 	}
-	g.registry.setMode(h, now)
-	g.registry.transition(h.claim, settle)
+	h.mode.Store(&now)
 	return err
 }

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/coalesce"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // maxExchange is how many names one statement of an exchange takes and releases.

@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // hold is a name that this client holds, or a share of it, entered once or several times by the
@@ -41,8 +41,9 @@ type hold struct {
 
 	conversion sync.RWMutex // locked by what changes the mode, and shared by what relies on it
 
-	mu      sync.Mutex // protects entries, and orders what is written of it
-	entries int        // how often its owner has entered it and not unlocked; 0: it counts as released
+	mu         sync.Mutex // protects what follows, and orders what is written of it
+	entries    int        // how often its owner has entered it and not unlocked; 0: it counts as released
+	unanswered bool       // the answer to its release was lost: not to be held is no loss any more
 }
 
 // held is the hold as the database knows it.

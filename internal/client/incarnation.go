@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Incarnation asks the database for how long it has had its data, as driver.Quorum says.

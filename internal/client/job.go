@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another. f

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
 )
@@ -50,8 +50,7 @@ func aliveSession(t *testing.T, c clock.Clock) *clientSession {
 	return &clientSession{Session: s}
 }
 
-// A run that the database has taken is disbanded while its present member does not know yet that it
-// is that.
+// Broken by a grant that is relied upon although its attempt is being undone.
 func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 	c := New(newPaper(), Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
 	k := c.registry.request("n", "a")

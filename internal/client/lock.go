@@ -35,7 +35,8 @@ func (l *Lock) Context() context.Context { return l.hold.ctx }
 
 // Shared reports whether others may have the name as well, or whether that is not known.
 func (l *Lock) Shared() bool {
-	return l.client.registry.state(l.hold.claim).vague() || l.hold.mode.Load().shared()
+	m := l.hold.mode.Load()
+	return m.vague || m.shared()
 }
 
 // Until is when the lock ends if its client does not reach the database any more from now on. The

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // LockTx takes names inside a transaction, in the order given, and returns the one that failed.

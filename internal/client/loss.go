@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // lose ends a hold that was not unlocked.
@@ -104,8 +104,8 @@ type receipt struct {
 	bereave  func()          // tells those behind it in the cohort that the lock is lost; nil: it is alone
 }
 
-// rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted from
-// the time when it was asked for.
+// rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted
+// from the time when it was asked for.
 func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
 		claim: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Observer is told what a client does. Package dblock documents it.

@@ -3,16 +3,17 @@ package client
 import (
 	"context"
 	"errors"
-	"log/slog"
+	"io"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 // paper is a database in memory, which can be away.
@@ -43,7 +44,7 @@ func newPaper() *paper {
 func newPaperClient(t testing.TB, p driver.Backend, change func(c *Config)) *Client {
 	began := time.Now()
 	config := Config{
-		TTL: 15 * time.Second, Host: "host", App: "app", Log: slog.New(slog.DiscardHandler), Deadlock: time.Second,
+		TTL: 15 * time.Second, Host: "host", App: "app", Log: testlog.New(io.Discard, t.Error), Deadlock: time.Second,
 		Clock:       clock.Func(func() time.Duration { return time.Since(began) }),
 		NotAcquired: func(driver.State, error) error { return ErrNotAcquired },
 		Deadlocked:  func(deadlock.Cycle) error { return ErrDeadlock },

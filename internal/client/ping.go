@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
 )
 

@@ -3,7 +3,7 @@ package client
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
 )
 

@@ -2,10 +2,12 @@ package client
 
 import (
 	"context"
+	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // maxContended bounds the hints about names that others wait for. To forget them costs a statement
@@ -14,29 +16,29 @@ const maxContended = 4096
 
 // registry is what a client believes to hold, and every attempt that the database may know.
 type registry struct {
-	mu        sync.Mutex        // protects what follows
-	closed    bool              // nothing is added any more
-	claims    map[string]*claim // by attempt; those that are gone are not in it
-	holds     map[string]*hold  // by attempt; what is relied upon
-	whole     map[string]*hold  // by name: the holder of all of it
-	readers   map[entry]*hold   // by their owners
-	permits   map[*hold]bool    // a set
-	contended map[string]bool   // names that others waited for when last seen
+	log       *slog.Logger
+	mu        sync.Mutex         // protects what follows
+	closed    bool               // nothing is added any more
+	claims    map[string]*claim  // by attempt; those that are gone are not in it
+	holds     map[string]*hold   // by attempt; what is relied upon
+	names     map[string][]*hold // the same by name
+	contended map[string]bool    // names that others waited for when last seen
 }
 
-func newRegistry() *registry {
+func newRegistry(log *slog.Logger) *registry {
 	return &registry{
-		claims: map[string]*claim{}, holds: map[string]*hold{}, whole: map[string]*hold{}, readers: map[entry]*hold{},
-		permits: map[*hold]bool{}, contended: map[string]bool{},
+		log:    log,
+		claims: map[string]*claim{}, holds: map[string]*hold{}, names: map[string][]*hold{}, contended: map[string]bool{},
 	}
 }
 
-// move is every transition of an attempt. It reports false where the event is impossible in the
-// state that the attempt is in, and then changes nothing. MUST be called with mu locked.
-func (r *registry) move(c *claim, e event) bool {
+// move is every transition of an attempt. An event that is impossible in the state that the attempt
+// is in changes nothing, and is logged as an error: none happens. MUST be called with mu locked.
+func (r *registry) move(c *claim, e event) {
 	next, possible := c.state.after(e)
 	if !possible {
-		return false
+		r.log.Error("dblock: a state that cannot be: please report this", "name", c.name, "attempt", c.attempt, "state", c.state, "event", e)
+		return
 	}
 	c.state = next
 	if next == Gone {
@@ -46,14 +48,13 @@ func (r *registry) move(c *claim, e event) bool {
 	} else {
 		r.claims[c.attempt] = c
 	}
-	return true
 }
 
 // transition is move for a caller that has not locked mu.
-func (r *registry) transition(c *claim, e event) bool {
+func (r *registry) transition(c *claim, e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.move(c, e)
+	r.move(c, e)
 }
 
 func (r *registry) state(c *claim) State {
@@ -85,7 +86,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := h.mode.Load()
-	before = r.whole[h.name]
+	before = r.whole(h.name)
 	if r.closed || h.state != Requested || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
 		return nil, ending{}, false
 	}
@@ -94,12 +95,12 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	} else {
 		delete(r.contended, h.name)
 	}
-	if m.token == 0 || before != nil && before.state.yielding() && m.shared() {
+	if m.token == 0 || before != nil && before.mode.Load().yielding && m.shared() {
 		before = nil // without tokens nobody can tell which of two is the later
 	}
 	r.move(h.claim, grant)
 	r.holds[h.attempt] = h
-	r.sort(h)
+	r.names[h.name] = append(r.names[h.name], h)
 	if before != nil { // the database took it from that one
 		how = before.gone(errGrantedAgain)
 		r.remove(before, how.event)
@@ -107,48 +108,25 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	return before, how, true
 }
 
-// sort files a hold under its mode. MUST be called with mu locked.
-func (r *registry) sort(h *hold) {
-	r.unsort(h)
-	switch m := h.mode.Load(); {
-	case m.permit():
-		r.permits[h] = true
-	case m.shared():
-		r.readers[entry{h.name, h.owner}] = h
-	default:
-		r.whole[h.name] = h
+// whole is the holder of all of a name, nil: there is none. MUST be called with mu locked.
+func (r *registry) whole(name string) *hold {
+	if i := slices.IndexFunc(r.names[name], func(h *hold) bool { return !h.mode.Load().shared() }); i >= 0 {
+		return r.names[name][i]
 	}
-}
-
-// unsort takes a hold out of the files. MUST be called with mu locked.
-func (r *registry) unsort(h *hold) {
-	delete(r.permits, h)
-	if r.whole[h.name] == h {
-		delete(r.whole, h.name)
-	}
-	if k := (entry{h.name, h.owner}); r.readers[k] == h {
-		delete(r.readers, k)
-	}
-}
-
-// setMode notes what a hold is now.
-func (r *registry) setMode(h *hold, m mode) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h.mode.Store(&m)
-	if r.holds[h.attempt] == h {
-		r.sort(h)
-	}
+	return nil
 }
 
 // remove takes a hold out of what is relied upon; false if it was out already. One that departs can
 // still be unlocked, which is to take it out once more. MUST be called with mu locked.
 func (r *registry) remove(h *hold, e event) bool {
-	if r.holds[h.attempt] != h && h.state != Departed || !r.move(h.claim, e) {
+	if _, possible := h.state.after(e); r.holds[h.attempt] != h && !(h.state == Departed && possible) {
 		return false
 	}
+	r.move(h.claim, e)
 	delete(r.holds, h.attempt)
-	r.unsort(h)
+	if r.names[h.name] = slices.DeleteFunc(r.names[h.name], func(other *hold) bool { return other == h }); len(r.names[h.name]) == 0 {
+		delete(r.names, h.name)
+	}
 	return true
 }
 
@@ -163,10 +141,10 @@ func (r *registry) take(h *hold, e event) bool {
 func (r *registry) owned(name string, o Owner) *hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.whole[name]; h != nil && h.owner == o {
-		return h
+	if i := slices.IndexFunc(r.names[name], func(h *hold) bool { return h.owner == o && !h.mode.Load().permit() }); i >= 0 {
+		return r.names[name][i]
 	}
-	return r.readers[entry{name, o}]
+	return nil
 }
 
 // units are what an owner has of a name by permits that ctx is under, and of how many: they cannot
@@ -174,9 +152,8 @@ func (r *registry) owned(name string, o Owner) *hold {
 func (r *registry) units(ctx context.Context, name string, o Owner) (n, of int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for h := range r.permits {
-		if h.name == name && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
-			m := h.mode.Load()
+	for _, h := range r.names[name] {
+		if m := h.mode.Load(); m.permit() && h.owner == o && (ctx.Value(h) != nil || h.all != nil && ctx.Value(h.all) != nil) {
 			n, of = n+m.units, m.of
 		}
 	}
@@ -250,7 +227,7 @@ func (r *registry) isContended(name string) bool {
 func (r *registry) crowded(o Owner) (holds []*hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, h := range r.whole {
+	for _, h := range r.holds {
 		if h.owner == o && h.cohort != nil {
 			holds = append(holds, h)
 		}
@@ -262,7 +239,7 @@ func (r *registry) crowded(o Owner) (holds []*hold) {
 func (r *registry) occupied(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.whole[name] != nil
+	return r.whole(name) != nil
 }
 
 // leaseEnd is when the fixed lease of a hold ends, on the client's clock.

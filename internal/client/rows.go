@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -21,7 +21,7 @@ func (c *Client) rows(h *hold) rows { return rows{c, h.in} }
 
 // settle finds out what a hold is, where that is not known.
 func (g rows) settle(ctx context.Context, h *hold) error {
-	if err := g.single(ctx, h); err != nil || !g.registry.state(h.claim).vague() {
+	if err := g.single(ctx, h); err != nil || !h.mode.Load().vague {
 		return err
 	}
 	if err := lockWithin(ctx, h.conversion.TryLock); err != nil {
@@ -39,11 +39,11 @@ func (g rows) settle(ctx context.Context, h *hold) error {
 // ascertain finds out what a hold is after an unanswered conversion, and makes the member of a
 // cohort a holder by itself. MUST be called with conversion locked.
 func (g rows) ascertain(ctx context.Context, h *hold) error {
-	was := g.registry.state(h.claim)
+	was := h.mode.Load()
 	if h.ctx.Err() != nil {
 		return nil
 	}
-	if err := g.single(ctx, h); err != nil || !was.vague() {
+	if err := g.single(ctx, h); err != nil || !was.vague {
 		return err
 	}
 	state, err := g.look(ctx, g.in.ID, h.name)
@@ -54,13 +54,14 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 		if own.Attempt != h.attempt {
 			continue
 		}
-		now := *h.mode.Load()
+		now := *was
+		now.vague, now.yielding = false, false
 		now.token = own.Grant.Token
 		now.last = now.token
 		switch {
 		case state.Sharing == 0:
 			now.units, now.of = 0, 0
-			if was.yielding() { // its Downgrade may still run: not with another token
+			if was.yielding { // its Downgrade may still run: not with another token
 				now.token, err = g.raise(ctx, driver.Held{Name: h.name, Session: g.in.ID, Token: now.token}, now.token+1)
 				now.last = now.token
 				if errors.Is(err, driver.ErrNotHeld) { // it has run since the look, or the lock is gone
@@ -73,8 +74,7 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 		case now.units == 0:
 			now.units, now.of = 1, driver.Readers
 		}
-		g.registry.setMode(h, now)
-		g.registry.transition(h.claim, settle)
+		h.mode.Store(&now)
 		return nil
 	}
 	return driver.ErrNotHeld
@@ -114,6 +114,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	if h.cohort != nil {
 		switch passed, err := g.handOn(ctx, h); {
 		case err != nil:
+			g.in.cohorts.end(h.cohort)
 			g.abandon(g.in, h.claim, false)
 			return err
 		case passed:
@@ -139,7 +140,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			g.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
-			known := !g.registry.state(h.claim).unanswered()
+			known := !h.unanswered && g.registry.state(h.claim) == Releasing
 			g.registry.transition(h.claim, finish)
 			if h.departure.possible() {
 				g.promote(ctx, h)
@@ -162,7 +163,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			return err
 		}
 		if g.outage(err) {
-			g.registry.transition(h.claim, repeat)
+			h.unanswered = true
 		}
 		pause(ctx, 10*time.Millisecond)
 	}
@@ -180,13 +181,14 @@ func (g rows) handOn(ctx context.Context, h *hold) (passed bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
-	return g.pass(g.in, h.cohort), nil
+	return g.in.cohorts.pass(h.cohort, func() { g.registry.transition(h.claim, pass) }), nil
 }
 
 // resolve has the members that an UnlockTx may have detached wait where they are in the queue, or
 // ask anew.
 func (g rows) resolve(h *hold, queued bool) {
 	if h.cohort != nil {
+		g.in.cohorts.end(h.cohort)
 		g.resume(g.in, h.cohort, queued)
 	}
 }

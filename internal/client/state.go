@@ -19,22 +19,17 @@ type State int
 
 // The states.
 const (
-	Requested   State = iota // a statement was or will be sent that may take the lock or a place in the queue; of a cohort, nobody relies on it yet
-	Held                     // it has the lock
-	Converting               // a statement is under way that changes its mode or its token
-	Sharing                  // likewise, a Downgrade: readers may come in beside it
-	Uncertain                // the answer to a conversion was lost
-	MaybeShared              // likewise, to a Downgrade
-	Lent                     // its lease stands behind the lock of a transaction
-	Releasing                // it counts as released, and the database is told
-	Unanswered               // likewise, and an answer was lost: not to be held is no loss any more
-	Undoing                  // the client gives back, in the background, whatever the attempt has got
-	Overdue                  // its fixed lease is over here, and the database may still have it
-	Departed                 // an UnlockTx has released it, and its context is open until Unlock
-	Gone                     // nothing is left of it
+	Requested State = iota // a statement was or will be sent that may take the lock or a place in the queue; of a cohort, nobody relies on it yet
+	Held                   // it has the lock
+	Lent                   // its lease stands behind the lock of a transaction
+	Releasing              // it counts as released, and the database is told
+	Undoing                // the client gives back, in the background, whatever the attempt has got
+	Overdue                // its fixed lease is over here, and the database may still have it
+	Departed               // an UnlockTx has released it, and its context is open until Unlock
+	Gone                   // nothing is left of it
 )
 
-var stateNames = [...]string{"requested", "held", "converting", "sharing", "uncertain", "maybe shared", "lent", "releasing", "unanswered", "undoing", "overdue", "departed", "gone"}
+var stateNames = [...]string{"requested", "held", "lent", "releasing", "undoing", "overdue", "departed", "gone"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -42,41 +37,31 @@ func (s State) String() string { return stateNames[s] }
 type event int
 
 const (
-	grant     event = iota // the database granted it, and the client relies on that
-	pass                   // the next member of its cohort may have it
-	convert                // TryUpgrade, Raise, Extend or Record is about to be sent
-	downgrade              // Downgrade is about to be sent
-	settle                 // the mode is known again
-	doubt                  // the answer to a conversion was lost
-	lend                   // a transaction gets what the lease stands for
-	unlock                 // Unlock, UnlockAll or Close
-	repeat                 // the answer to a release was lost
-	abandon                // nobody relies on it any more, and the database may have it
-	lose                   // the lock ended, and was not unlocked
-	expire                 // likewise, by the end of a fixed lease
-	depart                 // the database says that an UnlockTx has released it
-	finish                 // nothing of it is in the database any more
+	grant   event = iota // the database granted it, and the client relies on that
+	pass                 // the next member of its cohort may have it
+	lend                 // a transaction gets what the lease stands for
+	unlock               // Unlock, UnlockAll or Close
+	abandon              // nobody relies on it any more, and the database may have it
+	lose                 // the lock ended, and was not unlocked
+	expire               // likewise, by the end of a fixed lease
+	depart               // the database says that an UnlockTx has released it
+	finish               // nothing of it is in the database any more
 )
 
-var eventNames = [...]string{"grant", "pass", "convert", "downgrade", "settle", "doubt", "lend", "unlock", "repeat", "abandon", "lose", "expire", "depart", "finish"}
+var eventNames = [...]string{"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "depart", "finish"}
 
 func (e event) String() string { return eventNames[e] }
 
 // transitions are all that are possible.
 var transitions = map[State]map[event]State{
-	Requested:   {grant: Held, abandon: Undoing, finish: Gone},
-	Held:        {convert: Converting, downgrade: Sharing, lend: Lent, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	Converting:  {settle: Held, doubt: Uncertain, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	Sharing:     {settle: Held, doubt: MaybeShared, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	Uncertain:   {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	MaybeShared: {settle: Held, unlock: Releasing, lose: Gone, depart: Departed, expire: Overdue},
-	Lent:        {abandon: Undoing, finish: Gone},
-	Releasing:   {pass: Requested, repeat: Unanswered, abandon: Undoing, finish: Gone},
-	Unanswered:  {repeat: Unanswered, abandon: Undoing, finish: Gone},
-	Undoing:     {repeat: Undoing, abandon: Undoing, finish: Gone},
-	Overdue:     {finish: Gone},
-	Departed:    {unlock: Releasing, finish: Gone},
-	Gone:        {abandon: Undoing},
+	Requested: {grant: Held, abandon: Undoing, finish: Gone},
+	Held:      {lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue, depart: Departed},
+	Lent:      {abandon: Undoing, finish: Gone},
+	Releasing: {pass: Requested, abandon: Undoing, finish: Gone},
+	Undoing:   {abandon: Undoing, finish: Gone},
+	Overdue:   {finish: Gone},
+	Departed:  {unlock: Releasing, finish: Gone},
+	Gone:      {abandon: Undoing, finish: Gone},
 }
 
 // after is the state that an event leads to; false: the event is impossible in this state.
@@ -84,12 +69,3 @@ func (s State) after(e event) (State, bool) {
 	next, possible := transitions[s][e]
 	return next, possible
 }
-
-// vague reports whether the mode has to be looked up before anything is done that depends on it.
-func (s State) vague() bool { return s == Uncertain || s == MaybeShared }
-
-// yielding reports whether readers that enter are no sign of a loss.
-func (s State) yielding() bool { return s == Sharing || s == MaybeShared }
-
-// unanswered reports whether the database may have released it already.
-func (s State) unanswered() bool { return s == Unanswered || s == Undoing || s == Gone }

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/wait"
 )
@@ -38,7 +38,8 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 	case vacant:
 		c.abandon(s, m.cohort.claim, false)
 	case !left:
-		if got := <-m.turn; got.err == nil && !c.pass(s, got.cohort) {
+		if got := <-m.turn; got.err == nil && !x.pass(got.cohort, func() {}) {
+			x.end(got.cohort)
 			c.abandon(s, got.cohort.claim, false)
 		}
 	}
@@ -59,11 +60,46 @@ func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
 // ask sends what has come for a name, until there is nothing.
 func (c *Client) ask(s *clientSession, name string) {
 	for {
+		c.holdBack(s, name)
 		of, r := s.cohorts.next(name, c.claiming(name))
 		if of == nil {
 			return
 		}
 		c.joinTogether(s, of, &r)
+	}
+}
+
+// Requests are held back for so long at most, and for a moment after each end of what holds them
+// back, in which the one that had the lock comes back itself.
+const (
+	lingering = 5 * time.Millisecond
+	moment    = 200 * time.Microsecond
+)
+
+// holdBack has the requests for a name linger while a cohort of the session has it: its members
+// come back soon, and join the queue together again. Without that cohorts fall apart.
+func (c *Client) holdBack(s *clientSession, name string) {
+	late := make(chan struct{})
+	var stop func() bool
+	for {
+		served := s.cohorts.served(name)
+		if served == nil {
+			return
+		}
+		if stop == nil {
+			stop = c.config.Clock.Alarm(c.config.Clock.Now()+lingering, func() { close(late) })
+			defer stop()
+		}
+		select {
+		case <-served:
+			pause(c.background, moment)
+		case <-late:
+			return
+		case <-s.Context().Done():
+			return
+		case <-c.background.Done():
+			return
+		}
 	}
 }
 
@@ -125,12 +161,6 @@ func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant,
 	}
 }
 
-// pass gives the lock of a cohort to its next member, after the present one has released it, or has
-// never relied on it. False: the database has to be told.
-func (c *Client) pass(s *clientSession, of *cohort) bool {
-	return s.cohorts.pass(of, func() { c.registry.transition(of.claim, pass) })
-}
-
 // fail tells the members that are left why they get nothing. unsure: their statement may still be
 // on its way.
 func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
@@ -171,9 +201,9 @@ func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
 	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Rest: rest}
 }
 
-// detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait until
-// it is known what came of the transaction: Unlock finds out, and otherwise a look tells when the
-// hold has ended.
+// detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait
+// until it is known what came of the transaction: Unlock finds out, and otherwise a look tells when
+// the hold has ended.
 func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
 	s.cohorts.mu.Lock()
 	defer s.cohorts.mu.Unlock()
@@ -186,6 +216,7 @@ func (c *Client) detachmentTx(s *clientSession, h *hold) driver.Detachment {
 // bereave has those behind a member that has lost the lock ask anew, unless the database may have
 // them in the queue: then a look tells.
 func (c *Client) bereave(s *clientSession, of *cohort) {
+	s.cohorts.end(of)
 	s.cohorts.dismiss(of, errAgain)
 	if c.begin() == nil {
 		defer c.done()
@@ -203,7 +234,7 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 			c.detaching.Worked()
 			m := *h.mode.Load()
 			m.last = m.token
-			c.registry.setMode(h, m)
+			h.mode.Store(&m)
 			c.resume(s, h.cohort, true)
 			return
 		case errors.Is(err, driver.ErrNotHeld):

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // What the observer was told of a hold.

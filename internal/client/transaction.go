@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // guardTimeout is how long Guard waits for the lock's row, where it has to make the guard's: for
@@ -185,7 +185,7 @@ func (c *Client) database(ctx context.Context, anew bool) string {
 // transaction may be in the way of that: there the engine goes by the cohort.
 func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) {
 	for {
-		if !tx.Exclusive() || g.registry.state(h.claim).vague() {
+		if !tx.Exclusive() || h.mode.Load().vague {
 			if err := g.settle(ctx, h); err != nil {
 				return nil, err
 			}
@@ -193,7 +193,7 @@ func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) 
 		if err := lockWithin(ctx, h.conversion.TryRLock); err != nil {
 			return nil, err
 		}
-		if !g.registry.state(h.claim).vague() {
+		if !h.mode.Load().vague {
 			return h.conversion.RUnlock, nil
 		}
 		h.conversion.RUnlock() // it became so meanwhile

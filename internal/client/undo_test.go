@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/internal/wait"
 )

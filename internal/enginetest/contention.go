@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Broken by a read that locks the gaps between names along with a name: one with SKIP LOCKED, or of

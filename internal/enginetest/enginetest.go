@@ -12,8 +12,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Wiring is one way to open an engine.

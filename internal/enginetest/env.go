@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 // Limits that grow on a slow machine.
@@ -89,7 +89,7 @@ func (e *env) client(t testing.TB, options ...dblock.Option) Client {
 
 func (e *env) clientOf(t testing.TB, a App, options ...dblock.Option) Client {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	log := testlog.New(t.Output(), t.Error)
 	c, err := a.client(slices.Concat([]dblock.Option{dblock.WithLogger(log), dblock.WithTTL(longTTL)}, options, e.timed(a))...)
 	if err != nil {
 		t.Fatal(err)

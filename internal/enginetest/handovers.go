@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/oracle"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -19,8 +19,8 @@ var handingOver = inPlaces(own{
 	{"random requests have the answers, and leave the rows, that the protocol says", sameAsProtocol},
 })
 
-// sameAsProtocol has a fixed seed, so that a failure comes again. Each listener has a connection, on
-// MariaDB two.
+// sameAsProtocol has a fixed seed, so that a failure comes again. Each listener has a connection,
+// on MariaDB two.
 func sameAsProtocol(t *testing.T, e *env) {
 	for _, attended := range []bool{false, true} {
 		a := e.app(t, 32)

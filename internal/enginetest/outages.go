@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -380,7 +380,7 @@ func (e *env) exhaust(t testing.TB, a App) (giveBack func()) {
 	t.Helper()
 	var borrowed []func()
 	for {
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second) // a connect that is given up may still add one
 		one, err := a.borrow(ctx)
 		cancel()
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -414,8 +414,8 @@ func unlockTxAfterPassing(t *testing.T, e *env) {
 	r.rest(t, e, l, r.waiters[2])
 }
 
-// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement that
-// detaches its holder can run before the transaction ends.
+// writer has a lock passed on, and opens a transaction that has written: on SQLite no statement
+// that detaches its holder can run before the transaction ends.
 func (e *env) writer(t *testing.T, name string) (r *relay, l Lock, tx Tx) {
 	t.Helper()
 	r = e.relay(t, name, 4)
@@ -461,7 +461,11 @@ func releasedByAWriter(t *testing.T, e *env) {
 		if err := within(t, soon, "unlocked", unlocking(l)); err != nil {
 			t.Errorf("%s: %v", end, err)
 		}
-		r.rest(t, e, l, r.waiters[2:]...)
+		if end == "commit" {
+			r.rest(t, e, l, r.waiters[2:]...)
+		} else {
+			r.anew(t, e, l, r.waiters[2:]...)
+		}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 const (

@@ -3,7 +3,7 @@ package inspection
 import (
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Session is what Sessions reads, in the order of its columns.

@@ -6,7 +6,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Row is a run as an engine reads it, in the order of its columns, with the time of the statement.

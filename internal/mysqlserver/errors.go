@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/transaction"
 	"github.com/go-sql-driver/mysql"
 )

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // KillInterval is the pause between two KILLs of a statement that is expected to end at once: a

@@ -12,8 +12,8 @@ import (
 
 	sqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/named"
 	"github.com/dblock-go/dblock/internal/sessionlock"
 )

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -60,13 +60,17 @@ func (c *comparison) close(cancel func()) {
 	}
 }
 
+// wakesOnly is an engine whose wake-ups say nothing: one for a lock that was broken, or is asked
+// for, is not told from one for a grant that comes with it.
+type wakesOnly interface{ WakesOnly() }
+
 // hints waits until all living sessions have heard what they are told. What they hear beside that
 // does not count: a hint may always come.
 func (c *comparison) hints(told []protocol.Told) {
 	c.Helper()
 	for _, t := range told {
 		e := c.ears[t.Session]
-		if e == nil || !c.alive[t.Session] {
+		if _, only := c.Engine.(wakesOnly); e == nil || !c.alive[t.Session] || only && t.Hint.Grant.Token == 0 {
 			continue
 		}
 		timeout := time.After(hintTimeout)

@@ -14,7 +14,7 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -53,7 +53,6 @@ type comparison struct {
 	names    []string
 	sessions []string
 	alive    map[string]bool
-	ended    []string // attempts and sessions of earlier steps
 	tokens   map[string]*tokens
 	before   map[string]protocol.Row // of the engine, after the last step with the name
 	ears     map[string]*ear

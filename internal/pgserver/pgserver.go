@@ -7,7 +7,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Begin begins a transaction whose statements see what was committed before each of them, whatever

@@ -108,8 +108,8 @@ type Detachment struct {
 
 // Detach leaves one member of a cohort as the only holder of the name, under the cohort's attempt.
 // The members behind it become one place at the head of the queue, under an attempt of its own. The
-// members before it have been served, and those behind it may be fewer than were counted. It is safe to repeat. ErrNotHeld where the cohort does not
-// have the name by h.
+// members before it have been served, and those behind it may be fewer than were counted. It is
+// safe to repeat. ErrNotHeld where the cohort does not have the name by h.
 func Detach(n *Name, h Held, d Detachment) error {
 	if n.holds(h.Session, d.Token) && n.First == d.Token {
 		return nil

@@ -29,16 +29,16 @@
 //
 // First come, first served. A request that fits is granted at once where nobody waits; otherwise it
 // gets a place at the end. A hand-over goes along the queue in the order of tickets: it grants each
-// place that fits, removes the places of dead sessions, and ends at the first living place that does
-// not fit. Nothing overtakes that place. Only Upgrade and Reenter pass the queue: nobody in it could
-// have the name before the share, or the owner, gives it up.
+// place that fits, removes the places of dead sessions, and ends at the first living place that
+// does not fit. Nothing overtakes that place. Only Upgrade and Reenter pass the queue: nobody in it
+// could have the name before the share, or the owner, gives it up.
 //
 // # When a dead holder's lock moves
 //
 // A session is dead once its heartbeat is over its time and a transition has marked it so; it stays
-// dead. A lock leaves a holder that has not released it in four ways: its session is dead, its fixed
-// lease is over, an operator breaks it, or its owner enters it again from another session. Each of
-// them seizes the guard of the hold first (Source.Seize).
+// dead. A lock leaves a holder that has not released it in four ways: its session is dead, its
+// fixed lease is over, an operator breaks it, or its owner enters it again from another session.
+// Each of them seizes the guard of the hold first (Source.Seize).
 //
 // # What Guard may rely on
 //

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var errHeld = errors.New("it is held")

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -196,9 +196,6 @@ func (e engine) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff,
 func (e engine) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
 	return ask(ctx, e.m, "change", about{name: how.Name}, func() ([]driver.Handoff, error) { return e.tables().change(how, transition) })
 }
-
-// aboutHold is what a statement about a hold is about.
-func aboutHold(h driver.Held) about { return about{name: h.Name, token: h.Token} }
 
 func (e engine) Look(ctx context.Context, id string, names []string) ([]driver.State, error) {
 	return ask(ctx, e.m, "look", about{name: names[0], reads: true}, func() ([]driver.State, error) { return e.tables().look(id, names), nil })

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // work lets a statement take effect, or delivers an answer.

@@ -1,10 +1,9 @@
 package runtest
 
 import (
-	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
@@ -279,11 +278,4 @@ func (d *tables) describe(name string) []driver.Detail {
 		detail.Holders = append(detail.Holders, driver.Party{Holder: h})
 	}
 	return []driver.Detail{detail}
-}
-
-// has reports whether an attempt has a place, or the lock.
-func (d *tables) has(name, attempt string) bool {
-	row, _ := d.Row(name)
-	return slices.ContainsFunc(d.holders(row), func(h driver.Holder) bool { return h.Attempt == attempt }) ||
-		slices.ContainsFunc(d.Places(name), func(p protocol.Place) bool { return p.Attempt == attempt })
 }

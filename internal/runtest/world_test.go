@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -14,11 +13,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/deadlock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 const (
@@ -106,7 +106,7 @@ func newWorld(seed uint64, b bug) *world {
 	for range 2 + w.rng.IntN(2) {
 		m := &machine{world: w, index: len(w.machines), began: time.Now().Add(-time.Hour)}
 		m.client = client.New(engine{m: m}, client.Config{
-			TTL: ttl, Host: m.String(), App: "runtest", Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Clock: clock.Func(m.clock),
+			TTL: ttl, Host: m.String(), App: "runtest", Log: testlog.New(io.Discard, func(args ...any) { w.fail("%v", args) }), Clock: clock.Func(m.clock),
 			NotAcquired: func(_ driver.State, cause error) error {
 				return fmt.Errorf("%w: %w", client.ErrNotAcquired, cmp.Or(cause, errHeld))
 			},

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // asideShare is how many heartbeat intervals an aside may take: one to get a connection, one for

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 )
 
@@ -194,7 +194,7 @@ func (h *heart) answered(l *reserved, err error) {
 		}
 	}
 	h.beats++
-	if h.beats > 1 && (l.fresh || h.checked || h.few && h.config.Holding() || (h.beats-1)%claimsEvery == 0) {
+	if h.checked || h.beats > 1 && (l.fresh || h.few && h.config.Holding() || (h.beats-1)%claimsEvery == 0) {
 		h.reconcile(l)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	mathrand "math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // connecting is one background connect of a reserved connection.

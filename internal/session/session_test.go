@@ -10,8 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/leak"
 	"github.com/dblock-go/dblock/internal/outage"
 )
@@ -388,4 +388,18 @@ func TestTheClockNeverGoesBack(t *testing.T) {
 			before = now
 		}
 	}
+}
+
+// Broken by a reconciliation that the first heartbeat over a connection leaves out: what Check was
+// called for would be seen a heartbeat later.
+func TestACheckWhileConnectingIsMadeOnceConnected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{connect: 10 * time.Millisecond}
+		session, _ := start(t, s)
+		session.Check()
+		time.Sleep(20 * time.Millisecond)
+		if seen := s.seen(); seen.lists != 1 {
+			t.Errorf("%+v: want one reconciliation", seen)
+		}
+	})
 }

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // attend starts the goroutine that waits for a line's first request, and for each that becomes the

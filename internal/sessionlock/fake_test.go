@@ -6,7 +6,7 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // fake is a server with session locks and queues in memory. It shows what the keepers do to it.

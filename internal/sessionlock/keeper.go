@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var errClosed = errors.New("the client was closed")

@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 func TestGoroutinesGetANameInTheOrderInWhichTheyAsked(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // lostError is the error of an operation whose connection was lost, as opposed to an operation that

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 var errAway = driver.Fail(driver.ErrUnavailable, errors.New("away"))

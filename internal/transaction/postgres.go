@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Each text is one round trip: without parameters the drivers send several statements at once.

@@ -32,7 +32,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // ErrInvalid is wrong input, found without I/O.

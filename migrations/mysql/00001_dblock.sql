@@ -278,6 +278,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'rests_until', 'before this time nobody gets the name (MinHold), in microseconds since 1970'),
 ('dblock_locks', 'waiters', 'number of requests in the queue: the members of all places'),
 ('dblock_locks', 'next_ticket', 'ticket of the next place in the queue'),
+('dblock_locks', 'first_ticket', 'no place in the queue has a lower ticket'),
 ('dblock_locks', 'database_id', 'that of dblock_schema'),
 ('dblock_shares', '', 'One row for each reader, and for each holder of permits.'),
 ('dblock_shares', 'name', 'the name of the lock'),

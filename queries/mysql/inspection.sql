@@ -68,11 +68,9 @@ SELECT l.name FROM dblock_locks l FORCE INDEX (PRIMARY)
 -- next: among many names few have a queue, and a queue may be long. (MariaDB does so if its statistics
 -- are those of the table, and else reads the queues.)
 -- name: Contended :many
-SELECT q.name FROM (
-    SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
-     WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))) q
- WHERE (SELECT p.token FROM dblock_waiters p WHERE p.name = q.name AND p.token = 0 LIMIT 1) = 0
- ORDER BY q.name LIMIT ?;
+SELECT DISTINCT w.name FROM dblock_waiters w FORCE INDEX (PRIMARY)
+ WHERE w.name > sqlc.arg(after) AND w.name >= sqlc.arg(first) AND (CAST(sqlc.arg(bounded) AS SIGNED) = 0 OR w.name < sqlc.arg(last))
+ ORDER BY w.name LIMIT ?;
 
 -- A name, and the names that its holders wait for, directly or through others. The lengths are
 -- compared for the reason that WaitGraph tells.

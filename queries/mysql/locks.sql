@@ -22,7 +22,7 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
 -- its grant; without a value it stays as it was.
 -- name: WriteRow :exec
 UPDATE dblock_locks SET
-       session_id = NULLIF(sqlc.arg(session), ''), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
+       session_id = CAST(sqlc.narg(session) AS CHAR), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
        token = sqlc.arg(token), first_token = sqlc.arg(first_token), last_token = sqlc.arg(last_token),
        acquired_at = sqlc.arg(acquired_at), expires_at = sqlc.narg(expires_at), rests_until = sqlc.arg(rests_until),
        metadata = sqlc.arg(metadata), asked = sqlc.narg(asked), shared_units = sqlc.arg(shared_units),

@@ -17,7 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "modernc.org/sqlite"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
@@ -138,7 +138,7 @@ func (d Database) WhileNobodyWrites(ctx context.Context, f func() error) error {
 }
 
 // EngineOverSQL is the engine of locks in tables, over database/sql.
-func (d Database) EngineOverSQL() driver.Engine[*sql.Tx] {
+func (d Database) EngineOverSQL() dblock.Engine[*sql.Tx] {
 	switch d.Engine {
 	case migrate.Postgres:
 		return postgres.NewSQL(d.SQL)

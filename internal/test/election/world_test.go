@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"

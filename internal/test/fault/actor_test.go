@@ -17,7 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/reaper"
 )
 

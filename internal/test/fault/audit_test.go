@@ -21,8 +21,6 @@ const (
 	(SELECT count(*) FROM dblock_heartbeats h JOIN dblock_sessions s ON s.id = h.session_id WHERE h.session_id = OLD.session_id AND NOT s.dead AND h.expires_at > %s));`
 	insertGrant = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.first_token);`
 	insertShare = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('grant', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
-	// A waiter becomes a member of a run, or waits again.
-	insertMember = `INSERT INTO audit (what, name, attempt, session, token) VALUES ('member', NEW.name, NEW.attempt, NEW.session_id, NEW.token);`
 )
 
 // audit makes the database keep its record.
@@ -35,7 +33,6 @@ func (w *world) audit() {
 		for name, trigger := range map[string][2]string{
 			"audit_join":        {insertJoin, "AFTER INSERT ON dblock_waiters FOR EACH ROW"},
 			"audit_leave":       {leave, "AFTER DELETE ON dblock_waiters FOR EACH ROW"},
-			"audit_member":      {insertMember, "AFTER UPDATE ON dblock_waiters FOR EACH ROW WHEN (NEW.token <> OLD.token)"},
 			"audit_share":       {insertShare, "AFTER INSERT ON dblock_shares FOR EACH ROW"},
 			"audit_first_grant": {insertGrant, "AFTER INSERT ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL)"},
 			"audit_grant":       {insertGrant, "AFTER UPDATE ON dblock_locks FOR EACH ROW WHEN (NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt)"},
@@ -48,7 +45,6 @@ func (w *world) audit() {
 		for _, trigger := range []string{
 			"audit_join AFTER INSERT ON dblock_waiters BEGIN " + insertJoin + " END",
 			"audit_leave AFTER DELETE ON dblock_waiters BEGIN " + leave + " END",
-			"audit_member AFTER UPDATE ON dblock_waiters WHEN NEW.token <> OLD.token BEGIN " + insertMember + " END",
 			"audit_share AFTER INSERT ON dblock_shares BEGIN " + insertShare + " END",
 			"audit_first_grant AFTER INSERT ON dblock_locks WHEN NEW.session_id IS NOT NULL BEGIN " + insertGrant + " END",
 			"audit_grant AFTER UPDATE ON dblock_locks WHEN NEW.session_id IS NOT NULL AND NEW.attempt <> OLD.attempt BEGIN " + insertGrant + " END",
@@ -93,7 +89,8 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 	places := map[string]*place{}
 	type last struct{ token, tx int64 }
 	tokens, grants := map[string]last{}, map[string]int64{}
-	used := map[string]int64{} // the last time that a session did something, which a dead one does not
+	holder := map[string]string{} // the session of the latest grant
+	used := map[string]int64{}    // the last time that a session did something, which a dead one does not
 	direct := map[int64]string{}
 	for rows.Next() {
 		var what, name, attempt, session string
@@ -105,22 +102,20 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 		p := places[attempt]
 		switch what {
 		case "join":
-			if q := queues[name]; len(q) > 0 && q[len(q)-1].ticket >= ticket {
-				found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[len(q)-1].ticket))
-			}
 			p = &place{attempt: attempt, session: session, ticket: ticket, joined: id}
-			places[attempt], queues[name] = p, append(queues[name], p)
+			q, at := queues[name], len(queues[name])
+			if len(q) > 0 && ticket < q[at-1].ticket && session == holder[name] { // those behind a member that was detached
+				at = slices.IndexFunc(q, func(p *place) bool { return p.ticket >= ticket })
+			}
+			if at > 0 && q[at-1].ticket >= ticket || at < len(q) && q[at].ticket == ticket {
+				found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[max(at-1, 0)].ticket))
+			}
+			places[attempt], queues[name] = p, slices.Insert(q, at, p)
 			used[session] = id
 		case "leave":
 			p.left, p.alive = id, alive
-		case "member":
-			if token == 0 {
-				delete(grants, attempt)
-				p.granted, p.token = 0, 0
-				continue
-			}
-			fallthrough
 		case "grant":
+			holder[name] = session
 			if grants[attempt] == token {
 				continue // a writer became a reader
 			}

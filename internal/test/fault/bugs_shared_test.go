@@ -7,7 +7,7 @@ import (
 	"database/sql"
 	"fmt"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -66,8 +66,8 @@ func (b countsOne) Join(ctx context.Context, r driver.Request) (driver.Grant, dr
 	return b.Backend.Join(ctx, r)
 }
 
-// upgradesBeside has each transition see one reader alone. What drops its share has made a writer of
-// it.
+// upgradesBeside has each transition see one reader alone. What drops its share has made a writer
+// of it.
 type upgradesBeside struct{ driver.Backend }
 
 func (b upgradesBeside) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {

@@ -6,7 +6,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 const bugTwoLeaders = "elects without looking whether another leads"

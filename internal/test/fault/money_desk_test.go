@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	dblockmysql "github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/reaper"

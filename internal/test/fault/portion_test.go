@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // portion is how a name is taken. The zero value: the whole of it.

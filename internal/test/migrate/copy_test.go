@@ -12,8 +12,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	dblockdriver "github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	dblockdriver "github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"github.com/pressly/goose/v3"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
 )

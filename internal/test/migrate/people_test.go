@@ -84,12 +84,12 @@ func TestTheViewsFindANameByTheIndex(t *testing.T) {
 		exec("INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES ('s', 1)")
 		var names, waiters, shares []string
 		for i := range 10_000 {
-			names = append(names, fmt.Sprintf("('n%d', 's', 'h', 't', 1, 'a', 1, 1, 1, 1, '')", i))
+			names = append(names, fmt.Sprintf("('n%d', 's', 'h', 't', 'a', 1, 1, 1, 1, '')", i))
 			waiters = append(waiters, fmt.Sprintf("('n%d', 1, 's', 'h', 't', 'w%d', 0, '', 1)", i, i))
 			shares = append(shares, fmt.Sprintf("('s%d', 1, 's', 'h', 't', 'r%d', 1, 1, '')", i, i))
 		}
 		for at := 0; at < len(names); at += 1000 {
-			exec("INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, waiters, next_ticket, metadata) VALUES %s", strings.Join(names[at:at+1000], ", "))
+			exec("INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, acquired_at, waiters, next_ticket, metadata) VALUES %s", strings.Join(names[at:at+1000], ", "))
 			exec("INSERT INTO dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at) VALUES %s", strings.Join(waiters[at:at+1000], ", "))
 			exec("INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, acquired_at, metadata) VALUES %s", strings.Join(shares[at:at+1000], ", "))
 		}

@@ -12,8 +12,8 @@ import (
 	_ "modernc.org/sqlite"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/quorum"

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"
@@ -115,14 +115,11 @@ func takeTurns(ctx context.Context, pool *sql.DB, rounds int) (turns []turn, err
 		return nil, ctx.Err()
 	}
 	enter := func(r driver.Request) (int64, error) {
-		for ctx.Err() == nil {
-			if grant, taken, err := e.Take(ctx, r); err != nil || taken {
-				return grant.Token, err
-			}
-			grant, _, err := e.Join(ctx, r)
+		if grant, taken, err := e.Take(ctx, r); err != nil || taken {
 			return grant.Token, err
 		}
-		return 0, ctx.Err()
+		grant, _, err := e.Join(ctx, r)
+		return grant.Token, err
 	}
 	await := func(attempt string) (int64, error) {
 		for {

@@ -7,7 +7,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // interrupting makes one connection, and then none before the context ends, of which it says what

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 )

@@ -15,8 +15,8 @@ import (
 
 	modernc "modernc.org/sqlite"
 
-	"github.com/dblock-go/dblock/driver"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/sqlite"

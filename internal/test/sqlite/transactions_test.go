@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // modes are the ways in which an application may have its file and its transactions. With a

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // waits are the rows of who waits for whom, in words.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/dblock-go/dblock/driver"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // What a client finds while the tables are being migrated, or dropped, need not be what they will

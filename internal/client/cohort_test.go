@@ -1,0 +1,133 @@
+package client
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// waitingTogether has requests for a name join its queue as one cohort.
+func waitingTogether(s *clientSession, c *Client, name string, n int) (*cohort, []*member) {
+	var all []*member
+	for range n {
+		m, _ := s.cohorts.add(driver.Request{Name: name})
+		all = append(all, m)
+	}
+	of, _ := s.cohorts.next(name, c.claiming(name))
+	return of, all
+}
+
+// Broken by requests that do not wait for those of their session that have the name: each would
+// stand in the queue alone from then on; and by requests that wait for longer than that is worth.
+func TestRequestsLingerWhileTheirSessionHasTheName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		c := newPaperClient(t, newPaper(), nil)
+		s := aliveSession(t, clock.Func(func() time.Duration { return time.Since(began) }))
+		s.cohorts = newCohorts()
+		heldBack := func() time.Duration {
+			from := time.Now()
+			c.holdBack(s, "n")
+			return time.Since(from)
+		}
+		if d := heldBack(); d != 0 {
+			t.Errorf("held back for %v while nobody has the name", d)
+		}
+		of, _ := waitingTogether(s, c, "n", 2)
+		s.cohorts.begin(of, driver.Grant{First: 1, Token: 2}, 0)
+		if d := heldBack(); d != lingering {
+			t.Errorf("held back for %v, want %v", d, lingering)
+		}
+		time.AfterFunc(lingering/5, func() { s.cohorts.end(of) })
+		if d := heldBack(); d < lingering/5 || d > lingering/5+2*moment {
+			t.Errorf("held back for %v while the name was held for %v", d, lingering/5)
+		}
+		if d := heldBack(); d != 0 {
+			t.Errorf("held back for %v after the end", d)
+		}
+	})
+}
+
+// Broken by a member that is served although the database is about to see the one before it, and by
+// one that gets the token of another.
+func TestMembersHaveTheLockOneAfterTheOther(t *testing.T) {
+	c := newPaperClient(t, newPaper(), nil)
+	s := &clientSession{cohorts: newCohorts()}
+	of, all := waitingTogether(s, c, "n", 4)
+	if r := of.request(); r.Members != 4 {
+		t.Fatalf("%+v", r)
+	}
+	served := func(m *member) (token int64) {
+		select {
+		case got := <-m.turn:
+			return got.token
+		default:
+			return 0
+		}
+	}
+	s.cohorts.begin(of, driver.Grant{First: 11, Token: 14}, 0)
+	if token := served(all[0]); token != 11 {
+		t.Errorf("the first has token %d", token)
+	}
+	if left, vacant := s.cohorts.leave(all[1]); !left || vacant {
+		t.Error(left, vacant)
+	}
+	noted := 0
+	if !s.cohorts.pass(of, func() { noted++ }) || served(all[1]) != 0 || served(all[2]) != 13 || served(all[3]) != 0 {
+		t.Error("the second, who left, was served, or not the third with its own token")
+	}
+	of.detaching = make(chan struct{})
+	if s.cohorts.pass(of, func() { noted++ }) {
+		t.Error("the fourth is served while the third is being detached")
+	}
+	of.detaching = nil
+	if !s.cohorts.pass(of, func() { noted++ }) || served(all[3]) != 14 || noted != 2 {
+		t.Error("the fourth is not served")
+	}
+	if s.cohorts.pass(of, func() { noted++ }) || noted != 2 {
+		t.Error("passed on to nobody")
+	}
+}
+
+// Broken by a cohort that counts as the holder after it has been released or lost: requests would
+// linger, and not take the name though it is free.
+func TestANameIsNotBusyOnceItsCohortIsGone(t *testing.T) {
+	for how, end := range map[string]func(t *testing.T, l *Lock){
+		"unlocked": func(t *testing.T, l *Lock) {
+			if err := l.Unlock(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"lost": func(_ *testing.T, l *Lock) { l.client.lose(l.hold, errDisowned) },
+	} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := newPaperClient(t, newPaper(), nil)
+				first := acquire(t, t.Context(), c, "n")
+				locks := make(chan *Lock, 2)
+				for range 2 {
+					go func() { locks <- acquire(t, t.Context(), c, "n") }()
+					synctest.Wait()
+				}
+				if err := first.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				s := c.sessions.alive()
+				for range 2 {
+					l := <-locks
+					if !s.cohorts.busy("n") {
+						t.Error("a cohort has the name, and it is not busy")
+					}
+					end(t, l)
+				}
+				synctest.Wait()
+				if s.cohorts.busy("n") {
+					t.Error("the name is busy, and nobody has it")
+				}
+			})
+		})
+	}
+}
