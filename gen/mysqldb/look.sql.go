@@ -49,8 +49,9 @@ type LookRow struct {
 	Queued           string
 }
 
-// One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a whole, and of one that nobody
-// has or waits for; of the others LookShared does. Package inspection says what the columns are, here and there.
+// One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a
+// whole, and of one that nobody has or waits for; of the others LookShared does. Package inspection says what the columns
+// are, here and there.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	query := look
 	var queryParams []interface{}

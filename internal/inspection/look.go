@@ -55,9 +55,9 @@ func (r Row) Holder() driver.Holder {
 	return h
 }
 
-// Look is driver.Queue.Look by two statements. The first reads the rows of the names alone. The
-// second reads everything of those that are shared, or free with a queue: between the two a grant
-// would be missed by both.
+// Look is driver.Queue.Look by two statements. The first reads the rows of names alone. The second
+// reads everything of those that are shared, or free with a queue. They are as the second says:
+// only what one statement sees belongs together.
 func Look(session string, names []string, first, second func(names []string) ([]Row, error)) ([]driver.State, error) {
 	rows, err := first(names)
 	if err != nil {

@@ -1,5 +1,6 @@
--- One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a whole, and of one that nobody
--- has or waits for; of the others LookShared does. Package inspection says what the columns are, here and there.
+-- One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a
+-- whole, and of one that nobody has or waits for; of the others LookShared does. Package inspection says what the columns
+-- are, here and there.
 -- name: Look :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
        CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at,
