@@ -105,8 +105,8 @@ func (w *world) unfair(leaves map[string]bool) (found []string) {
 			p = &place{attempt: attempt, session: session, ticket: ticket, joined: id}
 			q, at := queues[name], len(queues[name])
 			if at > 0 && ticket <= q[at-1].ticket {
-				// Right only of those behind a member that was detached, who stand before all that still
-				// wait, perhaps with the ticket that their cohort had.
+				// Right only of those behind a member that was detached, who stand before all
+				// that still wait, perhaps with the ticket that their cohort had.
 				ahead := func(p *place) bool { return p.left == 0 && p.ticket <= ticket }
 				if session != holder[name] || slices.ContainsFunc(q, ahead) {
 					found = append(found, fmt.Sprintf("%s: ticket %d after %d", name, ticket, q[at-1].ticket))
