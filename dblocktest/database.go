@@ -6,6 +6,7 @@ import (
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/jobs"
 	"github.com/dblock-go/dblock/internal/memory"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -94,13 +95,18 @@ type holder struct {
 	first int64 // the token of the first member of a cohort; otherwise as Token
 }
 
+// whole is the holder of the whole name: of no session where there is none.
+func whole(row protocol.Row) holder {
+	return holder{protocol.Share{
+		Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Last,
+		Since: row.Since, Ends: row.Ends, Metadata: row.Metadata, Asked: row.Asked,
+	}, row.First}
+}
+
 // holders are those of the whole name and of shares.
 func (d *database) holders(name string) (all []holder) {
 	if row, _ := d.names.Row(name); row.Session != "" {
-		all = append(all, holder{protocol.Share{
-			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Token: row.Last,
-			Since: row.Since, Ends: row.Ends, Metadata: row.Metadata, Asked: row.Asked,
-		}, row.First})
+		all = append(all, whole(row))
 	}
 	for _, s := range d.names.Shares(name) {
 		all = append(all, holder{s, s.Token})
@@ -108,21 +114,17 @@ func (d *database) holders(name string) (all []holder) {
 	return all
 }
 
-// shown is a holder as others see it.
-func (d *database) shown(h holder) driver.Holder {
-	shown := driver.Holder{
-		Session: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Units: h.Units,
-		Grant: driver.Grant{First: h.first, Token: h.Token}, Since: timeOf(h.Since), Left: d.left(h.Session),
+// party is a holder as a statement reads it, or a waiter, which has no token.
+func (d *database) party(h holder) inspection.Party {
+	p := inspection.Party{
+		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first, Units: int64(h.Units),
+		Since: h.Since, ExpiresAt: h.Ends, SessionExpiresAt: d.expiry(h.Session), Capacity: int64(h.Of), NowUs: d.now(), Metadata: h.Metadata, Asked: h.Asked,
 	}
-	if h.Ends != 0 {
-		shown = shown.WithFixedLease(duration(h.Ends - d.now()))
+	if s := d.sessions[h.Session]; s != nil {
+		p.App, p.Pid = s.App, int64(s.PID)
 	}
-	return shown
+	return p
 }
 
-// waiter is a place in a queue as others see it.
-func (d *database) waiter(p protocol.Place) driver.Holder {
-	return driver.Holder{
-		Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Since: timeOf(p.Since), Left: d.left(p.Session),
-	}
-}
+// shown is a holder as others see it.
+func (d *database) shown(h holder) driver.Holder { return d.party(h).Row().Holder() }

@@ -7,45 +7,42 @@ import (
 	"strings"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 func (l *line) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	return get(ctx, l, func() (details []driver.Detail) {
-		for _, name := range slices.Sorted(slices.Values(names)) {
-			if _, there := l.names.Row(name); there {
-				details = append(details, l.describe(name, waiters))
-			}
+	return get(ctx, l, func() []driver.Detail {
+		var rows []inspection.Party
+		for _, name := range names {
+			rows = append(rows, l.describe(name)...)
 		}
-		return details
+		return inspection.Details(rows, waiters)
 	})
 }
 
-// describe shows all about a name, with its first waiters.
-func (d *database) describe(name string, waiters int) driver.Detail {
-	row, _ := d.names.Row(name)
-	detail := driver.Detail{Name: name, Token: row.Token, Queued: row.Waiters, Rest: d.rest(row)}
-	if row.Units > 0 || row.Waiters > 0 {
-		detail.Capacity = row.Capacity
+// describe are the rows of a name, of its shares and of its queue.
+func (d *database) describe(name string) (rows []inspection.Party) {
+	row, there := d.names.Row(name)
+	if !there {
+		return nil
 	}
-	for _, h := range d.holders(name) {
-		p := d.party(d.shown(h), h.Metadata)
-		p.Asked, p.Grant.Contended = h.Asked, row.Waiters > 0
-		detail.Holders = append(detail.Holders, p)
+	add := func(part, place int64, h holder) {
+		p := d.party(h)
+		p.Name, p.Part, p.Place = name, part, place
+		rows = append(rows, p)
 	}
-	places := d.names.Places(name)
-	for _, p := range places[:min(len(places), waiters)] {
-		detail.Waiters = append(detail.Waiters, d.party(d.waiter(p), p.Metadata))
+	add(inspection.Name, row.Token, whole(row))
+	rows[0].Units, rows[0].Capacity, rows[0].Waiters, rows[0].RestsUntil = int64(row.Units), int64(row.Capacity), int64(row.Waiters), row.Rests
+	for _, s := range d.names.Shares(name) {
+		add(inspection.Share, s.Token, holder{s, s.Token})
 	}
-	return detail
-}
-
-func (d *database) party(h driver.Holder, metadata string) driver.Party {
-	p := driver.Party{Holder: h, Metadata: metadata}
-	if s := d.sessions[h.Session]; s != nil {
-		p.App, p.PID = s.App, s.PID
+	for _, p := range d.names.Places(name) {
+		add(inspection.Place, p.Ticket, holder{Share: protocol.Share{
+			Session: p.Session, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Units: p.Units, Of: p.Of, Since: p.Since, Metadata: p.Metadata,
+		}})
 	}
-	return p
+	return rows
 }
 
 func (l *line) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
@@ -105,10 +102,7 @@ func (l *line) Sessions(ctx context.Context, f driver.SessionFilter, after strin
 			if id <= after || f.Host != "" && s.Host != f.Host || f.App != "" && s.App != f.App || !f.Dead && !l.alive(id) || len(details) == limit {
 				continue
 			}
-			detail := driver.SessionDetail{ID: id, Host: s.Host, App: s.App, PID: s.PID, Started: timeOf(s.started), Dead: s.dead || s.expires == 0}
-			if !detail.Dead {
-				detail.Left = duration(s.expires - l.now())
-			}
+			detail := inspection.Session{ID: id, Host: s.Host, Pid: int64(s.PID), App: s.App, StartedAt: s.started, NowUs: l.now(), ExpiresAt: l.expiry(id)}
 			for _, c := range l.claims(id) {
 				if c.Token > 0 {
 					detail.Held++
@@ -116,7 +110,7 @@ func (l *line) Sessions(ctx context.Context, f driver.SessionFilter, after strin
 					detail.Waiting++
 				}
 			}
-			details = append(details, detail)
+			details = append(details, detail.Detail())
 		}
 		return details
 	})

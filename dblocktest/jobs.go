@@ -16,9 +16,7 @@ func (d *database) shownRuns(name string) []jobs.Row {
 	rows := make([]jobs.Row, len(d.runs[name]))
 	for i, r := range d.runs[name] {
 		rows[i] = *r
-		if rows[i].NowUs = d.now(); !d.dead(r.SessionID) {
-			rows[i].SessionExpiresAt = d.sessions[r.SessionID].expires
-		}
+		rows[i].NowUs, rows[i].SessionExpiresAt = d.now(), d.expiry(r.SessionID)
 	}
 	return rows
 }

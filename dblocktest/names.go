@@ -2,9 +2,9 @@ package dblocktest
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -60,51 +60,33 @@ func (l *line) Batch(ctx context.Context, takes []driver.Request, releases []dri
 }
 
 func (l *line) Look(ctx context.Context, session string, names []string) ([]driver.State, error) {
-	return get(ctx, l, func() (states []driver.State) {
+	return get(ctx, l, func() []driver.State {
+		var rows []inspection.Row
 		for _, name := range names {
-			if _, there := l.names.Row(name); there {
-				states = append(states, l.look(name, session))
-			}
+			rows = append(rows, l.look(name, session)...)
 		}
-		return states
+		return inspection.States(session, rows)
 	})
 }
 
-// look is a name as a session sees it; of no session ("") no place is its own.
-func (d *database) look(name, session string) driver.State {
-	row, _ := d.names.Row(name)
-	s := driver.State{Name: name, Waiters: row.Waiters, Used: row.Units, Rest: d.rest(row)}
-	if row.Waiters > 0 || row.Units > 0 {
-		s.Capacity = row.Capacity
-	}
-	for _, h := range d.holders(name) {
-		shown := d.shown(h)
-		shown.Grant.Contended = row.Waiters > 0
-		if s.Holder.Session == "" || shown.Left < s.Holder.Left {
-			s.Holder = shown
+// look are the rows of a name for a session; of no session ("") no place is its own.
+func (d *database) look(name, session string) (rows []inspection.Row) {
+	headed := false
+	for _, p := range d.describe(name) {
+		r := p.Row()
+		if r.Part != inspection.Place {
+			rows = append(rows, r)
+			continue
 		}
-		if h.Units > 0 {
-			s.Sharing++
+		if session != "" && r.SessionID == session {
+			own := rows[0]
+			own.Queued = r.Attempt
+			rows = append(rows, own)
 		}
-		if h.Session == session {
-			s.Granted = append(s.Granted, driver.OwnGrant{Attempt: h.Attempt, Grant: shown.Grant})
-		}
-	}
-	places := d.names.Places(name)
-	for _, p := range places {
-		if session != "" && p.Session == session {
-			s.Queued = append(s.Queued, p.Attempt)
+		if !headed && rows[0].SessionID == "" {
+			headed, r.Part = true, inspection.Head
+			rows = append(rows, r)
 		}
 	}
-	if len(places) > 0 && row.Session == "" {
-		head := places[0]
-		s.Ready = s.Rest <= 0 && row.Fits(head.Units, head.Of)
-		if s.Sharing > 0 {
-			s.Head = d.waiter(head)
-		}
-	}
-	return s
+	return rows
 }
-
-// rest is what is left of the cool-down of a name.
-func (d *database) rest(row protocol.Row) time.Duration { return max(0, duration(row.Rests-d.now())) }

@@ -106,12 +106,12 @@ func (d *database) dead(id string) bool {
 	return s == nil || s.dead
 }
 
-// left is until when a session lives; ≤ 0: it is over.
-func (d *database) left(id string) time.Duration {
+// expiry is when a session ends without another heartbeat; 0: it is dead.
+func (d *database) expiry(id string) int64 {
 	if d.dead(id) {
-		return -time.Hour
+		return 0
 	}
-	return duration(d.sessions[id].expires - d.now())
+	return d.sessions[id].expires
 }
 
 // expire ends a session whose time is over or that is missing, and reports whether it is dead now.

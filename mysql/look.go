@@ -1,13 +1,13 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"slices"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
@@ -25,41 +25,30 @@ func (e *engine) Look(ctx context.Context, session string, names []string) (stat
 	return states, mysqlserver.Interpret(err)
 }
 
-// look asks again for names that the short statement does not tell all of: they are as the second
-// one says.
 func look(ctx context.Context, q *mysqldb.Queries, session string, names []string) ([]driver.State, error) {
-	states := make([]driver.State, 0, len(names))
-	var shared []string
-	for part := range chunks(names) {
-		rows, err := q.Look(ctx, mysqldb.LookParams{Session: session, Names: part})
-		if err != nil {
-			return nil, err
-		}
-		index := make(map[string]int, len(rows)) // where in states a name stands; -1: in shared
-		for _, row := range rows {
-			i, seen := index[row.Name]
-			switch {
-			case !seen && row.SessionID == "" && (row.SharedUnits > 0 || row.Waiters > 0):
-				i, shared = -1, append(shared, row.Name)
-			case !seen:
-				i, states = len(states), append(states, state(row, session))
+	return inspection.Look(session, names, func(names []string) (seen []inspection.Row, err error) {
+		for part := range chunks(names) {
+			rows, err := q.Look(ctx, mysqldb.LookParams{Session: session, Names: part})
+			if err != nil {
+				return nil, err
 			}
-			if index[row.Name] = i; i >= 0 && row.Queued.Valid {
-				states[i].Queued = append(states[i].Queued, row.Queued.String)
+			for _, row := range rows {
+				seen = append(seen, inspection.Row(row))
 			}
 		}
-	}
-	for part := range chunks(shared) {
-		rows, err := q.LookShared(ctx, mysqldb.LookSharedParams{Session: session, Names: part})
-		if err != nil {
-			return nil, err
+		return seen, nil
+	}, func(names []string) (seen []inspection.Row, err error) {
+		for part := range chunks(names) {
+			rows, err := q.LookShared(ctx, mysqldb.LookSharedParams{Session: session, Names: part})
+			if err != nil {
+				return nil, err
+			}
+			for _, row := range rows {
+				seen = append(seen, inspection.Row(row))
+			}
 		}
-		states = append(states, assemble(rows, session)...)
-	}
-	for _, s := range states {
-		slices.SortFunc(s.Granted, func(a, b driver.OwnGrant) int { return cmp.Compare(a.Grant.Token, b.Grant.Token) })
-	}
-	return states, nil
+		return seen, nil
+	})
 }
 
 // chunks cuts a list into lists of listSizes.

@@ -2,48 +2,20 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
 func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	var row postgresdb.DescribeRow
-	var details []driver.Detail
+	var row inspection.Party
+	var rows []inspection.Party
 	err := e.db.exec(ctx, query(postgresdb.Describe, postgresdb.DescribeParams{Most: int32(waiters), Names: list(names)}).into(&row, func() {
-		if len(details) == 0 || details[len(details)-1].Name != row.Name {
-			details = append(details, driver.Detail{
-				Name: row.Name, Token: row.Highest, Capacity: int(row.Capacity), Queued: int(row.Waiters),
-				Rest: max(microseconds(row.RestsUntil-row.Now), 0),
-			})
-		}
-		d := &details[len(details)-1]
-		switch {
-		case row.Session == "":
-		case row.Waits == 0:
-			d.Holders = append(d.Holders, party(row))
-		default:
-			d.Waiters = append(d.Waiters, party(row))
-		}
+		rows = append(rows, row)
 	}))
-	return details, pgserver.Interpret(err)
-}
-
-func party(row postgresdb.DescribeRow) driver.Party {
-	p := driver.Party{
-		Holder: driver.Holder{
-			Session: row.Session, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Units: int(row.Units),
-			Grant: driver.Grant{First: row.First, Token: row.Token, Contended: row.Token > 0 && row.Waiters > 0},
-			Since: time.UnixMicro(row.Since), Left: microseconds(row.SessionExpiresAt - row.Now),
-		},
-		App: row.App, PID: int(row.Pid), Metadata: row.Metadata, Asked: row.Asked,
-	}
-	if row.ExpiresAt > 0 {
-		p.Holder = p.Holder.WithFixedLease(microseconds(row.ExpiresAt - row.Now))
-	}
-	return p
+	return inspection.Details(rows, waiters), pgserver.Interpret(err)
 }
 
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {
@@ -77,16 +49,11 @@ func (e *engine) Why(ctx context.Context, name string, limit int) ([]string, err
 }
 
 func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after string, limit int) ([]driver.SessionDetail, error) {
-	var row postgresdb.SessionsRow
+	var row inspection.Session
 	var sessions []driver.SessionDetail
 	err := e.db.exec(ctx, query(postgresdb.Sessions, postgresdb.SessionsParams{
 		After: after, Dead: f.Dead, Host: f.Host, App: f.App, Most: int32(limit),
-	}).into(&row, func() {
-		sessions = append(sessions, driver.SessionDetail{
-			ID: row.ID, Host: row.Host, App: row.App, PID: int(row.Pid), Started: time.UnixMicro(row.StartedAt),
-			Dead: row.ExpiresAt == 0, Left: microseconds(row.ExpiresAt - row.Now), Held: int(row.Held), Waiting: int(row.Waiting),
-		})
-	}))
+	}).into(&row, func() { sessions = append(sessions, row.Detail()) }))
 	return sessions, pgserver.Interpret(err)
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -101,11 +102,9 @@ func (t transactions[TX]) Database(ctx context.Context, tx TX) (id string, err e
 func inTheWay(ctx context.Context, x callersTx, name string) (driver.State, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	var states []driver.State
-	if err := x.exec(quiet, look("", []string{name}, &states)); err != nil || len(states) == 0 {
-		return driver.State{}, err
-	}
-	return states[0], nil
+	var rows []inspection.Row
+	err := x.exec(quiet, look("", []string{name}, &rows))
+	return append(inspection.States("", rows), driver.State{})[0], err
 }
 
 // behind runs statements behind a savepoint. After an error the transaction is back at it;

@@ -7,7 +7,6 @@ package mysqldb
 
 import (
 	"context"
-	"database/sql"
 	"strings"
 )
 
@@ -58,29 +57,27 @@ func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string,
 }
 
 const describe = `-- name: Describe :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
-       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units,
-       l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
-       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.first_token AS SIGNED) AS first_token, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
-  FROM dblock_locks l
- WHERE l.name IN (/*SLICE:names*/?)
-UNION ALL
-SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.acquired_at, l.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, l.first_token, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
+       l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
+       CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
+       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS capacity,
+       CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, l.metadata,
+       COALESCE(l.asked, '') AS asked, COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
- WHERE l.name IN (/*SLICE:names*/?) AND l.session_id IS NOT NULL
+ WHERE l.name IN (/*SLICE:names*/?)
 UNION ALL
-SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.acquired_at, r.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, r.token, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r.token, r.units, r.acquired_at, COALESCE(r.expires_at, 0),
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), r.metadata, COALESCE(r.asked, ''),
+       COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_shares r
   LEFT JOIN dblock_sessions s ON s.id = r.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name IN (/*SLICE:names*/?)
 UNION ALL
-SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
@@ -101,34 +98,28 @@ type DescribeRow struct {
 	Host             string
 	Thread           string
 	Attempt          string
+	Token            int64
+	FirstToken       int64
 	Units            int64
 	Since            int64
-	ExpiresAt        sql.NullInt64
+	ExpiresAt        int64
 	SessionExpiresAt int64
-	Waiters          int32
-	SharedUnits      int64
-	FirstToken       int64
+	Capacity         int64
+	Waiters          int64
+	RestsUntil       int64
+	NowUs            int64
 	Metadata         string
 	Asked            string
 	App              string
 	Pid              int64
 }
 
-// All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
-// each place in its queue (2). place: of the name its highest token,
-// of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
-// place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
+// All about names: a row for each name (part 0), for each of its shares (1), and for each place in its queue (2). Of a queue
+// that is longer than most no place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that. Package
+// inspection says what the columns are, here and there.
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	query := describe
 	var queryParams []interface{}
-	if len(arg.Names) > 0 {
-		for _, v := range arg.Names {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:names*/?", strings.Repeat(",?", len(arg.Names))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
-	}
 	if len(arg.Names) > 0 {
 		for _, v := range arg.Names {
 			queryParams = append(queryParams, v)
@@ -170,13 +161,16 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
+			&i.Token,
+			&i.FirstToken,
 			&i.Units,
 			&i.Since,
 			&i.ExpiresAt,
 			&i.SessionExpiresAt,
+			&i.Capacity,
 			&i.Waiters,
-			&i.SharedUnits,
-			&i.FirstToken,
+			&i.RestsUntil,
+			&i.NowUs,
 			&i.Metadata,
 			&i.Asked,
 			&i.App,
@@ -196,9 +190,12 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 }
 
 const firstPlaces = `-- name: FirstPlaces :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
-       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
-  FROM (SELECT x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
+SELECT w.name, CAST(2 AS SIGNED) AS part, w.ticket AS place, w.session_id, w.host, w.thread, w.attempt, CAST(0 AS SIGNED) AS token, CAST(0 AS SIGNED) AS first_token,
+       CAST(w.units AS SIGNED) AS units, w.enqueued_at AS since, CAST(0 AS SIGNED) AS expires_at,
+       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, CAST(0 AS SIGNED) AS capacity, CAST(0 AS SIGNED) AS waiters,
+       CAST(0 AS SIGNED) AS rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, w.metadata, '' AS asked,
+       COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
+  FROM (SELECT x.name, x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
           FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = ? ORDER BY x.ticket LIMIT ?) w
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
@@ -211,20 +208,30 @@ type FirstPlacesParams struct {
 }
 
 type FirstPlacesRow struct {
-	Ticket           int64
+	Name             string
+	Part             int64
+	Place            int64
 	SessionID        string
 	Host             string
 	Thread           string
 	Attempt          string
-	Units            int32
-	EnqueuedAt       int64
-	Metadata         string
+	Token            int64
+	FirstToken       int64
+	Units            int64
+	Since            int64
+	ExpiresAt        int64
 	SessionExpiresAt int64
+	Capacity         int64
+	Waiters          int64
+	RestsUntil       int64
+	NowUs            int64
+	Metadata         string
+	Asked            string
 	App              string
 	Pid              int64
 }
 
-// The first places of a queue.
+// The first places of a queue, as Describe has them.
 func (q *Queries) FirstPlaces(ctx context.Context, arg FirstPlacesParams) ([]FirstPlacesRow, error) {
 	rows, err := q.db.QueryContext(ctx, firstPlaces, arg.Name, arg.Limit)
 	if err != nil {
@@ -235,15 +242,25 @@ func (q *Queries) FirstPlaces(ctx context.Context, arg FirstPlacesParams) ([]Fir
 	for rows.Next() {
 		var i FirstPlacesRow
 		if err := rows.Scan(
-			&i.Ticket,
+			&i.Name,
+			&i.Part,
+			&i.Place,
 			&i.SessionID,
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
+			&i.Token,
+			&i.FirstToken,
 			&i.Units,
-			&i.EnqueuedAt,
-			&i.Metadata,
+			&i.Since,
+			&i.ExpiresAt,
 			&i.SessionExpiresAt,
+			&i.Capacity,
+			&i.Waiters,
+			&i.RestsUntil,
+			&i.NowUs,
+			&i.Metadata,
+			&i.Asked,
 			&i.App,
 			&i.Pid,
 		); err != nil {

@@ -7,7 +7,6 @@ package sqlitedb
 
 import (
 	"context"
-	"database/sql"
 )
 
 const contended = `-- name: Contended :many
@@ -57,29 +56,28 @@ func (q *Queries) Contended(ctx context.Context, arg ContendedParams) ([]string,
 
 const describe = `-- name: Describe :many
 WITH seen AS (
-    SELECT l.name, 0 AS kind, l.token AS place, l.session_id AS session, l.host, l.thread, l.attempt, 0 AS units,
-           l.last_token AS token, l.first_token, l.acquired_at AS since, l.expires_at, l.metadata, l.asked,
-           l.waiters, l.capacity, l.shared_units, l.rests_until
+    SELECT l.name, 0 AS part, l.token AS place, l.session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
+           l.shared_units AS units, l.acquired_at AS since, l.expires_at, l.capacity, l.waiters, l.rests_until, l.metadata, l.asked
       FROM dblock_locks l
      WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
     UNION ALL
-    SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.units, p.token, p.token, p.acquired_at, p.expires_at,
-           p.metadata, p.asked, 0, 0, 0, 0
+    SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.token, p.token, p.units, p.acquired_at, p.expires_at,
+           0, 0, 0, p.metadata, p.asked
       FROM dblock_shares p
      WHERE p.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
     UNION ALL
-    SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, 0, w.enqueued_at, NULL, w.metadata, '', 0, 0, 0, 0
+    SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, 0, 0, 0, w.metadata, ''
       FROM dblock_locks l CROSS JOIN dblock_waiters w
      WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) AND w.name = l.name AND w.ticket IN (
            SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name ORDER BY q.ticket LIMIT CAST(?2 AS INTEGER))
 )
-SELECT a.name, a.kind, a.place, COALESCE(a.session, '') AS session, a.host, a.thread, a.attempt, a.units, a.token, a.first_token,
-       a.since, a.expires_at, a.metadata, a.asked, c.now_us, s.dead, h.expires_at AS session_expires_at,
-       COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid, a.waiters, a.capacity, a.shared_units, a.rests_until
+SELECT a.name, a.part, a.place, COALESCE(a.session_id, '') AS session_id, a.host, a.thread, a.attempt, a.token, a.first_token, a.units,
+       a.since, CAST(COALESCE(a.expires_at, 0) AS INTEGER) AS expires_at,
+       CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
+       a.capacity, a.waiters, a.rests_until, c.now_us, a.metadata, a.asked, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
   FROM seen a CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = a.session
-  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session
- ORDER BY a.name, a.kind, a.place
+  LEFT JOIN dblock_sessions s ON s.id = a.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session_id
 `
 
 type DescribeParams struct {
@@ -89,32 +87,30 @@ type DescribeParams struct {
 
 type DescribeRow struct {
 	Name             string
-	Kind             int64
+	Part             int64
 	Place            int64
-	Session          string
+	SessionID        string
 	Host             string
 	Thread           string
 	Attempt          string
-	Units            int64
 	Token            int64
 	FirstToken       int64
+	Units            int64
 	Since            int64
-	ExpiresAt        sql.NullInt64
+	ExpiresAt        int64
+	SessionExpiresAt int64
+	Capacity         int64
+	Waiters          int64
+	RestsUntil       int64
+	NowUs            int64
 	Metadata         string
 	Asked            string
-	NowUs            int64
-	Dead             sql.NullBool
-	SessionExpiresAt sql.NullInt64
 	App              string
 	Pid              int64
-	Waiters          int64
-	Capacity         int64
-	SharedUnits      int64
-	RestsUntil       int64
 }
 
-// All about names, in their order: a row for each (kind 0), whose place is the highest token, then its shares (1) and the
-// first of its queue (2).
+// All about names: a row for each (part 0), for its shares (1) and for the first places in its queue (2). Package inspection
+// says what the columns are.
 func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeRow, error) {
 	rows, err := q.db.QueryContext(ctx, describe, arg.Names, arg.Most)
 	if err != nil {
@@ -126,28 +122,26 @@ func (q *Queries) Describe(ctx context.Context, arg DescribeParams) ([]DescribeR
 		var i DescribeRow
 		if err := rows.Scan(
 			&i.Name,
-			&i.Kind,
+			&i.Part,
 			&i.Place,
-			&i.Session,
+			&i.SessionID,
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
-			&i.Units,
 			&i.Token,
 			&i.FirstToken,
+			&i.Units,
 			&i.Since,
 			&i.ExpiresAt,
+			&i.SessionExpiresAt,
+			&i.Capacity,
+			&i.Waiters,
+			&i.RestsUntil,
+			&i.NowUs,
 			&i.Metadata,
 			&i.Asked,
-			&i.NowUs,
-			&i.Dead,
-			&i.SessionExpiresAt,
 			&i.App,
 			&i.Pid,
-			&i.Waiters,
-			&i.Capacity,
-			&i.SharedUnits,
-			&i.RestsUntil,
 		); err != nil {
 			return nil, err
 		}

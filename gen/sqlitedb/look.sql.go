@@ -7,12 +7,13 @@ package sqlitedb
 
 import (
 	"context"
-	"database/sql"
 )
 
 const look = `-- name: Look :many
-SELECT l.name, l.session_id, l.host, l.thread, l.attempt, l.first_token, l.last_token, l.acquired_at, l.waiters, l.expires_at,
-       l.shared_units, l.capacity, l.rests_until, c.now_us, s.dead, h.expires_at AS session_expires_at, w.attempt AS place
+SELECT l.name, 0 AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
+       l.shared_units AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS INTEGER) AS expires_at,
+       CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
+       l.capacity, l.waiters, l.rests_until, 0 AS sharing, c.now_us, COALESCE(w.attempt, '') AS queued
   FROM dblock_locks l
  CROSS JOIN dblock_clock c
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
@@ -28,26 +29,28 @@ type LookParams struct {
 
 type LookRow struct {
 	Name             string
-	SessionID        sql.NullString
+	Part             int64
+	SessionID        string
 	Host             string
 	Thread           string
 	Attempt          string
+	Token            int64
 	FirstToken       int64
-	LastToken        int64
-	AcquiredAt       int64
-	Waiters          int64
-	ExpiresAt        sql.NullInt64
-	SharedUnits      int64
+	Units            int64
+	Since            int64
+	ExpiresAt        int64
+	SessionExpiresAt int64
 	Capacity         int64
+	Waiters          int64
 	RestsUntil       int64
+	Sharing          int64
 	NowUs            int64
-	Dead             sql.NullBool
-	SessionExpiresAt sql.NullInt64
-	Place            sql.NullString
+	Queued           string
 }
 
 // One row for each name and each place that the session has in its queue: all there is to see of names that nobody
-// shares and nobody has to hand on. The names come as a JSON array. Of no session (”) no place is read.
+// shares and nobody has to hand on. The names come as a JSON array. Of no session (”) no place is read. Package
+// inspection says what the columns are, here and in LookShared.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	rows, err := q.db.QueryContext(ctx, look, arg.Session, arg.Names)
 	if err != nil {
@@ -59,22 +62,23 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 		var i LookRow
 		if err := rows.Scan(
 			&i.Name,
+			&i.Part,
 			&i.SessionID,
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
+			&i.Token,
 			&i.FirstToken,
-			&i.LastToken,
-			&i.AcquiredAt,
-			&i.Waiters,
+			&i.Units,
+			&i.Since,
 			&i.ExpiresAt,
-			&i.SharedUnits,
-			&i.Capacity,
-			&i.RestsUntil,
-			&i.NowUs,
-			&i.Dead,
 			&i.SessionExpiresAt,
-			&i.Place,
+			&i.Capacity,
+			&i.Waiters,
+			&i.RestsUntil,
+			&i.Sharing,
+			&i.NowUs,
+			&i.Queued,
 		); err != nil {
 			return nil, err
 		}
@@ -91,63 +95,59 @@ func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 
 const lookShared = `-- name: LookShared :many
 WITH seen AS (
-    SELECT l.name, 0 AS kind, l.session_id AS session, l.host, l.thread, l.attempt, 0 AS units, l.last_token AS token, l.first_token,
-           l.acquired_at AS since, l.expires_at, l.waiters, l.capacity, l.shared_units, l.rests_until, false AS fits
+    SELECT l.name, 0 AS part, l.session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token, l.shared_units AS units,
+           l.acquired_at AS since, l.expires_at, l.capacity, l.waiters, l.rests_until, COALESCE(w.attempt, '') AS queued
       FROM dblock_locks l
-     WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+      LEFT JOIN dblock_waiters w ON w.name = CASE WHEN CAST(?1 AS TEXT) <> '' THEN l.name END AND w.session_id = CAST(?1 AS TEXT)
+     WHERE l.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
     UNION ALL
-    SELECT p.name, 1, p.session_id, p.host, p.thread, p.attempt, p.units, p.token, p.token, p.acquired_at, p.expires_at, 0, 0, 0, 0, false
+    SELECT p.name, 1, p.session_id, p.host, p.thread, p.attempt, p.token, p.token, p.units, p.acquired_at, p.expires_at, 0, 0, 0, ''
       FROM dblock_shares p
-     WHERE p.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
+     WHERE p.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT)))
     UNION ALL
-    SELECT w.name, 2, w.session_id, w.host, w.thread, w.attempt, w.units, 0, 0, w.enqueued_at, NULL, 0, 0, 0, 0, false
-      FROM dblock_waiters w
-     WHERE w.session_id = CAST(?2 AS TEXT) AND w.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT)))
-    UNION ALL
-    SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, w.units, 0, 0, w.enqueued_at, NULL, 0, 0, 0, 0,
-           l.shared_units = 0 OR w.units > 0 AND l.shared_units + w.units <= min(l.capacity, w.capacity)
+    SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, w.capacity, 0, 0, ''
       FROM dblock_locks l CROSS JOIN dblock_waiters w
-     WHERE l.name IN (SELECT value FROM json_each(CAST(?1 AS TEXT))) AND l.session_id IS NULL AND l.waiters > 0
+     WHERE l.name IN (SELECT value FROM json_each(CAST(?2 AS TEXT))) AND l.session_id IS NULL AND l.waiters > 0
        AND w.name = l.name AND w.ticket = (SELECT min(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
 )
-SELECT a.name, a.kind, COALESCE(a.session, '') AS session, a.host, a.thread, a.attempt, a.units, a.token, a.first_token, a.since,
-       a.expires_at, c.now_us, s.dead, h.expires_at AS session_expires_at, a.waiters, a.capacity, a.shared_units, a.rests_until, a.fits
+SELECT a.name, a.part, COALESCE(a.session_id, '') AS session_id, a.host, a.thread, a.attempt, a.token, a.first_token, a.units, a.since,
+       CAST(COALESCE(a.expires_at, 0) AS INTEGER) AS expires_at, CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
+       a.capacity, a.waiters, a.rests_until, 0 AS sharing, c.now_us, a.queued
   FROM seen a CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = a.session
-  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session
+  LEFT JOIN dblock_sessions s ON s.id = a.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session_id
 `
 
 type LookSharedParams struct {
-	Names   string
 	Session string
+	Names   string
 }
 
 type LookSharedRow struct {
 	Name             string
-	Kind             int64
-	Session          string
+	Part             int64
+	SessionID        string
 	Host             string
 	Thread           string
 	Attempt          string
-	Units            int64
 	Token            int64
 	FirstToken       int64
+	Units            int64
 	Since            int64
-	ExpiresAt        sql.NullInt64
-	NowUs            int64
-	Dead             sql.NullBool
-	SessionExpiresAt sql.NullInt64
-	Waiters          int64
+	ExpiresAt        int64
+	SessionExpiresAt int64
 	Capacity         int64
-	SharedUnits      int64
+	Waiters          int64
 	RestsUntil       int64
-	Fits             int64
+	Sharing          int64
+	NowUs            int64
+	Queued           string
 }
 
-// What a session sees of any names, at three times the price: a row for each name (kind 0), for each share of it (1), for
-// each place of the session's in its queue (2) and for the first place of all where nobody has the whole name (3).
+// What a session sees of any names, at three times the price: the same, a row for each share (part 1), and one for the first
+// place of all where nobody has the whole name (3).
 func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookSharedRow, error) {
-	rows, err := q.db.QueryContext(ctx, lookShared, arg.Names, arg.Session)
+	rows, err := q.db.QueryContext(ctx, lookShared, arg.Session, arg.Names)
 	if err != nil {
 		return nil, err
 	}
@@ -157,24 +157,23 @@ func (q *Queries) LookShared(ctx context.Context, arg LookSharedParams) ([]LookS
 		var i LookSharedRow
 		if err := rows.Scan(
 			&i.Name,
-			&i.Kind,
-			&i.Session,
+			&i.Part,
+			&i.SessionID,
 			&i.Host,
 			&i.Thread,
 			&i.Attempt,
-			&i.Units,
 			&i.Token,
 			&i.FirstToken,
+			&i.Units,
 			&i.Since,
 			&i.ExpiresAt,
-			&i.NowUs,
-			&i.Dead,
 			&i.SessionExpiresAt,
-			&i.Waiters,
 			&i.Capacity,
-			&i.SharedUnits,
+			&i.Waiters,
 			&i.RestsUntil,
-			&i.Fits,
+			&i.Sharing,
+			&i.NowUs,
+			&i.Queued,
 		); err != nil {
 			return nil, err
 		}

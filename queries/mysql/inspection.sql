@@ -1,42 +1,42 @@
--- All about names, a row for each name (part 0), for each holder of it or of a share (1), and for
--- each place in its queue (2). place: of the name its highest token,
--- of a holder its own, of a place in the queue its ticket. Of a queue that is longer than most no
--- place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that.
+-- All about names: a row for each name (part 0), for each of its shares (1), and for each place in its queue (2). Of a queue
+-- that is longer than most no place is read (STRAIGHT_JOIN: the name's row comes first): FirstPlaces does that. Package
+-- inspection says what the columns are, here and there.
 -- name: Describe :many
-SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, '' AS session_id, '' AS host, '' AS thread, '' AS attempt,
-       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS units,
-       l.rests_until AS since, l.expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS session_expires_at, l.waiters,
-       CAST(l.shared_units AS SIGNED) AS shared_units, CAST(l.first_token AS SIGNED) AS first_token, '' AS metadata, '' AS asked, '' AS app, CAST(0 AS SIGNED) AS pid
-  FROM dblock_locks l
- WHERE l.name IN (sqlc.slice(names))
-UNION ALL
-SELECT l.name, 1, l.last_token, l.session_id, l.host, l.thread, l.attempt, 0, l.acquired_at, l.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, l.first_token, l.metadata, COALESCE(l.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT l.name, CAST(0 AS SIGNED) AS part, l.token AS place, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt,
+       l.last_token AS token, l.first_token, CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since,
+       CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at, CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at,
+       CAST(IF(l.mixed = 1, COALESCE((SELECT MIN(m.capacity) FROM dblock_shares m WHERE m.name = l.name), 0), l.capacity) AS SIGNED) AS capacity,
+       CAST(l.waiters AS SIGNED) AS waiters, l.rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, l.metadata,
+       COALESCE(l.asked, '') AS asked, COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
   FROM dblock_locks l
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
- WHERE l.name IN (sqlc.slice(names)) AND l.session_id IS NOT NULL
+ WHERE l.name IN (sqlc.slice(names))
 UNION ALL
-SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.units, r.acquired_at, r.expires_at,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, r.token, r.metadata, COALESCE(r.asked, ''), COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT r.name, 1, r.token, r.session_id, r.host, r.thread, r.attempt, r.token, r.token, r.units, r.acquired_at, COALESCE(r.expires_at, 0),
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), r.metadata, COALESCE(r.asked, ''),
+       COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_shares r
   LEFT JOIN dblock_sessions s ON s.id = r.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
  WHERE r.name IN (sqlc.slice(names))
 UNION ALL
-SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, NULL,
-       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
+SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, 0,
+       COALESCE(IF(s.dead = 0, h.expires_at, 0), 0), 0, 0, 0, (SELECT c.now_us FROM dblock_clock c), w.metadata, '', COALESCE(s.app, ''), COALESCE(s.pid, 0)
   FROM dblock_locks l
  STRAIGHT_JOIN dblock_waiters w ON w.name = l.name
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE l.name IN (sqlc.slice(names)) AND l.waiters <= sqlc.arg(most);
 
--- The first places of a queue.
+-- The first places of a queue, as Describe has them.
 -- name: FirstPlaces :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, w.enqueued_at, w.metadata,
-       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
-  FROM (SELECT x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
+SELECT w.name, CAST(2 AS SIGNED) AS part, w.ticket AS place, w.session_id, w.host, w.thread, w.attempt, CAST(0 AS SIGNED) AS token, CAST(0 AS SIGNED) AS first_token,
+       CAST(w.units AS SIGNED) AS units, w.enqueued_at AS since, CAST(0 AS SIGNED) AS expires_at,
+       CAST(COALESCE(IF(s.dead = 0, h.expires_at, 0), 0) AS SIGNED) AS session_expires_at, CAST(0 AS SIGNED) AS capacity, CAST(0 AS SIGNED) AS waiters,
+       CAST(0 AS SIGNED) AS rests_until, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us, w.metadata, '' AS asked,
+       COALESCE(s.app, '') AS app, CAST(COALESCE(s.pid, 0) AS SIGNED) AS pid
+  FROM (SELECT x.name, x.ticket, x.session_id, x.host, x.thread, x.attempt, x.units, x.enqueued_at, x.metadata
           FROM dblock_waiters x FORCE INDEX (PRIMARY) WHERE x.name = sqlc.arg(name) ORDER BY x.ticket LIMIT ?) w
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id

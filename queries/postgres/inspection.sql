@@ -1,25 +1,25 @@
--- One row for each party to each name: its holders, the first of its waiters in their order; or one
--- with neither.
+-- A row for each name (part 0), each of its shares (1), and the first places in its queue (2). Package inspection says what
+-- the columns are. sqlc does not know columns of an outer row, but casts.
 -- name: Describe :many
-SELECT l.name, l.token AS highest, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
-       l.rests_until, dblock_now() AS now, coalesce(p.waits, 0)::integer AS waits, coalesce(p.session_id, '')::text AS session,
-       coalesce(p.host, '')::text AS host, coalesce(p.thread, '')::text AS thread, coalesce(p.attempt, '')::text AS attempt,
-       coalesce(p.units, 0)::integer AS units, coalesce(p.token, 0)::bigint AS token, coalesce(p.since, 0)::bigint AS since,
-       coalesce(p.first, 0)::bigint AS first, coalesce(p.expires_at, 0)::bigint AS expires_at, coalesce(p.metadata, '')::text AS metadata,
-       coalesce(p.asked, '')::text AS asked, coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid,
-       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at, l.waiters
+SELECT l.name, p.part::bigint AS part, p.place, coalesce(p.session_id, '')::text AS session_id, p.host, p.thread, p.attempt, p.token, p.first_token,
+       p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
+       CASE WHEN s.dead THEN 0 ELSE coalesce(b.expires_at, 0) END::bigint AS session_expires_at,
+       l.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, dblock_now() AS now_us, p.metadata, p.asked,
+       coalesce(s.app, '')::text AS app, coalesce(s.pid, 0)::bigint AS pid
   FROM dblock_locks l
-  LEFT JOIN LATERAL (
-       SELECT 0 AS waits, h.token AS nth, h.session_id, h.host, h.thread, h.attempt, h.units, h.token, h.acquired_at AS since,
-              CASE WHEN h.units = 0 THEN l.first_token ELSE h.token END AS first, h.expires_at, h.metadata, h.asked
-         FROM dblock_holders h WHERE h.name = l.name
+ CROSS JOIN LATERAL (
+       SELECT 0 AS part, l.token::bigint AS place, l.session_id::text AS session_id, l.host::text AS host, l.thread::text AS thread,
+              l.attempt::text AS attempt, l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units,
+              l.acquired_at::bigint AS since, l.expires_at::bigint AS expires_at, l.metadata::text AS metadata, l.asked::text AS asked
         UNION ALL
-      (SELECT 1, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, w.enqueued_at, 0, NULL, w.metadata, ''
-         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT sqlc.arg(most))) p ON true
+       SELECT 1, h.token, h.session_id, h.host, h.thread, h.attempt, h.token, h.token, h.units, h.acquired_at, h.expires_at, h.metadata, h.asked
+         FROM dblock_shares h WHERE h.name = l.name
+        UNION ALL
+      (SELECT 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, w.metadata, ''
+         FROM dblock_waiters w WHERE w.name = l.name AND w.ticket >= l.first_ticket ORDER BY w.ticket LIMIT sqlc.arg(most))) p
   LEFT JOIN dblock_sessions s ON s.id = p.session_id
   LEFT JOIN dblock_heartbeats b ON b.session_id = p.session_id
- WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)))
- ORDER BY l.name, p.waits, p.nth;
+ WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)));
 
 -- lowest: where the walk begins, which is after, or the prefix where that is behind it. below: the
 -- first name behind all that have the prefix, '' where there is none to be told. It ends the walk.

@@ -1,35 +1,27 @@
--- One row for each name and each attempt of the session's that waits for it (own_token 0), or holds a share of it. Of several
--- holders it is the one whose time is over first. The first in the queue counts where nobody has the whole name.
+-- A row for each name and each attempt of the session's that waits for it, one for the share whose time is over first and each
+-- of the session's (part 1), and one for the first place in the queue where nobody has the whole name (3). Package inspection
+-- says what the columns are. sqlc does not know columns of an outer row, but casts.
 -- name: Look :many
-SELECT l.name, coalesce(l.session_id, s.session_id, '')::text AS session, coalesce(s.host, l.host)::text AS host,
-       coalesce(s.thread, l.thread)::text AS thread, coalesce(s.attempt, l.attempt)::text AS attempt, coalesce(s.token, l.last_token)::bigint AS token,
-       coalesce(s.units, 0)::integer AS units, coalesce(s.acquired_at, l.acquired_at)::bigint AS acquired_at,
-       coalesce(CASE WHEN l.session_id IS NULL THEN s.expires_at ELSE l.expires_at END, 0)::bigint AS expires_at,
-       coalesce(CASE WHEN l.session_id IS NULL THEN s.ends_at ELSE h.expires_at END, 0)::bigint AS session_expires_at,
-       CASE WHEN l.shared_units > 0 THEN (SELECT count(*) FROM dblock_shares c WHERE c.name = l.name) ELSE 0 END::integer AS sharing,
-       l.shared_units, CASE WHEN l.shared_units > 0 OR l.waiters > 0 THEN l.capacity ELSE 0 END::integer AS capacity,
-       l.waiters, l.rests_until, l.first_token, l.last_token, dblock_now() AS now,
-       coalesce(q.session_id, '')::text AS head_session, coalesce(q.host, '')::text AS head_host, coalesce(q.thread, '')::text AS head_thread,
-       coalesce(q.attempt, '')::text AS head_attempt, coalesce(q.units, 0)::integer AS head_units,
-       coalesce(q.enqueued_at, 0)::bigint AS head_since, coalesce(q.ends_at, 0)::bigint AS head_ends_at,
-       coalesce(q.attempt IS NOT NULL AND l.rests_until <= dblock_now()
-                AND (l.shared_units = 0 OR q.units > 0 AND l.shared_units::bigint + q.units <= least(l.capacity, q.capacity)), false)::boolean AS ready,
-       coalesce(own.attempt, '')::text AS own_attempt, coalesce(own.token, 0)::bigint AS own_token, coalesce(own.expires_at, 0)::bigint AS own_expires_at
+SELECT l.name, p.part::bigint AS part, coalesce(p.session_id, '')::text AS session_id, p.host, p.thread, p.attempt, p.token, p.first_token,
+       p.units::bigint AS units, p.since, coalesce(p.expires_at, 0)::bigint AS expires_at,
+       coalesce((SELECT b.expires_at FROM dblock_heartbeats b WHERE b.session_id = p.session_id), 0)::bigint AS session_expires_at,
+       p.capacity::bigint AS capacity, l.waiters::bigint AS waiters, l.rests_until, p.sharing::bigint AS sharing, dblock_now() AS now_us,
+       coalesce(p.queued, '')::text AS queued
   FROM dblock_locks l
-  LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
-  LEFT JOIN LATERAL (
-       SELECT v.*, b.expires_at AS ends_at FROM dblock_shares v LEFT JOIN dblock_heartbeats b ON b.session_id = v.session_id
-        WHERE v.name = l.name AND l.session_id IS NULL AND l.shared_units > 0
-        ORDER BY least(coalesce(b.expires_at, 0), v.expires_at) LIMIT 1) s ON true
-  LEFT JOIN LATERAL (
-       SELECT w.session_id, w.host, w.thread, w.attempt, w.units, w.capacity, w.enqueued_at, b.expires_at AS ends_at
-         FROM dblock_waiters w LEFT JOIN dblock_heartbeats b ON b.session_id = w.session_id
-        WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
-        ORDER BY w.ticket LIMIT 1) q ON true
-  LEFT JOIN LATERAL (
-       SELECT w.attempt, 0 AS token, NULL AS expires_at FROM dblock_waiters w
-        WHERE w.name = l.name AND w.session_id = sqlc.arg(session)::text AND l.waiters > 0
+ CROSS JOIN LATERAL (
+       SELECT 0 AS part, l.session_id::text AS session_id, l.host::text AS host, l.thread::text AS thread, l.attempt::text AS attempt,
+              l.last_token::bigint AS token, l.first_token::bigint AS first_token, l.shared_units::integer AS units, l.acquired_at::bigint AS since,
+              l.expires_at::bigint AS expires_at, l.capacity::integer AS capacity, 0 AS sharing, w.attempt AS queued
+         FROM (SELECT 1) one LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = sqlc.arg(session)::text AND l.waiters > 0
         UNION ALL
-       SELECT v.attempt, v.token, v.expires_at FROM dblock_shares v
-        WHERE v.name = l.name AND v.session_id = sqlc.arg(session)::text AND l.shared_units > 0) own ON true
+       SELECT 1, v.session_id, v.host, v.thread, v.attempt, v.token, v.token, v.units, v.acquired_at, v.expires_at, 0, v.sharing, ''
+         FROM (SELECT s.*, count(*) OVER () AS sharing, row_number() OVER (ORDER BY least(coalesce(b.expires_at, 0), s.expires_at), s.token) AS nth
+                 FROM dblock_shares s LEFT JOIN dblock_heartbeats b ON b.session_id = s.session_id
+                WHERE s.name = l.name AND l.shared_units > 0) v
+        WHERE v.nth = 1 OR v.session_id = sqlc.arg(session)::text
+        UNION ALL
+      (SELECT 3, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, w.capacity, 0, ''
+         FROM dblock_waiters w
+        WHERE w.name = l.name AND w.ticket >= l.first_ticket AND l.session_id IS NULL AND l.waiters > 0
+        ORDER BY w.ticket LIMIT 1)) p
  WHERE l.name = ANY (ARRAY(SELECT jsonb_array_elements_text(sqlc.arg(names)::text::jsonb)));

@@ -1,30 +1,29 @@
--- All about names, in their order: a row for each (kind 0), whose place is the highest token, then its shares (1) and the
--- first of its queue (2).
+-- All about names: a row for each (part 0), for its shares (1) and for the first places in its queue (2). Package inspection
+-- says what the columns are.
 -- name: Describe :many
 WITH seen AS (
-    SELECT l.name, 0 AS kind, l.token AS place, l.session_id AS session, l.host, l.thread, l.attempt, 0 AS units,
-           l.last_token AS token, l.first_token, l.acquired_at AS since, l.expires_at, l.metadata, l.asked,
-           l.waiters, l.capacity, l.shared_units, l.rests_until
+    SELECT l.name, 0 AS part, l.token AS place, l.session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
+           l.shared_units AS units, l.acquired_at AS since, l.expires_at, l.capacity, l.waiters, l.rests_until, l.metadata, l.asked
       FROM dblock_locks l
      WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
     UNION ALL
-    SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.units, p.token, p.token, p.acquired_at, p.expires_at,
-           p.metadata, p.asked, 0, 0, 0, 0
+    SELECT p.name, 1, p.token, p.session_id, p.host, p.thread, p.attempt, p.token, p.token, p.units, p.acquired_at, p.expires_at,
+           0, 0, 0, p.metadata, p.asked
       FROM dblock_shares p
      WHERE p.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT)))
     UNION ALL
-    SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, w.units, 0, 0, w.enqueued_at, NULL, w.metadata, '', 0, 0, 0, 0
+    SELECT w.name, 2, w.ticket, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.enqueued_at, NULL, 0, 0, 0, w.metadata, ''
       FROM dblock_locks l CROSS JOIN dblock_waiters w
      WHERE l.name IN (SELECT value FROM json_each(CAST(sqlc.arg(names) AS TEXT))) AND w.name = l.name AND w.ticket IN (
            SELECT q.ticket FROM dblock_waiters q WHERE q.name = l.name ORDER BY q.ticket LIMIT CAST(sqlc.arg(most) AS INTEGER))
 )
-SELECT a.name, a.kind, a.place, COALESCE(a.session, '') AS session, a.host, a.thread, a.attempt, a.units, a.token, a.first_token,
-       a.since, a.expires_at, a.metadata, a.asked, c.now_us, s.dead, h.expires_at AS session_expires_at,
-       COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid, a.waiters, a.capacity, a.shared_units, a.rests_until
+SELECT a.name, a.part, a.place, COALESCE(a.session_id, '') AS session_id, a.host, a.thread, a.attempt, a.token, a.first_token, a.units,
+       a.since, CAST(COALESCE(a.expires_at, 0) AS INTEGER) AS expires_at,
+       CAST(CASE WHEN s.dead THEN 0 ELSE COALESCE(h.expires_at, 0) END AS INTEGER) AS session_expires_at,
+       a.capacity, a.waiters, a.rests_until, c.now_us, a.metadata, a.asked, COALESCE(s.app, '') AS app, COALESCE(s.pid, 0) AS pid
   FROM seen a CROSS JOIN dblock_clock c
-  LEFT JOIN dblock_sessions s ON s.id = a.session
-  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session
- ORDER BY a.name, a.kind, a.place;
+  LEFT JOIN dblock_sessions s ON s.id = a.session_id
+  LEFT JOIN dblock_heartbeats h ON h.session_id = a.session_id;
 
 -- Names from the lowest that can be meant up to the limit, excluded, if there is one: every text is
 -- below a blob. What is asked of a holder must be true of one and the same.
