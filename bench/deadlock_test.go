@@ -29,7 +29,7 @@ func BenchmarkDeadlock(b *testing.B) {
 		}
 		var locks, waiters []string
 		for n := range benchQueues {
-			locks = append(locks, fmt.Sprintf("('n%d', 'bench', 'h', 'holder %d', 1, 'h%[1]d', 1, 1, '', %d, %d)", n, n, benchLine, benchLine+1))
+			locks = append(locks, fmt.Sprintf("('n%d', 'bench', 'h', 'holder %[1]d', 'h%[1]d', 1, 1, 1, 1, '', %d, %d)", n, benchLine, benchLine+1))
 			for w := range benchLine {
 				thread := fmt.Sprintf("waiter %d/%d", n, w)
 				if w == 0 { // the holder of the name before it in its ring
@@ -39,7 +39,7 @@ func BenchmarkDeadlock(b *testing.B) {
 				waiters = append(waiters, fmt.Sprintf("('n%d', %d, 'bench', 'h', '%s', 'w%d.%d', 0, '', %d)", n, w+1, thread, n, w, n*benchLine+w))
 			}
 		}
-		fill(b, a, "dblock_locks (name, session_id, host, thread, holds, attempt, token, acquired_at, metadata, waiters, next_ticket)", locks)
+		fill(b, a, "dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata, waiters, next_ticket)", locks)
 		fill(b, a, "dblock_waiters (name, ticket, session_id, host, thread, attempt, lease, metadata, enqueued_at)", waiters)
 		for _, table := range []string{"dblock_locks", "dblock_waiters"} {
 			if analyze := map[string]string{"postgres": "ANALYZE ", "mysql": "ANALYZE TABLE ", "mariadb": "ANALYZE TABLE "}[k.name]; analyze != "" {

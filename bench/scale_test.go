@@ -126,8 +126,8 @@ func holdMany(b *testing.B, a *app, locks int) {
 		number += fmt.Sprintf(" + %d * d%d.d", tens, i)
 		from = append(from, fmt.Sprintf("%s AS d%d", digit, i))
 	}
-	fill := "INSERT INTO dblock_locks (name, session_id, host, thread, holds, attempt, token, first_token, last_token, acquired_at, metadata) " +
-		"SELECT concat('other/', n), 'bench', 'h', 't', 1, concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number + " AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
+	fill := "INSERT INTO dblock_locks (name, session_id, host, thread, attempt, token, first_token, last_token, acquired_at, metadata) " +
+		"SELECT concat('other/', n), 'bench', 'h', 't', concat('a', n), 1, 1, 1, 1, '' FROM (SELECT " + number + " AS n FROM " + strings.Join(from, ", ") + ") AS numbers"
 	analyze := "ANALYZE TABLE dblock_locks"
 	if a.pgx != nil {
 		analyze = "VACUUM ANALYZE dblock_locks"
