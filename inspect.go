@@ -15,14 +15,14 @@ type Info struct {
 	Name     string
 	Token    int64         // the highest that was granted
 	Capacity int           // the units of a semaphore, the smallest number that a holder states; 0: it is none, or idle
-	Holders  []Party       // one that has it alone, or those that share it, in the order of their tokens
-	Waiters  []Party       // in the order in which they are served; of List only the first 10
+	Holders  []Participant // one that has it alone, or those that share it, in the order of their tokens
+	Waiters  []Participant // in the order in which they are served; of List only the first 10
 	Queued   int           // how many wait
 	Rests    time.Duration // how long the name still cools down (MinHold)
 }
 
-// Party is a holder of a name, or a waiter.
-type Party struct {
+// Participant is a holder of a name, or a waiter.
+type Participant struct {
 	Host, Thread string // the owner
 	Session      string // of its client, as Sessions lists it
 	App          string // of its client
@@ -119,9 +119,9 @@ func (c *Client[TX]) Watch(ctx context.Context, name string) iter.Seq2[Info, err
 // fingerprint is equal where nothing has changed but the time that is left.
 func fingerprint(i Info) string {
 	text := fmt.Sprint(i.Token, i.Capacity)
-	for _, party := range append(i.Holders, i.Waiters...) {
-		party.Until = time.Time{}
-		text += fmt.Sprint(party)
+	for _, participant := range append(i.Holders, i.Waiters...) {
+		participant.Until = time.Time{}
+		text += fmt.Sprint(participant)
 	}
 	return text
 }
@@ -139,25 +139,25 @@ func (c *Client[TX]) describe(ctx context.Context, op string, names []string, wa
 			info.Capacity = d.Capacity
 		}
 		for _, p := range d.Holders {
-			info.Holders = append(info.Holders, partyOf(p, info.Capacity, now))
+			info.Holders = append(info.Holders, participantOf(p, info.Capacity, now))
 		}
 		for _, p := range d.Waiters {
-			info.Waiters = append(info.Waiters, partyOf(p, info.Capacity, now))
+			info.Waiters = append(info.Waiters, participantOf(p, info.Capacity, now))
 		}
 		infos = append(infos, info)
 	}
 	return infos, err
 }
 
-func partyOf(p driver.Party, capacity int, now time.Time) Party {
-	party := Party{
+func participantOf(p driver.Participant, capacity int, now time.Time) Participant {
+	participant := Participant{
 		Host: p.Host, Thread: p.Thread, Session: p.Session, App: p.App, PID: p.PID, Token: p.Grant.Token, Shared: p.Units > 0,
 		Since: p.Since, Until: endAfter(now, p.Left), Alive: p.Left > 0, Metadata: metadataOf(p.Metadata), Asked: p.Asked,
 	}
 	if capacity > 0 {
-		party.Permits = p.Units
+		participant.Permits = p.Units
 	}
-	return party
+	return participant
 }
 
 // inquire runs a statement that no lock depends on, and again where a race was lost.

@@ -71,14 +71,14 @@ func WithObserver(o Observer) Option {
 // observer is an Observer as the client sees it.
 type observer struct{ to Observer }
 
-func (o *observer) AcquireStart(ctx context.Context, a client.Attempt) context.Context {
+func (o *observer) AcquireStart(ctx context.Context, a client.Acquisition) context.Context {
 	if o.to.AcquireStart == nil {
 		return ctx
 	}
 	return o.to.AcquireStart(ctx, Attempt(a))
 }
 
-func (o *observer) AcquireEnd(ctx context.Context, a client.Attempt, took time.Duration, token int64, err error) {
+func (o *observer) AcquireEnd(ctx context.Context, a client.Acquisition, took time.Duration, token int64, err error) {
 	if o.to.AcquireEnd != nil {
 		o.to.AcquireEnd(ctx, Attempt(a), AcquireResult{took, token, err})
 	}

@@ -40,11 +40,11 @@ func (c *Client[TX]) Ask(ctx context.Context, name, reason string) error {
 // next holder's work: try Ask first. reason: 1 to 1,024 bytes of UTF-8.
 //
 // With tokens it takes the name only from the holders that have one of them, as Inspect shows it
-// (Party.Token), shares and permits too: show the holder, let a person confirm, and force that one
-// and no later one. The database compares the token when it takes the lock away. A token that holds
-// nothing any more breaks nothing: 0 and nil. Where goroutines of one client pass a lock on in
-// memory, any token of theirs stands for all of them. What MinHold keeps of the name ends if the
-// holder that it was for is broken. A list that is spread out must not be empty: without tokens
+// (Participant.Token), shares and permits too: show the holder, let a person confirm, and force
+// that one and no later one. The database compares the token when it takes the lock away. A token
+// that holds nothing any more breaks nothing: 0 and nil. Where goroutines of one client pass a lock
+// on in memory, any token of theirs stands for all of them. What MinHold keeps of the name ends if
+// the holder that it was for is broken. A list that is spread out must not be empty: without tokens
 // all holders are meant.
 //
 // ErrNotAcquired when ctx ends first: some of several may have lost it already. ErrInvalidOption

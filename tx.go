@@ -191,22 +191,22 @@ type engineTx[TX any] struct {
 
 func (t engineTx[TX]) Exclusive() bool { return t.engine.Exclusive() }
 
-func (t engineTx[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
-	return t.engine.MakeGuard(ctx, h, aside)
+func (t engineTx[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+	return t.engine.MakeGuard(ctx, h, onSideConn)
 }
 
-func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, aside driver.Aside) error {
-	return t.engine.Guard(ctx, t.tx, h, aside)
+func (t engineTx[TX]) Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+	return t.engine.Guard(ctx, t.tx, h, onSideConn)
 }
 
-func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, d driver.Detachment, aside driver.Aside) error {
-	return t.engine.ReleaseTx(ctx, t.tx, h, d, aside)
+func (t engineTx[TX]) Release(ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn) error {
+	return t.engine.ReleaseTx(ctx, t.tx, h, d, onSideConn)
 }
 
 func (t engineTx[TX]) Database(ctx context.Context) (string, error) {
 	return t.engine.Database(ctx, t.tx)
 }
 
-func (t engineTx[TX]) Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error) {
-	return t.engine.LockTx(ctx, t.tx, name, may, wait, aside)
+func (t engineTx[TX]) Lock(ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn) (driver.State, bool, error) {
+	return t.engine.LockTx(ctx, t.tx, name, may, wait, onSideConn)
 }

@@ -47,7 +47,7 @@ func chain(infos []Info, name string) []Info {
 	infos = slices.Delete(infos, from, from+1)
 	for at := 0; at < len(chain); at++ {
 		infos = slices.DeleteFunc(infos, func(i Info) bool {
-			delays := slices.ContainsFunc(chain[at].Holders, func(holder Party) bool { return i.AwaitedBy(holder) })
+			delays := slices.ContainsFunc(chain[at].Holders, func(holder Participant) bool { return i.AwaitedBy(holder) })
 			if delays {
 				chain = append(chain, i)
 			}
@@ -57,10 +57,10 @@ func chain(infos []Info, name string) []Info {
 	return chain
 }
 
-// AwaitedBy reports whether the owner of a party, such as a holder of another name, has a place in
-// the queue: of those in i.Waiters.
-func (i Info) AwaitedBy(party Party) bool {
-	return slices.ContainsFunc(i.Waiters, func(w Party) bool {
-		return w.Session == party.Session && w.Host == party.Host && w.Thread == party.Thread
+// AwaitedBy reports whether the owner of a participant, such as a holder of another name, has a
+// place in the queue: of those in i.Waiters.
+func (i Info) AwaitedBy(participant Participant) bool {
+	return slices.ContainsFunc(i.Waiters, func(w Participant) bool {
+		return w.Session == participant.Session && w.Host == participant.Host && w.Thread == participant.Thread
 	})
 }

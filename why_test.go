@@ -8,12 +8,12 @@ import (
 // Between the statement that finds the names and the one that describes them a holder may have got
 // what it waited for, and its thread may wait in another session.
 func TestAChainHasNoNameThatNoHolderWaitsForAnyMore(t *testing.T) {
-	party := func(session string) Party { return Party{Session: session, Host: "host", Thread: "1"} }
+	participant := func(session string) Participant { return Participant{Session: session, Host: "host", Thread: "1"} }
 	infos := []Info{
-		{Name: "another session's", Waiters: []Party{party("s2")}},
-		{Name: "asked for", Holders: []Party{party("s1")}},
+		{Name: "another session's", Waiters: []Participant{participant("s2")}},
+		{Name: "asked for", Holders: []Participant{participant("s1")}},
 		{Name: "nobody's any more"},
-		{Name: "waited for", Holders: []Party{party("s3")}, Waiters: []Party{party("s1")}},
+		{Name: "waited for", Holders: []Participant{participant("s3")}, Waiters: []Participant{participant("s1")}},
 	}
 	var names []string
 	for _, info := range chain(infos, "asked for") {

@@ -114,9 +114,9 @@ func (d *database) holders(name string) (all []holder) {
 	return all
 }
 
-// party is a holder as a statement reads it, or a waiter, which has no token.
-func (d *database) party(h holder) inspection.Party {
-	p := inspection.Party{
+// participant is a holder as a statement reads it, or a waiter, which has no token.
+func (d *database) participant(h holder) inspection.Participant {
+	p := inspection.Participant{
 		SessionID: h.Session, Host: h.Host, Thread: h.Thread, Attempt: h.Attempt, Token: h.Token, FirstToken: h.first, Units: int64(h.Units),
 		Since: h.Since, ExpiresAt: h.Ends, SessionExpiresAt: d.expiry(h.Session), Capacity: int64(h.Of), NowUs: d.now(), Metadata: h.Metadata, Asked: h.Asked,
 	}
@@ -127,4 +127,4 @@ func (d *database) party(h holder) inspection.Party {
 }
 
 // shown is a holder as others see it.
-func (d *database) shown(h holder) driver.Holder { return d.party(h).Row().Holder() }
+func (d *database) shown(h holder) driver.Holder { return d.participant(h).Row().Holder() }

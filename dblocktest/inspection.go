@@ -13,7 +13,7 @@ import (
 
 func (l *line) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
 	return get(ctx, l, func() []driver.Detail {
-		var rows []inspection.Party
+		var rows []inspection.Participant
 		for _, name := range names {
 			rows = append(rows, l.describe(name)...)
 		}
@@ -22,13 +22,13 @@ func (l *line) Describe(ctx context.Context, names []string, waiters int) ([]dri
 }
 
 // describe are the rows of a name, of its shares and of its queue.
-func (d *database) describe(name string) (rows []inspection.Party) {
+func (d *database) describe(name string) (rows []inspection.Participant) {
 	row, there := d.names.Row(name)
 	if !there {
 		return nil
 	}
 	add := func(part, place int64, h holder) {
-		p := d.party(h)
+		p := d.participant(h)
 		p.Name, p.Part, p.Place = name, part, place
 		rows = append(rows, p)
 	}

@@ -63,7 +63,7 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	f.others.joining.Lock()
 	defer f.others.joining.Unlock()
 	ctx, cancel := context.WithCancel(context.Background())
-	p := &party{database: f.line.database, name: name, done: make(chan struct{})}
+	p := &contender{database: f.line.database, name: name, done: make(chan struct{})}
 	before := p.attempts(f.others.line)
 	go func() {
 		defer close(p.done)
@@ -91,8 +91,8 @@ func (f *Fake[TX]) Queue(t testing.TB, name string, options ...dblock.LockOption
 	})
 }
 
-// party is a call of Lock by somebody else.
-type party struct {
+// contender is a call of Lock by somebody else.
+type contender struct {
 	*database
 	name, attempt string
 	done          chan struct{} // closed when lock and err are set
@@ -100,7 +100,7 @@ type party struct {
 	err           error
 }
 
-func (p *party) over() bool {
+func (p *contender) over() bool {
 	select {
 	case <-p.done:
 		return true
@@ -110,7 +110,7 @@ func (p *party) over() bool {
 }
 
 // attempts are those of a process that have the name or wait for it.
-func (p *party) attempts(of *line) map[string]bool {
+func (p *contender) attempts(of *line) map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	attempts := map[string]bool{}

@@ -60,7 +60,7 @@ func (l *line) Beat(ctx context.Context, session string, ttl time.Duration) (boo
 
 func (l *line) Attend(string, time.Duration) (leave func()) { return func() {} }
 
-func (l *line) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+func (l *line) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{l})
 }
 
@@ -71,23 +71,23 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return u.Beat(ctx, session, ttl)
 }
 
-func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
-	return get(ctx, u.line, func() []driver.Claim { return u.claims(session) })
+func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
+	return get(ctx, u.line, func() []driver.Attempt { return u.claims(session) })
 }
 
 func (u upkeep) Close() error { return nil }
 
 // claims is what a session holds, and its places in queues, in the order of the names.
-func (d *database) claims(session string) (claims []driver.Claim) {
+func (d *database) claims(session string) (claims []driver.Attempt) {
 	for _, name := range d.names.All() {
 		for _, h := range d.holders(name) {
 			if h.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
+				claims = append(claims, driver.Attempt{Name: name, Attempt: h.Attempt, Token: h.Token, Asked: h.Asked})
 			}
 		}
 		for _, p := range d.names.Places(name) {
 			if p.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
+				claims = append(claims, driver.Attempt{Name: name, Attempt: p.Attempt})
 			}
 		}
 	}

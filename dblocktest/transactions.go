@@ -17,20 +17,20 @@ type transactions[TX any] struct{}
 
 func (transactions[TX]) Exclusive() bool { return false }
 
-func (transactions[TX]) MakeGuard(context.Context, driver.Held, driver.Aside) error {
+func (transactions[TX]) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error {
 	return errNoTransactions
 }
 
-func (transactions[TX]) Guard(context.Context, TX, driver.Held, driver.Aside) error {
+func (transactions[TX]) Guard(context.Context, TX, driver.Held, driver.OnSideConn) error {
 	return errNoTransactions
 }
 
-func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Detachment, driver.Aside) error {
+func (transactions[TX]) ReleaseTx(context.Context, TX, driver.Held, driver.Detachment, driver.OnSideConn) error {
 	return errNoTransactions
 }
 
 func (transactions[TX]) Database(context.Context, TX) (string, error) { return "", errNoTransactions }
 
-func (transactions[TX]) LockTx(context.Context, TX, string, driver.Pass, bool, driver.Aside) (driver.State, bool, error) {
+func (transactions[TX]) LockTx(context.Context, TX, string, driver.Pass, bool, driver.OnSideConn) (driver.State, bool, error) {
 	return driver.State{}, false, errNoTransactions
 }

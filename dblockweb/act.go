@@ -25,7 +25,7 @@ type asking struct{ dblock.Info }
 type breaking struct {
 	dblock.Info
 	Token  int64
-	Holder *dblock.Party // that has the token; nil: nobody has it any more
+	Holder *dblock.Participant // that has the token; nil: nobody has it any more
 }
 
 // outcome is what came of an intervention.
@@ -48,7 +48,7 @@ func loadBreak(ctx context.Context, q query) (any, error) {
 	if b.Info, err = q.of.Inspect(ctx, q.get("name")); err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(b.Holders, func(p dblock.Party) bool { return p.Token == b.Token }); i >= 0 {
+	if i := slices.IndexFunc(b.Holders, func(p dblock.Participant) bool { return p.Token == b.Token }); i >= 0 {
 		b.Holder = &b.Holders[i]
 	}
 	return b, nil

@@ -244,7 +244,7 @@ func (n named) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, e
 }
 
 func (n named) info(name string) dblock.Info {
-	return dblock.Info{Name: name, Token: 7, Holders: []dblock.Party{{Host: name, Thread: name, App: name, Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
+	return dblock.Info{Name: name, Token: 7, Holders: []dblock.Participant{{Host: name, Thread: name, App: name, Session: name, Token: 7, Metadata: map[string]string{name: name}, Asked: name}}}
 }
 
 func (n named) Inspect(_ context.Context, name string) (dblock.Info, error) { return n.info(name), nil }

@@ -16,7 +16,7 @@ const (
 
 type lock struct {
 	dblock.Info
-	First   []dblock.Party // of the waiters
+	First   []dblock.Participant // of the waiters
 	Picture picture
 	Chain   waiting
 	Job     string // whose lock it is; "": none
@@ -52,7 +52,7 @@ type waiting struct {
 
 // blocker is a holder, and what it waits for itself.
 type blocker struct {
-	dblock.Party
+	dblock.Participant
 	For []waiting
 }
 
@@ -80,7 +80,7 @@ func chainOf(infos []dblock.Info) waiting {
 		shown[info.Name] = true
 		path = append(slices.Clone(path), info.Name)
 		for _, holder := range info.Holders {
-			b := blocker{Party: holder}
+			b := blocker{Participant: holder}
 			for _, next := range infos {
 				if next.AwaitedBy(holder) {
 					b.For = append(b.For, descend(next, path))

@@ -65,8 +65,8 @@ func heldSince(i dblock.Info) time.Time { return oldest(i.Holders) }
 // waitsSince is since when the oldest waiter waits that was read.
 func waitsSince(i dblock.Info) time.Time { return oldest(i.Waiters) }
 
-func oldest(parties []dblock.Party) (since time.Time) {
-	for _, p := range parties {
+func oldest(participants []dblock.Participant) (since time.Time) {
+	for _, p := range participants {
 		if since.IsZero() || p.Since.Before(since) {
 			since = p.Since
 		}

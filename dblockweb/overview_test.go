@@ -106,10 +106,10 @@ func TestTheChainOfWaitingLeadsToWhoBlocksEverybody(t *testing.T) {
 
 func TestACycleIsMarked(t *testing.T) {
 	w := newWorld(t)
-	a, b := dblock.Party{Host: "h", Thread: "a", Session: "s", Token: 1}, dblock.Party{Host: "h", Thread: "b", Session: "s", Token: 2}
+	a, b := dblock.Participant{Host: "h", Thread: "a", Session: "s", Token: 1}, dblock.Participant{Host: "h", Thread: "b", Session: "s", Token: 2}
 	infos := []dblock.Info{
-		{Name: "x", Holders: []dblock.Party{a}, Waiters: []dblock.Party{b}, Queued: 1},
-		{Name: "y", Holders: []dblock.Party{b}, Waiters: []dblock.Party{a}, Queued: 1},
+		{Name: "x", Holders: []dblock.Participant{a}, Waiters: []dblock.Participant{b}, Queued: 1},
+		{Name: "y", Holders: []dblock.Participant{b}, Waiters: []dblock.Participant{a}, Queued: 1},
 	}
 	w.server = serve(t, handlerOf(chained{named{}, infos}))
 	_, chain, _ := strings.Cut(w.get("lock?name=x"), `id="chain"`)
@@ -120,8 +120,8 @@ func TestAChainThatIsTooLongIsCut(t *testing.T) {
 	w := newWorld(t)
 	var infos []dblock.Info
 	for i := range 150 {
-		holder := dblock.Party{Host: "h", Thread: fmt.Sprint(i), Session: "s", Token: 1}
-		info := dblock.Info{Name: fmt.Sprintf("n%d", i), Holders: []dblock.Party{holder}, Queued: 1}
+		holder := dblock.Participant{Host: "h", Thread: fmt.Sprint(i), Session: "s", Token: 1}
+		info := dblock.Info{Name: fmt.Sprintf("n%d", i), Holders: []dblock.Participant{holder}, Queued: 1}
 		if i > 0 {
 			info.Waiters = infos[i-1].Holders
 		}

@@ -109,7 +109,7 @@ func rests(i dblock.Info) string {
 	return "it is free"
 }
 
-func wants(p dblock.Party, of int) string {
+func wants(p dblock.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d permits", p.Permits, of)

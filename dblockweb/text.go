@@ -32,7 +32,7 @@ func printable(s string) string {
 // age is a time that has passed. live.js has the same.
 func age(since time.Time) string { return span(time.Since(since)) }
 
-// left is what is left of a party's time.
+// left is what is left of a participant's time.
 func left(until time.Time) string {
 	if d := time.Until(until); d > 0 {
 		return span(d)
@@ -74,8 +74,8 @@ func clock(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05")
 }
 
-// process identifies a party.
-func process(p dblock.Party) string {
+// process identifies a participant.
+func process(p dblock.Participant) string {
 	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
 	if p.Thread != "" {
 		who += " " + p.Thread
@@ -83,8 +83,8 @@ func process(p dblock.Party) string {
 	return printable(who)
 }
 
-// claim is how a party has a name, or wants it.
-func claim(p dblock.Party, of int) string {
+// claim is how a participant has a name, or wants it.
+func claim(p dblock.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d", p.Permits, of)

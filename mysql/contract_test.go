@@ -271,8 +271,8 @@ func TestACrashedHolderIsSucceeded(t *testing.T) {
 			t.Fatal("the dead who still hold are not listed", expired, err)
 		}
 		orphans, err := c.Orphans(t.Context(), a.session, 10)
-		if err != nil || len(orphans) != 2 || !slices.ContainsFunc(orphans, func(c driver.Claim) bool { return c.Name == "m" && c.Token > 0 }) ||
-			!slices.Contains(orphans, driver.Claim{Name: "n", Attempt: queued}) {
+		if err != nil || len(orphans) != 2 || !slices.ContainsFunc(orphans, func(c driver.Attempt) bool { return c.Name == "m" && c.Token > 0 }) ||
+			!slices.Contains(orphans, driver.Attempt{Name: "n", Attempt: queued}) {
 			t.Fatal(orphans, err)
 		}
 		if orphans, err := c.Orphans(t.Context(), a.session, 1); err != nil || len(orphans) != 1 {
@@ -324,8 +324,8 @@ func TestASessionEndsInGoodOrder(t *testing.T) {
 		must(t, err)
 		held := a.take(t, "n")
 		attempt := a.enqueue(t, "n")
-		claims, err := u.Claims(t.Context(), a.session)
-		if err != nil || len(claims) != 2 || !slices.Contains(claims, driver.Claim{Name: "n", Attempt: attempt}) {
+		claims, err := u.Attempts(t.Context(), a.session)
+		if err != nil || len(claims) != 2 || !slices.Contains(claims, driver.Attempt{Name: "n", Attempt: attempt}) {
 			t.Fatal(claims, err)
 		}
 		for range 2 {
@@ -419,7 +419,7 @@ func TestAPoolThatIsUsedUpIsNamedAsTheCause(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		err := e.Beside(ctx, func(context.Context, driver.Upkeep) error { t.Error("ran"); return nil })
+		err := e.OnSideConn(ctx, func(context.Context, driver.Upkeep) error { t.Error("ran"); return nil })
 		is(t, err, driver.ErrUnavailable)
 		is(t, err, context.DeadlineExceeded)
 		if !strings.Contains(err.Error(), "SetMaxOpenConns") {

@@ -26,7 +26,7 @@ func Proof(b driver.Backend, d time.Duration) { b.(*engine).proof = d }
 // OnSeveralWriters has an engine believe that its server is one of several nodes that write, or is
 // not, until it reserves another connection.
 func OnSeveralWriters(b driver.Backend, which string) {
-	b.(*engine).facts.Store(&facts{writers: which})
+	b.(*engine).info.Store(&serverInfo{writers: which})
 }
 
 // StopBetween runs a transaction that locks a name's row, and between between its two statements.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 	"github.com/dblock-go/dblock/internal/transaction"
@@ -29,12 +29,12 @@ func (transactions) Exclusive() bool { return false }
 
 // MakeGuard writes the guard's row under the lock of the name's row, and commits it: a takeover
 // that looks later sees it.
-func (t transactions) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
-	return aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+func (t transactions) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
+	return onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		err := up.(upkeep).transactWith(ctx, func(db mysqldb.DBTX) ([]string, error) {
 			return nil, t.engine.makeGuard(ctx, mysqldb.New(db), h)
 		})
-		if sent := new(crew.Sent); errors.As(err, sent) {
+		if sent := new(connpool.Sent); errors.As(err, sent) {
 			return sent.Err // what was made is found when it is made again
 		}
 		return err
@@ -60,12 +60,12 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 // Guard looks beside the transaction, and then share-locks the guard's row in it. No look
 // afterwards: whatever takes the hold over counts that in the row, and the row was made while the
 // hold stood.
-func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
-	if err := t.oneWriter(ctx, "Guard", aside); err != nil {
+func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSideConn driver.OnSideConn) error {
+	if err := t.oneWriter(ctx, "Guard", onSideConn); err != nil {
 		return err
 	}
 	var look mysqldb.LookGuardRow
-	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		look, err = lookGuard(ctx, up.(upkeep).q, h)
 		return err
 	})
@@ -81,13 +81,13 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, asid
 	defer cancel()
 	guard, err := t.queries(tx).ShareGuard(quiet, look.Attempt)
 	there, err := found(err)
-	switch here, aside := text(guard.Server), text(look.Server); {
+	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
 		return mysqlserver.Interpret(err)
 	case !there || guard.Takeovers > 0:
 		return driver.ErrNotHeld
-	case here != aside:
-		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, aside))
+	case here != other:
+		return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the transaction is on server %s, the client's own connection is on %s", here, other))
 	}
 	return nil
 }

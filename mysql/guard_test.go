@@ -21,7 +21,7 @@ var guardLevels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCo
 type guardian struct {
 	server
 	engine driver.Engine[*sql.Tx]
-	beside driver.Aside
+	beside driver.OnSideConn
 	pool   *sql.DB // of the engine, and of the transactions
 	by     driver.Request
 	held   driver.Held
@@ -81,7 +81,7 @@ func eachTake(t *testing.T, test func(t *testing.T, g guardian, take take)) {
 	each(t, func(t *testing.T, s server) {
 		pool := s.open(t, nil)
 		e := mysql.New(pool)
-		beside, taker := aside(t, e.Backend), s.actor(t)
+		beside, taker := onSideConn(t, e.Backend), s.actor(t)
 		for name, take := range takes {
 			for _, units := range []int{0, 1} {
 				if units > 0 && name == "by the owner" { // a share is not entered again
@@ -320,7 +320,7 @@ func TestAGuardThatIsNewerThanTheSnapshotOnMariaDB(t *testing.T) {
 	e := mysql.New(pool)
 	a := actor{Backend: e.Backend, session: id()}
 	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-	g := guardian{server: s, engine: e, beside: aside(t, e.Backend), pool: pool, held: a.take(t, "n")}
+	g := guardian{server: s, engine: e, beside: onSideConn(t, e.Backend), pool: pool, held: a.take(t, "n")}
 	conn, err := pool.Conn(t.Context())
 	must(t, err)
 	defer conn.Close()

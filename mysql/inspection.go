@@ -12,16 +12,16 @@ import (
 // Describe reads queues of up to so many places with the rest of their names, and each longer queue
 // in a statement of its own, a moment later.
 func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	var parties []inspection.Party
+	var participants []inspection.Participant
 	err := e.read(ctx, func(q *mysqldb.Queries) error {
-		parties = nil
+		participants = nil
 		for some := range chunks(names) {
 			rows, err := q.Describe(ctx, mysqldb.DescribeParams{Names: some, Most: count(waiters)})
 			if err != nil {
 				return err
 			}
 			for _, row := range rows {
-				parties = append(parties, inspection.Party(row))
+				participants = append(participants, inspection.Participant(row))
 				if waiters == 0 || row.Waiters <= int64(waiters) {
 					continue
 				}
@@ -30,13 +30,13 @@ func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]d
 					return err
 				}
 				for _, p := range places {
-					parties = append(parties, inspection.Party(p))
+					participants = append(participants, inspection.Participant(p))
 				}
 			}
 		}
 		return nil
 	})
-	return inspection.Details(parties, waiters), mysqlserver.Interpret(err)
+	return inspection.Details(participants, waiters), mysqlserver.Interpret(err)
 }
 
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) (names []string, err error) {

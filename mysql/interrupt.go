@@ -21,7 +21,7 @@ const killPause = 50 * time.Millisecond
 //
 // No KILL is sent any more when it returns, and one that the network has kept finds no connection:
 // the tag is gone.
-func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, statement func() error) error {
+func interruptible(ctx, quiet context.Context, tx *sql.Tx, onSideConn driver.OnSideConn, statement func() error) error {
 	t := mysqlserver.NewTag()
 	if err := t.Tie(quiet, tx); err != nil {
 		return fmt.Errorf("to wait so that the wait can be interrupted takes a named lock (GET_LOCK): %w", err)
@@ -30,7 +30,7 @@ func interruptible(ctx, quiet context.Context, tx *sql.Tx, aside driver.Aside, s
 	stop := context.AfterFunc(ctx, func() {
 		defer close(asked)
 		for {
-			_ = aside(context.WithoutCancel(ctx), func(ctx context.Context, up driver.Upkeep) error {
+			_ = onSideConn(context.WithoutCancel(ctx), func(ctx context.Context, up driver.Upkeep) error {
 				select {
 				case <-over:
 					return nil

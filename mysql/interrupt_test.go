@@ -39,7 +39,7 @@ func TestAnInterruptionThatComesAfterARestartHitsNoStranger(t *testing.T) {
 				t.Fatal(locked, err)
 			}
 			tx, on := silent.begin(t, sql.LevelRepeatableRead)
-			var beside atomic.Pointer[driver.Aside]
+			var beside atomic.Pointer[driver.OnSideConn]
 			beside.Store(&a.beside)
 			var kills atomic.Int32
 			silent.beside = func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
@@ -53,11 +53,11 @@ func TestAnInterruptionThatComesAfterARestartHitsNoStranger(t *testing.T) {
 			proxy.Freeze()
 			own.Kill()
 			own.Start()
-			again := aside(t, s.engine(t))
+			again := onSideConn(t, s.engine(t))
 			beside.Store(&again)
-			gate, _ := connect()
+			blocker, _ := connect()
 			gateKey := id()
-			_, err := gate.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", gateKey)
+			_, err := blocker.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", gateKey)
 			must(t, err)
 			var stranger *sql.Conn
 			for conn, id := connect(); ; conn, id = connect() {
@@ -79,7 +79,7 @@ func TestAnInterruptionThatComesAfterARestartHitsNoStranger(t *testing.T) {
 			before := kills.Load()
 			cancel()
 			eventually(t, "some KILLs", func() bool { return kills.Load() > before+5 })
-			_, err = gate.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", gateKey)
+			_, err = blocker.ExecContext(t.Context(), "DO RELEASE_LOCK(?)", gateKey)
 			must(t, err)
 			if got := <-waiting; got.err != nil || got.value.Int64 != 1 {
 				t.Errorf("the stranger's query was ended: %v %v", got.value, got.err)

@@ -54,10 +54,10 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 	}
 }
 
-// Listen sleeps (on MariaDB: waits at a gate) on the server, on a connection that holds the
+// Listen sleeps (on MariaDB: waits for a sleep lock) on the server, on a connection that holds the
 // session's named lock, until the grant of a lock to the session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 1); err != nil {
+	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 1); err != nil {
 		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups: %v", err))
 	}
 	conn, err := e.reserve(ctx, idleTimeout)
@@ -73,10 +73,10 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	l.q = mysqldb.New(l.prepared)
-	if l.gate, err = e.openGate(ctx, conn); err != nil {
+	if l.sleepLock, err = e.openSleepLock(ctx, conn); err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	defer l.gate.close()
+	defer l.sleepLock.close()
 	if err := l.open(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
@@ -140,15 +140,15 @@ func napWithin(readTimeout time.Duration) time.Duration {
 // listener runs statements on one connection. Any of them may be cut short by a KILL QUERY that was
 // meant for the sleep, and is run again.
 type listener struct {
-	engine   *engine
-	conn     *sql.Conn
-	session  string
-	gate     *gate // nil: it sleeps
-	nap      time.Duration
-	prepared *prepared
-	q        *mysqldb.Queries
-	known    map[string]grant // by attempt: what wake was called with
-	tag      mysqlserver.Tag  // of the latest sleep without tables; "": untied
+	engine    *engine
+	conn      *sql.Conn
+	session   string
+	sleepLock *sleepLock // nil: it sleeps
+	nap       time.Duration
+	prepared  *prepared
+	q         *mysqldb.Queries
+	known     map[string]grant // by attempt: what wake was called with
+	tag       mysqlserver.Tag  // of the latest sleep without tables; "": untied
 }
 
 // open takes the named lock and proves that a KILL from the pool gets through: it does not where
@@ -176,9 +176,9 @@ func (l *listener) open(ctx context.Context) error {
 	ended, killing := make(chan struct{}), make(chan error, 1)
 	go func() { killing <- l.interruptUntil(ended, l.engine.proof) }()
 	outcome, err := l.sleep(ctx, l.engine.proof, func(ctx context.Context) (outcome int64, err error) {
-		if l.gate != nil {
-			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.gate.name, l.engine.proof.Seconds())).Scan(&outcome)
-			return l.gate.check(outcome, err)
+		if l.sleepLock != nil {
+			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock.name, l.engine.proof.Seconds())).Scan(&outcome)
+			return l.sleepLock.check(outcome, err)
 		}
 		err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT 2 * SLEEP(%f)", l.engine.proof.Seconds())).Scan(&outcome)
 		return outcome, err
@@ -203,11 +203,11 @@ func (l *listener) lock(ctx context.Context, seconds int) (bool, error) {
 	return locked.Bool, err
 }
 
-// How a sleep ends; see queries/mysql/handed.sql.
+// How a sleep ends; see queries/mysql/unseen.sql.
 const (
-	slept       = 0
-	gateOpen    = 1
-	interrupted = 2
+	slept         = 0
+	sleepLockFree = 1
+	interrupted   = 2
 )
 
 // doze sleeps for a moment, unless there is a grant that wake was not called with.
@@ -215,13 +215,13 @@ func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
 	length := min(l.nap, dozing)
 	return l.sleep(ctx, length, func(ctx context.Context) (int64, error) {
-		if l.gate != nil {
-			outcome, err := l.q.SleepAtGate(ctx, mysqldb.SleepAtGateParams{
-				Session: l.session, Known: known, Gate: l.gate.name, Micros: length.Microseconds(),
+		if l.sleepLock != nil {
+			outcome, err := l.q.SleepAtLock(ctx, mysqldb.SleepAtLockParams{
+				Session: l.session, Known: known, SleepLock: l.sleepLock.name, Micros: length.Microseconds(),
 			})
-			return l.gate.check(outcome, err)
+			return l.sleepLock.check(outcome, err)
 		}
-		return l.q.SleepUntilHanded(ctx, mysqldb.SleepUntilHandedParams{Session: l.session, Known: known, Micros: length.Microseconds()})
+		return l.q.SleepUntilUnseen(ctx, mysqldb.SleepUntilUnseenParams{Session: l.session, Known: known, Micros: length.Microseconds()})
 	})
 }
 

@@ -228,7 +228,7 @@ func TestAListenerThatHoldsManyLocksSleeps(t *testing.T) {
 		}
 		waiter.hear(t, attempts)
 		eventually(t, "most grants to be marked as known", func() bool {
-			return s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE handed = 1") <= 64
+			return s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE unseen = 1") <= 64
 		})
 		waiter.sleeps(t, s)
 		var requests atomic.Int32
@@ -273,7 +273,7 @@ func (e *ear) runs(t *testing.T, s server, text string) {
 // listening is how many connections a listener has.
 func (s server) listening() int {
 	if s.Kind == dbtest.KindMariaDB {
-		return 2 // with the gate's
+		return 2 // with the sleep lock's
 	}
 	return 1
 }
@@ -323,10 +323,10 @@ func (s server) asleep(t *testing.T) (waiter *ear, attempt string, grant func(),
 func TestAWakeUpThatIsForNoGrantIsHeardBesideAGrant(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		waiter, attempt, grant, conn := s.asleep(t)
-		_, err := conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Handed
+		_, err := conn.ExecContext(t.Context(), "LOCK TABLES dblock_shares WRITE") // stops Unseen
 		must(t, err)
 		grant()
-		waiter.runs(t, s, "name: Handed")
+		waiter.runs(t, s, "name: Unseen")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
 		must(t, err)
@@ -362,10 +362,10 @@ func TestAWakeUpThatHitsTheMarkingOfGrantsIsHeard(t *testing.T) {
 		conn, err := s.pool.Conn(t.Context())
 		must(t, err)
 		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_locks READ") // stops LockHanded, and not Handed
+		_, err = conn.ExecContext(t.Context(), "LOCK TABLES dblock_locks READ") // stops LockUnseen, and not Unseen
 		must(t, err)
 		goOn()
-		waiter.runs(t, s, "name: LockHanded")
+		waiter.runs(t, s, "name: LockUnseen")
 		s.exec(t, "KILL QUERY IS_USED_LOCK('dblock:"+waiter.session+"')")
 		waiter.hearBoth(t, attempt)
 		_, err = conn.ExecContext(t.Context(), "UNLOCK TABLES")
@@ -435,7 +435,7 @@ func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
 	waiter := s.listen(t, s.open(t, nil))
 	rows, err := s.pool.Query("SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND command = 'Sleep' AND id <> CONNECTION_ID()")
 	must(t, err)
-	var idle []int64 // the gate among them
+	var idle []int64 // the sleep lock's among them
 	for rows.Next() {
 		var id int64
 		must(t, rows.Scan(&id))
@@ -526,7 +526,7 @@ func TestAGrantWithoutAWakeUpIsHeardOfAfterTheSleep(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		b := s.listenIn(t, s.open(t, nil), 200*time.Millisecond)
 		b.take(t, "n")
-		_, err := s.pool.ExecContext(t.Context(), "UPDATE dblock_locks SET attempt = 'granted', handed = 1 WHERE name = 'n'")
+		_, err := s.pool.ExecContext(t.Context(), "UPDATE dblock_locks SET attempt = 'granted', unseen = 1 WHERE name = 'n'")
 		must(t, err)
 		b.hear(t, map[string]bool{"granted": true})
 		is(t, b.end(t), context.Canceled)

@@ -47,7 +47,7 @@ func free(row protocol.Row) bool { return row.Waiters == 0 && row.Fits(0, 0) }
 
 // takeAlone takes a whole name that is free, unless it rests, or another has its row locked.
 func (e *engine) takeAlone(ctx context.Context, r driver.Request) (driver.Grant, bool, error) {
-	if f := e.facts.Load(); f != nil && f.mariaDB {
+	if f := e.info.Load(); f != nil && f.mariaDB {
 		grant, taken, err := take(ctx, mysqldb.New(nowait{e.prepared}), r)
 		if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
 			err = nil

@@ -29,18 +29,18 @@ var (
 // given back. The row is made there too, and kept from a purge: in the transaction, at REPEATABLE
 // READ and above, to look for a row that is missing locks the gap where it would be, and every
 // insert there waits for the transaction.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, onSideConn driver.OnSideConn) (driver.State, bool, error) {
 	free := func(session, attempt string, used, waiters int32) bool {
 		return session == "" && used == 0 && waiters == 0 || session != "" && may(attempt, int(waiters), tx)
 	}
-	if err := t.oneWriter(ctx, "LockTx", aside); err != nil {
+	if err := t.oneWriter(ctx, "LockTx", onSideConn); err != nil {
 		return driver.State{}, false, err
 	}
-	state, open, err := t.open(ctx, name, free, aside)
+	state, open, err := t.open(ctx, name, free, onSideConn)
 	if err != nil || !open {
 		return state, false, err
 	}
-	row, there, err := t.lock(ctx, tx, name, wait, aside)
+	row, there, err := t.lock(ctx, tx, name, wait, onSideConn)
 	switch {
 	case errors.Is(err, driver.ErrBusy) && !wait:
 		return driver.State{}, false, nil
@@ -74,8 +74,8 @@ func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) 
 
 // open reports whether a name is free for LockTx, and if so has made sure that its row is there and
 // stays. Otherwise it returns the state.
-func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, aside driver.Aside) (state driver.State, open bool, err error) {
-	err = aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+func (t transactions) open(ctx context.Context, name string, free func(session, attempt string, used, waiters int32) bool, onSideConn driver.OnSideConn) (state driver.State, open bool, err error) {
+	err = onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		state, open, err = t.engine.open(ctx, up.(upkeep), name, free)
 		return mysqlserver.Interpret(err)
 	})
@@ -132,12 +132,12 @@ func (u upkeep) makeRow(ctx context.Context, name string) error {
 
 // lock locks a name's row in the caller's transaction. It reports false where the row is missing,
 // and is ErrBusy where the row is locked and must not be waited for. It runs after aside has run:
-// the facts are known.
-func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, aside driver.Aside) (mysqldb.AwaitRowRow, bool, error) {
+// the server is known.
+func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bool, onSideConn driver.OnSideConn) (mysqldb.AwaitRowRow, bool, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	q, facts := t.queries(tx), t.engine.facts.Load()
-	if !facts.undoes || !facts.mariaDB { // to which NOWAIT is a wait that times out at once
+	q, info := t.queries(tx), t.engine.info.Load()
+	if !info.undoes || !info.mariaDB { // to which NOWAIT is a wait that times out at once
 		row, err := q.LockRowNow(quiet, transaction.Hex(name))
 		there, err := granted(err)
 		if !wait || !errors.Is(err, driver.ErrBusy) {
@@ -151,10 +151,10 @@ func (t transactions) lock(ctx context.Context, tx *sql.Tx, name string, wait bo
 		defer cancel()
 	}
 	var row mysqldb.AwaitRowRow
-	err := interruptible(within, quiet, tx, aside, func() (err error) {
+	err := interruptible(within, quiet, tx, onSideConn, func() (err error) {
 		for {
 			row, err = q.AwaitRow(quiet, transaction.Hex(name))
-			if mysqlserver.Number(err) != mysqlserver.LockWaitTimeout || facts.undoes || within.Err() != nil {
+			if mysqlserver.Number(err) != mysqlserver.LockWaitTimeout || info.undoes || within.Err() != nil {
 				return err
 			} // else the server's patience is over, not ours
 		}

@@ -21,14 +21,14 @@ var levels = []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelReadCommitt
 type application struct {
 	actor
 	engine driver.Engine[*sql.Tx]
-	beside driver.Aside
+	beside driver.OnSideConn
 }
 
 func (s server) application(t *testing.T) application {
 	t.Helper()
 	pool := s.open(t, nil)
 	e := mysql.New(pool)
-	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e, aside(t, e.Backend)}
+	a := application{actor{Backend: e.Backend, session: id(), pool: pool, locked: new(atomic.Bool)}, e, onSideConn(t, e.Backend)}
 	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }
@@ -223,7 +223,7 @@ func TestLockTxMakesARowAnewThatIsBeingPurged(t *testing.T) {
 func TestNoStatementIsLeftThatWaitsToMakeARow(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a := s.application(t)
-		a.beside = a.Beside // whose connections wait for a row no longer than a second
+		a.beside = a.OnSideConn // whose connections wait for a row no longer than a second
 		making := s.transaction(t, "INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata) VALUES ('n', '', '', 1, 1, '')")
 		tx, _ := a.begin(t, sql.LevelRepeatableRead)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -336,7 +336,7 @@ func TestAnInterruptionHitsNothingButTheWait(t *testing.T) {
 		for _, late := range []bool{false, true} {
 			proxy := dbtest.NewProxy(t, s.Addr(t))
 			a := s.application(t)
-			a.beside = aside(t, server{s.Through(t, proxy), s.pool}.engine(t))
+			a.beside = onSideConn(t, server{s.Through(t, proxy), s.pool}.engine(t))
 			killing, goOn := stopAt(t, proxy, "KILL QUERY", 1)
 			holder, _ := a.begin(t, sql.LevelRepeatableRead)
 			if locked, err := a.lock(t.Context(), holder, "n", true); err != nil || !locked {

@@ -28,7 +28,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
@@ -61,7 +61,7 @@ func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
 	for _, option := range options {
 		option(e)
 	}
-	e.crew = newCrew(e)
+	e.side = newSidePool(e)
 	return driver.Engine[*sql.Tx]{Backend: e, Transactions: transactions{e}}
 }
 
@@ -91,9 +91,9 @@ const (
 type engine struct {
 	db           *sql.DB
 	prepared     *prepared
-	crew         *crew.Crew[upkeep]
-	reads        atomic.Int32          // what a plain SELECT of this pool sees: unknown, committed, dirty
-	facts        atomic.Pointer[facts] // of the server that the latest reserved connection is on; nil before the first
+	side         *connpool.Pool[upkeep]
+	reads        atomic.Int32               // what a plain SELECT of this pool sees: unknown, committed, dirty
+	info         atomic.Pointer[serverInfo] // of the server that the latest reserved connection is on; nil before the first
 	rowTimeout   time.Duration
 	nap          time.Duration // the most that a statement of a listener sleeps
 	proof        time.Duration // how long a listener waits for its own first KILL
@@ -136,7 +136,7 @@ func (e *engine) transact(ctx context.Context, work func(q *mysqldb.Queries) (wa
 
 // transactWith is transact for work with statements that sqlc does not know.
 func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
-	if e.crew.Attended() {
+	if e.side.Attended() {
 		return e.transactApart(ctx, work)
 	}
 	if err := e.prepared.catchUp(ctx); err != nil {
@@ -162,11 +162,11 @@ func (e *engine) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (w
 	return mysqlserver.Interpret(err)
 }
 
-// transactApart runs work on a connection of the crew. Between two statements the process may be
-// stopped, and its transaction would keep the name's row locked: there the server ends it after a
-// TTL of silence.
+// transactApart runs work on a connection of the side pool. Between two statements the process may
+// be stopped, and its transaction would keep the name's row locked: there the server ends it after
+// a TTL of silence.
 func (e *engine) transactApart(ctx context.Context, work func(db mysqldb.DBTX) (wake []string, err error)) error {
-	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transactWith(ctx, work) }))
+	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error { return u.transactWith(ctx, work) }))
 }
 
 // errUnanswered: a transaction whose end the server has not acknowledged. Its connection must be

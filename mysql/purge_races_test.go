@@ -85,7 +85,7 @@ func TestForgetPassesOverASessionWhoseRowIsLocked(t *testing.T) {
 			must(t, second(b.Expire(t.Context(), dead.session)))
 		}
 		must(t, third(drivertest.TakeOver(t.Context(), b, b.session, "n", driver.Holder{Session: a.session, Grant: driver.Grant{Token: held.Token}})))
-		is(t, e.Transactions.MakeGuard(t.Context(), held, aside(t, e.Backend)), driver.ErrNotHeld)
+		is(t, e.Transactions.MakeGuard(t.Context(), held, onSideConn(t, e.Backend)), driver.ErrNotHeld)
 		tx := s.transaction(t, "SELECT id FROM dblock_sessions WHERE id = ? FOR UPDATE", a.session)
 		for _, want := range []int{1, 0} {
 			got := <-start(t, func(ctx context.Context) (int, error) { return b.Forget(ctx, -time.Hour, 10) })
@@ -112,7 +112,7 @@ func TestLockTxDoesNotWaitForItselfAfterAPurge(t *testing.T) {
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
 		s.exec(t, "UPDATE dblock_locks SET acquired_at = 1")
-		beside := aside(t, e.Backend)
+		beside := onSideConn(t, e.Backend)
 		lock := func(tx *sql.Tx) <-chan outcome[bool] {
 			return start(t, func(ctx context.Context) (bool, error) {
 				_, locked, err := e.Transactions.LockTx(ctx, tx, "n", func(string, int, any) bool { return false }, true, beside)

@@ -326,9 +326,9 @@ func TestLockTxDoesNotTakeANameThatRestsByTheTimeItIsLocked(t *testing.T) {
 		a := actor{Backend: e.Backend, session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 		must(t, second(drivertest.Release(t.Context(), a, a.take(t, "n"), false)))
-		beside := aside(t, e.Backend)
-		lock := func(tx *sql.Tx, aside driver.Aside) (bool, error) {
-			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, aside)
+		beside := onSideConn(t, e.Backend)
+		lock := func(tx *sql.Tx, onSideConn driver.OnSideConn) (bool, error) {
+			_, locked, err := e.Transactions.LockTx(t.Context(), tx, "n", func(string, int, any) bool { return false }, true, onSideConn)
 			return locked, err
 		}
 		tx, err := pool.Begin()
@@ -387,7 +387,7 @@ func TestATakeTakesOnlyWhatIsFree(t *testing.T) {
 func (s server) acquainted(t *testing.T, change func(*sqldriver.Config)) actor {
 	t.Helper()
 	a := actor{Backend: mysql.New(s.open(t, change)).Backend, session: id()}
-	aside(t, a.Backend)
+	onSideConn(t, a.Backend)
 	must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "h", App: "test", TTL: ttl}))
 	return a
 }

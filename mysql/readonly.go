@@ -4,12 +4,12 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
 func (e *engine) DropReadOnly(ctx context.Context) {
-	crew.EachIdle(ctx, e.db, func(conn *sql.Conn) {
+	connpool.EachIdle(ctx, e.db, func(conn *sql.Conn) {
 		if readOnly(ctx, conn) {
 			mysqlserver.Discard(conn)
 		}

@@ -85,7 +85,7 @@ func TestAskReachesEveryHolder(t *testing.T) {
 			t.Helper()
 			claims, err := a.Orphans(t.Context(), of.session, 10)
 			must(t, err)
-			i := slices.IndexFunc(claims, func(c driver.Claim) bool { return c.Token == held.Token })
+			i := slices.IndexFunc(claims, func(c driver.Attempt) bool { return c.Token == held.Token })
 			return claims[i].Asked
 		}
 		first, second := b.share(t, b.reader("n")), c.share(t, c.reader("n"))

@@ -23,7 +23,7 @@ func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome in
 		outcome, err = l.sleep(ctx, l.nap, func(ctx context.Context) (int64, error) { return l.sleepTied(ctx) })
 		ended <- err
 	}()
-	rows, beside := l.lookBeside(asleep)
+	rows, beside := l.lookOnSide(asleep)
 	if beside == nil {
 		for _, h := range l.learn(rows) {
 			wake(h)
@@ -38,12 +38,12 @@ func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome in
 // sleepTied sleeps, and has the tag for as long. A sleep that is interrupted may leave it.
 func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
 	sleep := fmt.Sprintf("2 * SLEEP(%f)", l.nap.Seconds())
-	if l.gate != nil {
-		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.gate.name, l.nap.Seconds())
+	if l.sleepLock != nil {
+		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock.name, l.nap.Seconds())
 	}
 	var untied any
 	err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT IF(GET_LOCK('%s', 0) = 1, %s, NULL), RELEASE_LOCK('%[1]s')", l.tag.Name(), sleep)).Scan(&outcome, &untied)
-	return l.gate.check(outcome, err)
+	return l.sleepLock.check(outcome, err)
 }
 
 // untie takes away the tag that an interrupted sleep has left. It reports cut as news does.
@@ -62,10 +62,10 @@ func (l *listener) untie(ctx context.Context) (cut bool, err error) {
 	}
 }
 
-// lookBeside reads what others gave to the session, once the statement with the tag has begun. It
+// lookOnSide reads what others gave to the session, once the statement with the tag has begun. It
 // gives up where that ends sooner, with asleep.
-func (l *listener) lookBeside(asleep context.Context) (rows []mysqldb.HandedRow, err error) {
-	err = l.engine.crew.Do(asleep, func(ctx context.Context, u upkeep) error {
+func (l *listener) lookOnSide(asleep context.Context) (rows []mysqldb.UnseenRow, err error) {
+	err = l.engine.side.Do(asleep, func(ctx context.Context, u upkeep) error {
 		for pause := firstPause; ; pause = min(2*pause, longestPause) {
 			tied, err := l.tag.IsTied(ctx, u.conn)
 			if err != nil {
@@ -78,7 +78,7 @@ func (l *listener) lookBeside(asleep context.Context) (rows []mysqldb.HandedRow,
 				return err
 			}
 		}
-		rows, err = l.handed(ctx, u.q)
+		rows, err = l.unseen(ctx, u.q)
 		return err
 	})
 	return rows, err

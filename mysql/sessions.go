@@ -30,7 +30,7 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 // OpenSession examines a connection first: what would make a grant worth nothing is refused before
 // there is one.
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.crew.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
+	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
 		return err
 	}
 	if err := e.examine(ctx, e.db); err != nil {
@@ -112,7 +112,7 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 	}
 	if !dead {
 		expiresAt, err := q.LockHeartbeat(ctx, session)
-		beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the crew
+		beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the side pool
 		if err != nil {
 			return false, err
 		}
@@ -145,15 +145,15 @@ func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	return expired[:min(limit, len(expired))], nil
 }
 
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
 	return claims(ctx, e.queries(), session, limit)
 }
 
-func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Claim, error) {
+func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Attempt, error) {
 	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(min(limit, math.MaxInt32))})
-	list := make([]driver.Claim, len(rows))
+	list := make([]driver.Attempt, len(rows))
 	for i, row := range rows {
-		list[i] = driver.Claim(row)
+		list[i] = driver.Attempt(row)
 	}
 	return list, mysqlserver.Interpret(err)
 }

@@ -205,7 +205,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 }
 
 // aside runs what a client does on its reserved connection.
-func aside(t *testing.T, b driver.Backend) driver.Aside {
+func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 	t.Helper()
 	up, err := b.Upkeep(t.Context())
 	must(t, err)
@@ -222,7 +222,7 @@ func TestAShareInATransactionOfTheApplication(t *testing.T) {
 			e := mysql.New(pool)
 			a := actor{Backend: e.Backend, session: id()}
 			must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-			beside, name := aside(t, e.Backend), id()
+			beside, name := onSideConn(t, e.Backend), id()
 			begin := func() *sql.Tx {
 				tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 				must(t, err)
@@ -276,7 +276,7 @@ func TestNoNeighbourWaitsForAShareThatATransactionReleased(t *testing.T) {
 		e := mysql.New(pool)
 		a := actor{Backend: e.Backend, session: id()}
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
-		held, beside := a.share(t, a.reader("n")), aside(t, e.Backend)
+		held, beside := a.share(t, a.reader("n")), onSideConn(t, e.Backend)
 		tx, err := pool.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 		must(t, err)
 		defer func() { _ = tx.Rollback() }()
@@ -323,7 +323,7 @@ func TestEveryShareThatIsHandedIsHeardOf(t *testing.T) {
 				e.hear(t, attempts[i])
 			}
 		}
-		if n := s.number(t, "SELECT COUNT(*) FROM dblock_shares WHERE handed = 0"); n == 0 {
+		if n := s.number(t, "SELECT COUNT(*) FROM dblock_shares WHERE unseen = 0"); n == 0 {
 			t.Fatal("no listener has said what it knows")
 		}
 		for _, e := range ears {
@@ -340,11 +340,11 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 		held := a.take(t, "n")
 		attempt := b.wait(t, b.reader("n"))
 		must(t, errorOf(drivertest.Release(t.Context(), a, held, true)))
-		gate := id()
+		sleepLock := id()
 		conn, err := s.pool.Conn(t.Context())
 		must(t, err)
 		defer conn.Close()
-		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", gate)
+		_, err = conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", sleepLock)
 		must(t, err)
 		q := mysqldb.New(s.open(t, nil))
 		for known, asleep := range map[string]bool{"": false, "other": false, "other," + attempt: true} {
@@ -354,11 +354,11 @@ func TestASleepDoesNotBeginWhileAHandedShareIsNotKnown(t *testing.T) {
 			}
 			for what, sleep := range map[string]func() error{
 				"sleep": func() error {
-					_, err := q.SleepUntilHanded(t.Context(), mysqldb.SleepUntilHandedParams{Session: b.session, Known: known, Micros: nap.Microseconds()})
+					_, err := q.SleepUntilUnseen(t.Context(), mysqldb.SleepUntilUnseenParams{Session: b.session, Known: known, Micros: nap.Microseconds()})
 					return err
 				},
-				"gate": func() error {
-					_, err := q.SleepAtGate(t.Context(), mysqldb.SleepAtGateParams{Session: b.session, Known: known, Gate: gate, Micros: nap.Microseconds()})
+				"sleepLock": func() error {
+					_, err := q.SleepAtLock(t.Context(), mysqldb.SleepAtLockParams{Session: b.session, Known: known, SleepLock: sleepLock, Micros: nap.Microseconds()})
 					return err
 				},
 			} {

@@ -110,7 +110,7 @@ func TestReadersShareAndAWriterExcludes(t *testing.T) {
 		if err != nil || len(next) != 1 || next[0].Attempt != reader || s.used(t, "n") != 1 {
 			t.Fatal(next, err)
 		}
-		if claims, err := a.Orphans(t.Context(), c.session, 10); err != nil || !slices.Equal(claims, []driver.Claim{{Name: "n", Attempt: reader, Token: next[0].Grant.Token}}) {
+		if claims, err := a.Orphans(t.Context(), c.session, 10); err != nil || !slices.Equal(claims, []driver.Attempt{{Name: "n", Attempt: reader, Token: next[0].Grant.Token}}) {
 			t.Fatal(claims, err)
 		}
 	})

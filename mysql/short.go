@@ -11,12 +11,12 @@ import (
 // The short ways are transactions of two statements that write, for a place at the end of a queue
 // and for a hand-over to one waiter. They do nothing, and say so, where another case is at hand:
 // Change is for that. They wait for the name's row in the server's own order, where Change comes
-// back to it at random, and need a connection on which such a wait ends soon: one of a crew that is
-// attended.
+// back to it at random, and need a connection on which such a wait ends soon: one of a side pool
+// that is attended.
 
 // joinQueue is Join where somebody holds the whole name.
 func (e *engine) joinQueue(ctx context.Context, r driver.Request) (joined bool, err error) {
-	if r.Units > 0 || !r.Wait || !e.crew.Attended() {
+	if r.Units > 0 || !r.Wait || !e.side.Attended() {
 		return false, nil
 	}
 	members := max(r.Members, 1)
@@ -39,7 +39,7 @@ func (e *engine) joinQueue(ctx context.Context, r driver.Request) (joined bool, 
 // whole name for as long as its session lives. A session that dies between the statements gets the
 // name nevertheless, as one that dies a moment later would.
 func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []driver.Handoff, err error) {
-	if !e.crew.Attended() {
+	if !e.side.Attended() {
 		return nil, nil
 	}
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
@@ -53,7 +53,7 @@ func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []drive
 			return nil, nil
 		}
 		token, err := q.HandToHead(ctx, mysqldb.HandToHeadParams{
-			Name: r.Name, Holder: r.Session, Token: r.Token, Ticket: w.Ticket, Members: int64(w.Members), Handed: handed(r.Self, w.SessionID),
+			Name: r.Name, Holder: r.Session, Token: r.Token, Ticket: w.Ticket, Members: int64(w.Members), Unseen: unseen(r.Self, w.SessionID),
 			Session: w.SessionID, Host: w.Host, Thread: w.Thread, Attempt: w.Attempt, Metadata: w.Metadata,
 		})
 		if _, err := granted(err); err != nil || token == 0 {

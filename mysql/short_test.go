@@ -87,7 +87,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 			t.Fatal(next, err)
 		}
 		if n := s.number(t, "SELECT COUNT(*) FROM dblock_locks WHERE session_id = ? AND attempt = ? AND waiters = 1"+
-			" AND first_token = token AND last_token = token AND handed = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
+			" AND first_token = token AND last_token = token AND unseen = 1 AND asked IS NULL AND metadata = '' AND expires_at IS NULL", b.session, first); n != 1 {
 			t.Fatal("the name's row is not as it should be")
 		}
 		if claims, err := a.Orphans(t.Context(), a.session, 10); err != nil || len(claims) != 0 {
@@ -103,7 +103,7 @@ func TestAShortHandOverLeavesThePlacesBehindAlone(t *testing.T) {
 		own := b.enqueue(t, "n")
 		must(t, second(drivertest.Undo(t.Context(), c, c.session, "n", last)))
 		next, err = sole(drivertest.Release(t.Context(), b, driver.Held{Name: "n", Session: b.session, Token: farAhead + 1}, true))
-		if err != nil || next.Attempt != own || s.number(t, "SELECT handed FROM dblock_locks") != 0 {
+		if err != nil || next.Attempt != own || s.number(t, "SELECT unseen FROM dblock_locks") != 0 {
 			t.Fatal(next, err)
 		}
 	})

@@ -23,16 +23,16 @@ func (t transactions) queries(tx *sql.Tx) *mysqldb.Queries {
 // ReleaseTx leaves the queue as it is: the next waiter could only be read by a locking read of a
 // range, which locks the neighbours' queues as well at the usual isolation level. It looks beside
 // the transaction first, as LockTx does: a row that is held is there.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, aside driver.Aside) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Detachment, onSideConn driver.OnSideConn) error {
 	var look mysqldb.LookGuardRow
-	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		look, err = lookGuard(ctx, up.(upkeep).q, h)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	if _, there, err := t.lock(ctx, tx, h.Name, true, aside); err != nil || !there {
+	if _, there, err := t.lock(ctx, tx, h.Name, true, onSideConn); err != nil || !there {
 		return notHeld(mysqlserver.Interpret(err))
 	}
 	q := t.queries(tx)
@@ -44,7 +44,7 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		}
 	}
 	if h.Shared {
-		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, aside))
+		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, onSideConn))
 	}
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: transaction.Hex(h.Name), Session: h.Session, Token: h.Token})
 	if err == nil && released == 0 {
@@ -56,9 +56,9 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 // releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
 // the transaction, whose snapshot may be old; to read or delete there what is missing would lock
 // the gap.
-func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, aside driver.Aside) error {
+func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, onSideConn driver.OnSideConn) error {
 	var share mysqldb.FindShareRow
-	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
+	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
 		share, err = up.(upkeep).q.FindShare(ctx, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 		there, err := found(err)
 		if err == nil && (!there || share.SessionID != h.Session) {

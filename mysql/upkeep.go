@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
@@ -45,11 +45,11 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	if err := e.learn(ctx, conn); err != nil {
 		return err
 	}
-	facts, err := factsOf(ctx, conn)
+	info, err := askServer(ctx, conn)
 	if err != nil {
 		return err
 	}
-	e.facts.Store(facts)
+	e.info.Store(info)
 	if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (e *engine) setUp(ctx context.Context, conn *sql.Conn) error {
 	return nil
 }
 
-// upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
+// upkeep is a reserved connection: that of a session's heartbeats, or one of the side pool.
 type upkeep struct {
 	conn *sql.Conn
 	db   *prepared // on conn
@@ -83,7 +83,7 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	if err != nil {
 		return nil, mysqlserver.Interpret(err)
 	}
-	e.crew.Warm()
+	e.side.Warm()
 	return e.upkeepOn(conn), nil
 }
 
@@ -109,7 +109,7 @@ func heartbeat(ctx context.Context, q *mysqldb.Queries, session string, ttl time
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
 	return claims(ctx, u.q, session, math.MaxInt32)
 }
 
@@ -139,5 +139,5 @@ func (u upkeep) transactWith(ctx context.Context, work func(db mysqldb.DBTX) (wa
 	if undone != nil && ctx.Err() == nil { // then the connection is not kept; where ctx has ended, it is broken anyway
 		err = driver.Join(err, driver.Fail(driver.ErrUnavailable, undone))
 	}
-	return crew.Sent{Err: err}
+	return connpool.Sent{Err: err}
 }

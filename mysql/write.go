@@ -27,7 +27,7 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 		if err := q.PutShare(ctx, mysqldb.PutShareParams{
 			Name: n.Row.Name, Token: s.Token, Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt,
 			Units: int32(s.Units), Capacity: int32(s.Of), AcquiredAt: s.Since, ExpiresAt: nullable(s.Ends), Metadata: plainJSON(s.Metadata),
-			Asked: text0(s.Asked), Handed: handed(self, s.Session),
+			Asked: text0(s.Asked), Unseen: unseen(self, s.Session),
 		}); err != nil {
 			return nil, err
 		}
@@ -74,13 +74,13 @@ func written(n *protocol.Name, self string, was mysqldb.LockRowRow) mysqldb.Writ
 		Waiters: int32(n.Waiters), FirstTicket: n.Head, NextTicket: n.Next,
 	}
 	if n.Session != was.SessionID || n.Attempt != was.Attempt {
-		p.Handed = sql.NullInt64{Int64: int64(handed(self, n.Session)), Valid: true}
+		p.Unseen = sql.NullInt64{Int64: int64(unseen(self, n.Session)), Valid: true}
 	}
 	return p
 }
 
-// handed is 1 for a grant that its session has to be told of.
-func handed(self, session string) int8 {
+// unseen is 1 for a grant that its session has to be told of.
+func unseen(self, session string) int8 {
 	if session == self || session == "" {
 		return 0
 	}

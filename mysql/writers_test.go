@@ -28,7 +28,7 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 			for _, options := range [][]mysql.Option{nil, {mysql.SingleWriter()}} {
 				pool := s.open(t, nil)
 				e := mysql.New(pool, options...)
-				a := application{actor{Backend: e.Backend, session: id(), pool: pool}, e, aside(t, e.Backend)}
+				a := application{actor{Backend: e.Backend, session: id(), pool: pool}, e, onSideConn(t, e.Backend)}
 				mysql.OnSeveralWriters(e.Backend, several)
 				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers

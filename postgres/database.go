@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
@@ -29,7 +29,7 @@ type database interface {
 	// source is the application's pool that reserve takes connections of; nil: none.
 	source() any
 	// room is nil if the pool has a connection left beside those that the clients on it keep.
-	room(ctx context.Context, crew *crew.Crew[upkeep]) error
+	room(ctx context.Context, side *connpool.Pool[upkeep]) error
 	// spare is how many connections more than that of the heartbeats may be reserved at a time.
 	// With early the first one is better reserved before it is needed: the application's pool may
 	// have none left then.
@@ -116,7 +116,7 @@ func list(values any) string {
 	return string(text)
 }
 
-// upkeep is a reserved connection: that of a session's heartbeats, or one of the crew.
+// upkeep is a reserved connection: that of a session's heartbeats, or one of the side pool.
 type upkeep struct{ conn connection }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
@@ -125,7 +125,7 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 		return nil, pgserver.Interpret(err)
 	}
 	if _, early := e.db.spare(); early {
-		e.crew.Warm()
+		e.side.Warm()
 	}
 	return upkeep{conn}, nil
 }

@@ -20,11 +20,11 @@ const (
 
 func (transactions[TX]) Exclusive() bool { return false }
 
-// MakeGuard is one transaction on a connection of the crew, and one round trip over pgx.
-func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error {
+// MakeGuard is one transaction on a connection of the side pool, and one round trip over pgx.
+func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error {
 	var attempt string
 	var made bool
-	err := aside(ctx, func(ctx context.Context, up driver.Upkeep) error {
+	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) error {
 		return pgserver.Interpret(up.(upkeep).conn.transact(ctx,
 			query(postgresdb.LockRowWithin, postgresdb.LockRowWithinParams{LockTimeout: usualLockTimeout, Name: h.Name}),
 			query(postgresdb.MakeGuard, postgresdb.MakeGuardParams{Name: h.Name, Session: h.Session, Token: h.Token}),
@@ -39,7 +39,7 @@ func (t transactions[TX]) MakeGuard(ctx context.Context, h driver.Held, aside dr
 
 // Guard is one round trip over pgx. The guard's row first, then without a lock whether the hold
 // stands: a takeover writes the guard's row, and a waiter that queues up writes only the lock's.
-func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.Aside) error {
+func (t transactions[TX]) Guard(ctx context.Context, tx TX, h driver.Held, _ driver.OnSideConn) error {
 	var attempt string
 	var shared, answered bool
 	var row postgresdb.IsHeldRow

@@ -10,8 +10,8 @@ import (
 )
 
 func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]driver.Detail, error) {
-	var row inspection.Party
-	var rows []inspection.Party
+	var row inspection.Participant
+	var rows []inspection.Participant
 	err := e.db.exec(ctx, query(postgresdb.Describe, postgresdb.DescribeParams{Most: int32(waiters), Names: list(names)}).into(&row, func() {
 		rows = append(rows, row)
 	}))

@@ -3,7 +3,7 @@ package postgres
 import (
 	"context"
 
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -146,6 +146,6 @@ func (c pgxConn) close() error { return pgserver.Close(c.conn) }
 
 func (pgxDB) source() any { return nil }
 
-func (pgxDB) room(context.Context, *crew.Crew[upkeep]) error { return nil }
+func (pgxDB) room(context.Context, *connpool.Pool[upkeep]) error { return nil }
 
 func (pgxDB) spare() (most int, early bool) { return 2, false }

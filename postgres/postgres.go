@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/jackc/pgx/v5"
@@ -64,7 +64,7 @@ func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
 // engine is the SQL of every transition; db is how statements reach the server.
 type engine struct {
 	db          database
-	crew        *crew.Crew[upkeep]
+	side        *connpool.Pool[upkeep]
 	app         atomic.Value // of the client that attended last: a string
 	lockTimeout string       // how long a statement of ours waits for a row that is locked
 	strict      atomic.Bool  // a statement by itself has failed at the application's isolation level
@@ -80,7 +80,7 @@ const (
 
 func newEngine(db database) *engine {
 	e := &engine{db: db, lockTimeout: usualLockTimeout}
-	e.crew = newCrew(e)
+	e.side = newSidePool(e)
 	return e
 }
 

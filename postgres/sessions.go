@@ -27,7 +27,7 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.db.room(ctx, e.crew); err != nil {
+	if err := e.db.room(ctx, e.side); err != nil {
 		return pgserver.Interpret(err)
 	}
 	return pgserver.Interpret(e.db.exec(ctx, query(postgresdb.OpenSession, postgresdb.OpenSessionParams{
@@ -92,11 +92,11 @@ func heartbeat(ctx context.Context, on executor, session string, ttl time.Durati
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
 	var row postgresdb.ClaimsRow
-	var claims []driver.Claim
+	var claims []driver.Attempt
 	err := u.conn.exec(ctx, query(postgresdb.Claims, session).into(&row, func() {
-		claims = append(claims, driver.Claim(row))
+		claims = append(claims, driver.Attempt(row))
 	}))
 	return claims, pgserver.Interpret(err)
 }
@@ -105,12 +105,12 @@ func (e *engine) Expired(ctx context.Context, limit int) ([]string, error) {
 	return e.list(ctx, query(postgresdb.Expired, int32(limit)))
 }
 
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
 	var row postgresdb.OrphansRow
-	var claims []driver.Claim
+	var claims []driver.Attempt
 	err := e.db.exec(ctx, query(postgresdb.Orphans, postgresdb.OrphansParams{
 		Session: session, Most: int32(limit),
-	}).into(&row, func() { claims = append(claims, driver.Claim(row)) }))
+	}).into(&row, func() { claims = append(claims, driver.Attempt(row)) }))
 	return claims, pgserver.Interpret(err)
 }
 

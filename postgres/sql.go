@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
@@ -32,7 +32,7 @@ func (d sqlDB) connections() (inUse, most int) {
 }
 
 func (d sqlDB) dropReadOnly(ctx context.Context) {
-	crew.EachIdle(ctx, d.db, func(conn *sql.Conn) {
+	connpool.EachIdle(ctx, d.db, func(conn *sql.Conn) {
 		if readOnly(ctx, sqlConn{conn}) {
 			_ = sqlConn{conn}.close()
 		}
@@ -195,10 +195,10 @@ func (d sqlDB) source() any { return d.db }
 
 // room also finds a pgxpool whose size database/sql does not know: it takes at once as many
 // connections as a client keeps, and one more.
-func (d sqlDB) room(ctx context.Context, crew *crew.Crew[upkeep]) error {
+func (d sqlDB) room(ctx context.Context, side *connpool.Pool[upkeep]) error {
 	most := d.db.Stats().MaxOpenConnections
 	if most > 0 {
-		return crew.Leaves(most, 0)
+		return side.Leaves(most, 0)
 	}
 	within, cancel := context.WithTimeout(ctx, silence(ctx))
 	defer cancel()

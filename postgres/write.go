@@ -74,14 +74,14 @@ func reversible(before protocol.Row, n *protocol.Name) bool {
 		(n.Session == "" || n.First == before.First && n.Last == before.Last && n.Ends == before.Ends)
 }
 
-// hint is a notification as Tell sends it.
-type told struct{ Session, Payload string }
+// notification is a hint as Tell sends it.
+type notification struct{ Session, Payload string }
 
 // tell sends the notifications of a transition with the commit.
 func tell(n *protocol.Name, lazily bool) statement {
-	hints := make([]told, len(n.Told))
+	hints := make([]notification, len(n.Told))
 	for i, t := range n.Told {
-		hints[i] = told{t.Session, payload(t.Hint)}
+		hints[i] = notification{t.Session, payload(t.Hint)}
 	}
 	return query(postgresdb.Tell, postgresdb.TellParams{Lazily: lazily, Hints: list(hints)})
 }

@@ -33,8 +33,8 @@ func (g *guarded) Expired(_ context.Context, limit int) ([]string, error) {
 
 func (g *guarded) Expire(context.Context, string) (bool, error) { return true, nil }
 
-func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Claim, error) {
-	return []driver.Claim{{Name: session, Token: 1}}, nil
+func (g *guarded) Orphans(_ context.Context, session string, _ int) ([]driver.Attempt, error) {
+	return []driver.Attempt{{Name: session, Token: 1}}, nil
 }
 
 func (g *guarded) Remove(_ context.Context, v driver.Removal) ([]driver.Handoff, bool, error) {

@@ -46,7 +46,7 @@ func TestANoticeOfAnotherProcessIsHeard(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			go func() {
 				ended <- listen(ctx, "s", func() (receiver, error) { return openInbox(path, "s") },
-					func(context.Context, string) (sight, error) { return sight{}, nil },
+					func(context.Context, string) (snapshot, error) { return snapshot{}, nil },
 					func() { close(ready) }, func(h driver.Hint) { heard <- h.Attempt })
 			}()
 			<-ready

@@ -13,16 +13,16 @@ func (e *engine) Describe(ctx context.Context, names []string, waiters int) ([]d
 	if err != nil {
 		return nil, err
 	}
-	var parties []inspection.Party
+	var participants []inspection.Participant
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.Describe(ctx, sqlitedb.DescribeParams{Names: list, Most: int64(waiters)})
-		parties = nil
+		participants = nil
 		for _, row := range rows {
-			parties = append(parties, inspection.Party(row))
+			participants = append(participants, inspection.Participant(row))
 		}
 		return err
 	})
-	return inspection.Details(parties, waiters), err
+	return inspection.Details(participants, waiters), err
 }
 
 func (e *engine) Names(ctx context.Context, f driver.Filter, limit int) ([]string, error) {

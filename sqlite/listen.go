@@ -17,12 +17,12 @@ var errNoInbox = errors.New("the socket that others send their notices to was ta
 // may be lost, and there may be no inbox.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
 	if e.db.path() == "" { // not looked for yet, or in memory
-		if _, err := e.sight(ctx, session); err != nil {
+		if _, err := e.snapshot(ctx, session); err != nil {
 			return err
 		}
 	}
 	open := func() (receiver, error) { return openInbox(e.db.path(), session) }
-	return listen(ctx, session, open, e.sight, ready, wake)
+	return listen(ctx, session, open, e.snapshot, ready, wake)
 }
 
 // receiver is what a listener needs of an inbox. It is an interface for tests in bubbles of
@@ -34,7 +34,7 @@ type receiver interface {
 }
 
 // listen is Listen, with any inbox and any way to look.
-func listen(ctx context.Context, session string, open func() (receiver, error), look func(context.Context, string) (sight, error), ready func(), wake func(driver.Hint)) error {
+func listen(ctx context.Context, session string, open func() (receiver, error), look func(context.Context, string) (snapshot, error), ready func(), wake func(driver.Hint)) error {
 	b := addNotifier(session)
 	defer b.remove(session)
 	var running sync.WaitGroup
@@ -62,11 +62,11 @@ func listen(ctx context.Context, session string, open func() (receiver, error), 
 	}
 	ready()
 	l := listener{b, inbox, newPollSchedule(first, inbox != nil, time.Now()), wake}
-	return l.hearAll(ctx, letters, func(sights chan<- sight) {
+	return l.hearAll(ctx, letters, func(found chan<- snapshot) {
 		running.Go(func() {
 			s, err := look(ctx, session)
 			s.err = err
-			sights <- s
+			found <- s
 		})
 	})
 }
@@ -81,8 +81,8 @@ type listener struct {
 
 // hearAll tells of all notices, and of what a look shows that no notice has told. The look runs
 // beside it, because it may have to wait for a connection of a pool that is in use.
-func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- sight)) error {
-	looking, sights := false, make(chan sight, 1)
+func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(chan<- snapshot)) error {
+	looking, found := false, make(chan snapshot, 1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -105,8 +105,8 @@ func (l listener) hearAll(ctx context.Context, letters <-chan notice, look func(
 			}
 			l.schedule.looks()
 			looking = true
-			look(sights)
-		case s := <-sights:
+			look(found)
+		case s := <-found:
 			if looking = false; s.err != nil {
 				return s.err
 			}
@@ -128,15 +128,15 @@ func (l listener) hear(n notice) {
 	l.tell(driver.Hint{Attempt: n.attempt})
 }
 
-// sight is what a look has shown.
-type sight struct {
+// snapshot is what a look has shown.
+type snapshot struct {
 	number  int64 // how many grants the session must have heard of, -1 where it is dead
 	waiting bool  // for more, or for news of a name
 	holding bool  // without waiting
 	err     error
 }
 
-func (e *engine) sight(ctx context.Context, session string) (s sight, err error) {
+func (e *engine) snapshot(ctx context.Context, session string) (s snapshot, err error) {
 	err = e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		row, alive, err := found(q.Grants(ctx, session))
 		if s.number, s.waiting = row.Grants, row.Waiting; !alive {

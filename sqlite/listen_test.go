@@ -22,7 +22,7 @@ type hearing struct {
 	closed  chan struct{} // its inbox
 
 	mu    sync.Mutex // protects what follows
-	shown sight      // by a look
+	shown snapshot   // by a look
 	looks int
 	gone  bool // somebody took the inbox away
 }
@@ -46,7 +46,7 @@ func (h *hearing) stands() bool {
 
 func (h *hearing) close() { close(h.closed) }
 
-func (h *hearing) look(context.Context, string) (sight, error) {
+func (h *hearing) look(context.Context, string) (snapshot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.looks++
@@ -78,7 +78,7 @@ func (h *hearing) hears(want string, within time.Duration) {
 }
 
 // hearIn runs a test in a bubble with a listener that is ready, whose session has an inbox or none.
-func hearIn(t *testing.T, inbox bool, first sight, ready func(h *hearing), test func(h *hearing)) {
+func hearIn(t *testing.T, inbox bool, first snapshot, ready func(h *hearing), test func(h *hearing)) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hearing{
 			t: t, session: t.Name(), heard: make(chan string, 100), ended: make(chan error, 1),
@@ -113,11 +113,11 @@ func asItIs(*hearing) {}
 
 // Broken by a first look after ready.
 func TestAGrantBetweenTheInboxAndReadyIsNotForgotten(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, (*hearing).granted, func(h *hearing) { h.hears("", safetyInterval) })
+	hearIn(t, true, snapshot{waiting: true}, (*hearing).granted, func(h *hearing) { h.hears("", safetyInterval) })
 }
 
 func TestAGrantWhoseNoticeIsLostIsFound(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
 		h.granted()
 		h.hears("", safetyInterval)
 		time.Sleep(lateness)
@@ -131,7 +131,7 @@ func TestAGrantWhoseNoticeIsLostIsFound(t *testing.T) {
 
 // Broken by a listener that trusts that every notice has come.
 func TestANoticeThatFoundTheInboxFullIsMissedForAMoment(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
 		h.granted()
 		h.letters <- notice{h.session, 1, "attempt"}
 		h.hears("attempt", 0)
@@ -142,7 +142,7 @@ func TestANoticeThatFoundTheInboxFullIsMissedForAMoment(t *testing.T) {
 
 // Broken by a listener that polls though it has an inbox.
 func TestAnIdleWaiterCostsNextToNothing(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
 		h.change(func() { h.looks = 0 })
 		time.Sleep(time.Hour)
 		synctest.Wait()
@@ -155,7 +155,7 @@ func TestAnIdleWaiterCostsNextToNothing(t *testing.T) {
 }
 
 func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
-	hearIn(t, false, sight{}, asItIs, func(h *hearing) {
+	hearIn(t, false, snapshot{}, asItIs, func(h *hearing) {
 		time.Sleep(3*restInterval + restInterval/3)
 		for range 20 {
 			h.change(func() { h.shown.waiting = true })
@@ -171,7 +171,7 @@ func TestAListenerThatRestsWakesUpWhenItsSessionMayWait(t *testing.T) {
 
 // A commit that is announced is looked for until it is there.
 func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
 		transactions{&database{}}.announce(changed{told: []notice{{h.session, 1, "attempt"}}})
 		time.Sleep(10 * lookInterval)
 		select {
@@ -185,7 +185,7 @@ func TestAListenerLooksForACommitThatWasAnnouncedInItsProcess(t *testing.T) {
 }
 
 func TestAGrantInTheSameProcessIsHeardAtOnce(t *testing.T) {
-	hearIn(t, true, sight{waiting: true}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{waiting: true}, asItIs, func(h *hearing) {
 		e := &engine{}
 		e.deliver([]notice{{h.session, 1, "attempt"}, {"another", 1, "of another"}})
 		h.hears("attempt", 0)
@@ -193,7 +193,7 @@ func TestAGrantInTheSameProcessIsHeardAtOnce(t *testing.T) {
 }
 
 func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
-	hearIn(t, true, sight{}, asItIs, func(h *hearing) {
+	hearIn(t, true, snapshot{}, asItIs, func(h *hearing) {
 		h.change(func() { h.gone = true })
 		select {
 		case err := <-h.ended:
@@ -208,7 +208,7 @@ func TestAListenerWhoseBoxWasTakenAwayBeginsAnew(t *testing.T) {
 
 func TestAListenerEndsWhenTheDatabaseFails(t *testing.T) {
 	for _, inbox := range []bool{true, false} {
-		hearIn(t, inbox, sight{}, asItIs, func(h *hearing) {
+		hearIn(t, inbox, snapshot{}, asItIs, func(h *hearing) {
 			h.change(func() { h.shown.err = driver.ErrUnavailable })
 			select {
 			case err := <-h.ended:

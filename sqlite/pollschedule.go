@@ -38,7 +38,7 @@ type pollSchedule struct {
 	tally
 	inbox     bool
 	last      time.Time // the end of the last look
-	seen      sight     // what it showed
+	seen      snapshot  // what it showed
 	pause     time.Duration
 	letter    time.Time // the first that came since the last look began; zero: none
 	announced time.Time // the first of those that are expected
@@ -46,7 +46,7 @@ type pollSchedule struct {
 	polls     time.Time // until then it looks as if there were no inbox
 }
 
-func newPollSchedule(first sight, inbox bool, now time.Time) *pollSchedule {
+func newPollSchedule(first snapshot, inbox bool, now time.Time) *pollSchedule {
 	return &pollSchedule{tally: tally{heard: first.number}, inbox: inbox, last: now, seen: first, pause: lookInterval}
 }
 
@@ -103,7 +103,7 @@ func (l *pollSchedule) woken() { l.seen.waiting = true }
 func (l *pollSchedule) looks() { l.letter = time.Time{} }
 
 // saw takes what a look has shown, and reports whether there was a grant without a notice.
-func (l *pollSchedule) saw(s sight, now time.Time) (missed bool) {
+func (l *pollSchedule) saw(s snapshot, now time.Time) (missed bool) {
 	l.pause = min(2*l.pause, lookInterval)
 	if s.number != l.heard {
 		l.pause = lookAgain

@@ -12,13 +12,13 @@ type watchman struct {
 	now time.Time
 }
 
-func newWatchman(t *testing.T, inbox bool, first sight) *watchman {
+func newWatchman(t *testing.T, inbox bool, first snapshot) *watchman {
 	now := time.Unix(1_700_000_000, 0)
 	return &watchman{newPollSchedule(first, inbox, now), t, now}
 }
 
 // looksAfter checks when the next look is due, lets it be that time, and looks.
-func (w *watchman) looksAfter(want time.Duration, s sight, missed bool) {
+func (w *watchman) looksAfter(want time.Duration, s snapshot, missed bool) {
 	w.t.Helper()
 	if in := w.due().Sub(w.now); in != want {
 		w.t.Fatalf("it looks after %v, want %v", in, want)
@@ -31,23 +31,23 @@ func (w *watchman) looksAfter(want time.Duration, s sight, missed bool) {
 }
 
 func TestAListenerWithoutABoxPollsWhileItsSessionWaits(t *testing.T) {
-	w := newWatchman(t, false, sight{waiting: true})
+	w := newWatchman(t, false, snapshot{waiting: true})
 	for range 100 {
-		w.looksAfter(lookInterval, sight{waiting: true}, false)
+		w.looksAfter(lookInterval, snapshot{waiting: true}, false)
 	}
-	w.looksAfter(lookInterval, sight{number: 1, waiting: true}, true)
-	w.looksAfter(lookAgain, sight{number: 1, waiting: true}, false)
-	w.looksAfter(2*lookAgain, sight{number: 1, holding: true}, false)
-	w.looksAfter(4*lookAgain, sight{number: 1, holding: true}, false)
-	w.looksAfter(8*lookAgain, sight{number: 1, holding: true}, false)
-	w.looksAfter(holdInterval, sight{number: 1}, false)
-	w.looksAfter(restInterval, sight{number: 1}, false)
+	w.looksAfter(lookInterval, snapshot{number: 1, waiting: true}, true)
+	w.looksAfter(lookAgain, snapshot{number: 1, waiting: true}, false)
+	w.looksAfter(2*lookAgain, snapshot{number: 1, holding: true}, false)
+	w.looksAfter(4*lookAgain, snapshot{number: 1, holding: true}, false)
+	w.looksAfter(8*lookAgain, snapshot{number: 1, holding: true}, false)
+	w.looksAfter(holdInterval, snapshot{number: 1}, false)
+	w.looksAfter(restInterval, snapshot{number: 1}, false)
 	w.woken()
-	w.looksAfter(lookInterval, sight{number: 1, waiting: true}, false)
+	w.looksAfter(lookInterval, snapshot{number: 1, waiting: true}, false)
 }
 
 func TestAListenerWithABoxLooksForWhatDidNotCome(t *testing.T) {
-	idle := sight{waiting: true}
+	idle := snapshot{waiting: true}
 	w := newWatchman(t, true, idle)
 	w.looksAfter(safetyInterval, idle, false)
 	w.woken()
@@ -83,7 +83,7 @@ func TestAListenerWithABoxLooksForWhatDidNotCome(t *testing.T) {
 // What the look has shown may be from before the letter, or from before those that found the inbox
 // full.
 func TestALetterThatComesDuringALookIsFollowedByAnother(t *testing.T) {
-	idle := sight{waiting: true}
+	idle := snapshot{waiting: true}
 	w := newWatchman(t, true, idle)
 	w.opened(w.now)
 	w.looks()
@@ -94,7 +94,7 @@ func TestALetterThatComesDuringALookIsFollowedByAnother(t *testing.T) {
 }
 
 func TestAListenerLooksForTheCommitOfATransaction(t *testing.T) {
-	idle := sight{number: 6, waiting: true}
+	idle := snapshot{number: 6, waiting: true}
 	w := newWatchman(t, true, idle)
 	w.now = w.now.Add(lookInterval)
 	w.expect(7, w.now)

@@ -87,9 +87,9 @@ func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (b
 // Attend has nothing to keep.
 func (e *engine) Attend(string, time.Duration) (leave func()) { return func() {} }
 
-// Beside works on the pool: a transaction that writes has locked the whole database, and another
-// connection would not help.
-func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+// OnSideConn works on the pool: a transaction that writes has locked the whole database, and
+// another connection would not help.
+func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{e})
 }
 
@@ -116,23 +116,23 @@ func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration
 	return false, tables.Check()
 }
 
-func (u upkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
 	return u.e.claims(ctx, session, -1)
 }
 
 func (u upkeep) Close() error { return nil }
 
-func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
+func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
 	return e.claims(ctx, session, limit)
 }
 
-func (e *engine) claims(ctx context.Context, session string, limit int) ([]driver.Claim, error) {
-	var claims []driver.Claim
+func (e *engine) claims(ctx context.Context, session string, limit int) ([]driver.Attempt, error) {
+	var claims []driver.Attempt
 	err := e.db.read(ctx, func(ctx context.Context, q *sqlitedb.Queries) error {
 		rows, err := q.Claims(ctx, sqlitedb.ClaimsParams{Session: session, Most: int64(limit)})
 		claims = nil
 		for _, row := range rows {
-			claims = append(claims, driver.Claim{Name: row.Name, Attempt: row.Attempt, Token: row.Token, Asked: row.Asked})
+			claims = append(claims, driver.Attempt{Name: row.Name, Attempt: row.Attempt, Token: row.Token, Asked: row.Asked})
 		}
 		return err
 	})

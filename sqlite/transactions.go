@@ -30,11 +30,11 @@ type transactions struct{ db *database }
 func (transactions) Exclusive() bool { return true }
 
 // MakeGuard has nothing to make.
-func (transactions) MakeGuard(context.Context, driver.Held, driver.Aside) error { return nil }
+func (transactions) MakeGuard(context.Context, driver.Held, driver.OnSideConn) error { return nil }
 
 // Guard needs no lock on any row: while the transaction can write, nobody else can, and so take
 // nothing over.
-func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.Aside) error {
+func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, _ driver.OnSideConn) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func guarded(ctx context.Context, q *sqlitedb.Queries, h driver.Held) (held bool
 
 // ReleaseTx hands the lock on within the transaction. Nobody in this process hears of the commit:
 // so a grant to the same session is counted as well, and all listeners are told to look for it.
-func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.Aside) error {
+func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, d driver.Detachment, _ driver.OnSideConn) error {
 	if err := t.lockDatabase(ctx, tx); err != nil {
 		return err
 	}
@@ -105,14 +105,14 @@ func release(n *protocol.Name, h driver.Held, d driver.Detachment) error {
 // transaction has read binds it: to a snapshot that the next commit of anybody's makes unfit to
 // write from, or, with a rollback journal, to a shared lock that keeps the writer it waits for from
 // committing.
-func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.Aside) (driver.State, bool, error) {
+func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, _ driver.OnSideConn) (driver.State, bool, error) {
 	if err := t.db.file.Load().check(); err != nil {
 		return driver.State{}, false, err
 	}
 	began := time.Now()
 	own := func(h driver.Holder, waiters int) bool { return h.Units == 0 && may(h.Attempt, waiters, tx) }
 	for b := (backoff{}); ; {
-		state, err := t.lookAside(ctx, name)
+		state, err := t.lookOnSide(ctx, name)
 		if err != nil || !unleased(state, own) {
 			return state, false, err
 		}
@@ -154,9 +154,9 @@ func unleased(state driver.State, own func(h driver.Holder, waiters int) bool) b
 	return state.Holder.Session == "" && state.Waiters == 0 && state.Rest <= 0 || own(state.Holder, state.Waiters)
 }
 
-// lookAside looks on another connection of the pool. The zero value where there is none, or where
+// lookOnSide looks on another connection of the pool. The zero value where there is none, or where
 // it cannot look now.
-func (t transactions) lookAside(ctx context.Context, name string) (state driver.State, err error) {
+func (t transactions) lookOnSide(ctx context.Context, name string) (state driver.State, err error) {
 	if err := ctx.Err(); err != nil || t.db.db.Stats().MaxOpenConnections == 1 {
 		return state, err
 	}

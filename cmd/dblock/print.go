@@ -133,8 +133,8 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%s%dd%02dh", sign, d/(24*time.Hour), d%(24*time.Hour)/time.Hour)
 }
 
-// ends is what is left of a party's time.
-func ends(p dblock.Party) string {
+// ends is what is left of a participant's time.
+func ends(p dblock.Participant) string {
 	if !p.Alive {
 		return "over"
 	}
@@ -149,8 +149,8 @@ func clock(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05")
 }
 
-// process identifies a party: host, process ID, thread.
-func process(p dblock.Party) string {
+// process identifies a participant: host, process ID, thread.
+func process(p dblock.Participant) string {
 	who := fmt.Sprintf("%s:%d", p.Host, p.PID)
 	if p.Thread != "" {
 		who += " " + p.Thread
@@ -158,8 +158,8 @@ func process(p dblock.Party) string {
 	return who
 }
 
-// claim is how a party has a name, or wants it.
-func claim(p dblock.Party, of int) string {
+// claim is how a participant has a name, or wants it.
+func claim(p dblock.Participant, of int) string {
 	switch {
 	case p.Permits > 0:
 		return fmt.Sprintf("%d of %d", p.Permits, of)

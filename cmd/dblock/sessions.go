@@ -12,7 +12,7 @@ import (
 var clients = listing[dblock.Session]{
 	header: table.Row{"session", "host", "pid", "app", "up for", "ends in", "holds", "waits"},
 	row: func(s dblock.Session) table.Row {
-		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(dblock.Party{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
+		return table.Row{s.ID, s.Host, s.PID, s.App, age(s.Started), ends(dblock.Participant{Alive: s.Alive, Until: s.Until}), s.Held, s.Waiting}
 	},
 	none: "No client has taken a lock.",
 }

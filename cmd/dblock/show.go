@@ -68,21 +68,21 @@ func describe(w io.Writer, i dblock.Info) error {
 	return err
 }
 
-// holders and waiters are the tables of a name's parties, which has so many permits.
-func holders(of int) listing[dblock.Party] {
-	return listing[dblock.Party]{
+// holders and waiters are the tables of a name's participants, which has so many permits.
+func holders(of int) listing[dblock.Participant] {
+	return listing[dblock.Participant]{
 		header: table.Row{"token", "holder", "app", "kind", "held for", "ends in", "session"},
-		row: func(p dblock.Party) table.Row {
+		row: func(p dblock.Participant) table.Row {
 			return table.Row{p.Token, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
 		},
 	}
 }
 
-func waiters(of int) listing[dblock.Party] {
+func waiters(of int) listing[dblock.Participant] {
 	place := 0
-	return listing[dblock.Party]{
+	return listing[dblock.Participant]{
 		header: table.Row{"place", "waiter", "app", "wants", "waits for", "ends in", "session"},
-		row: func(p dblock.Party) table.Row {
+		row: func(p dblock.Participant) table.Row {
 			place++
 			return table.Row{place, process(p), p.App, claim(p, of), age(p.Since), ends(p), p.Session}
 		},

@@ -53,7 +53,7 @@ func (o *options) breaks(ctx context.Context, c *cobra.Command, i dblock.Inspect
 	if err != nil {
 		return err
 	}
-	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p dblock.Party) bool { return !slices.Contains(tokens, p.Token) })
+	meant := slices.DeleteFunc(slices.Clone(info.Holders), func(p dblock.Participant) bool { return !slices.Contains(tokens, p.Token) })
 	if len(meant) == 0 {
 		return notHeld(info, tokens)
 	}

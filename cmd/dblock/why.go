@@ -132,7 +132,7 @@ func (e explanation) name(l link, way []string) {
 }
 
 // awaited are the names that a holder waits for.
-func (e explanation) awaited(h dblock.Party) (names []link) {
+func (e explanation) awaited(h dblock.Participant) (names []link) {
 	for _, l := range e.chain {
 		if l.AwaitedBy(h) {
 			names = append(names, l)
@@ -151,7 +151,7 @@ func queued(n int) string {
 	return fmt.Sprintf(", for which %d wait", n)
 }
 
-func holder(p dblock.Party) string {
+func holder(p dblock.Participant) string {
 	if p.App == "" {
 		return process(p)
 	}
@@ -159,7 +159,7 @@ func holder(p dblock.Party) string {
 }
 
 // condition is what a holder does.
-func condition(p dblock.Party, awaits int) string {
+func condition(p dblock.Participant, awaits int) string {
 	switch {
 	case !p.Alive:
 		return "its time is over: the next waiter or the reaper takes it away"

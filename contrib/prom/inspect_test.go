@@ -26,9 +26,9 @@ func (n names) List(_ context.Context, f dblock.Filter) iter.Seq2[dblock.Info, e
 	return func(yield func(dblock.Info, error) bool) {
 		since := time.Now().Add(-time.Hour)
 		for _, name := range slices.Sorted(maps.Keys(n)) {
-			info := dblock.Info{Name: name, Holders: []dblock.Party{{Host: "h"}}, Queued: n[name]}
+			info := dblock.Info{Name: name, Holders: []dblock.Participant{{Host: "h"}}, Queued: n[name]}
 			if info.Queued > 0 {
-				info.Waiters = []dblock.Party{{Since: since}, {Since: time.Now()}}
+				info.Waiters = []dblock.Participant{{Since: since}, {Since: time.Now()}}
 				since = since.Add(time.Minute)
 			}
 			if (info.Queued > 0 || !f.Contended) && !yield(info, nil) {

@@ -25,7 +25,7 @@ func (q *Queries) DropLock(ctx context.Context, name string) error {
 const freeLocks = `-- name: FreeLocks :exec
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name IN (/*SLICE:names*/?)
 `
 
@@ -364,7 +364,7 @@ func (q *Queries) PurgePage(ctx context.Context, arg PurgePageParams) ([]PurgePa
 const releaseIdle = `-- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name = ? AND session_id = ? AND last_token = ? AND waiters = 0
 `
 
@@ -482,7 +482,7 @@ UPDATE dblock_locks SET
        acquired_at = ?, expires_at = ?, rests_until = ?,
        metadata = ?, asked = ?, shared_units = ?,
        capacity = ?, mixed = ?, waiters = ?,
-       first_ticket = ?, next_ticket = ?, handed = COALESCE(CAST(? AS SIGNED), handed)
+       first_ticket = ?, next_ticket = ?, unseen = COALESCE(CAST(? AS SIGNED), unseen)
  WHERE name = ?
 `
 
@@ -505,11 +505,11 @@ type WriteRowParams struct {
 	Waiters     int32
 	FirstTicket int64
 	NextTicket  int64
-	Handed      sql.NullInt64
+	Unseen      sql.NullInt64
 	Name        string
 }
 
-// After LockRow: what a transition leaves of the name. handed: whether the session has to be told of
+// After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
 // its grant; without a value it stays as it was.
 func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
 	_, err := q.db.ExecContext(ctx, writeRow,
@@ -531,7 +531,7 @@ func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
 		arg.Waiters,
 		arg.FirstTicket,
 		arg.NextTicket,
-		arg.Handed,
+		arg.Unseen,
 		arg.Name,
 	)
 	return err

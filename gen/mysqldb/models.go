@@ -62,7 +62,7 @@ type DblockLock struct {
 	ExpiresAt   sql.NullInt64
 	Metadata    string
 	Asked       sql.NullString
-	Handed      int8
+	Unseen      int8
 	SharedUnits int32
 	Capacity    int32
 	Mixed       bool
@@ -133,7 +133,7 @@ type DblockShare struct {
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	Asked      sql.NullString
-	Handed     int8
+	Unseen     int8
 }
 
 type DblockWaiter struct {

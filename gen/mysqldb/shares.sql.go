@@ -116,7 +116,7 @@ func (q *Queries) FindShareOfAttempt(ctx context.Context, arg FindShareOfAttempt
 }
 
 const putShare = `-- name: PutShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, handed)
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, unseen)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?,
        ?, ?, ?, ?, ?)
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked)
@@ -135,7 +135,7 @@ type PutShareParams struct {
 	ExpiresAt  sql.NullInt64
 	Metadata   string
 	Asked      sql.NullString
-	Handed     int8
+	Unseen     int8
 }
 
 // After LockRow: a share that a transition has added, or changed: only the end of its lease and the
@@ -154,7 +154,7 @@ func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
 		arg.ExpiresAt,
 		arg.Metadata,
 		arg.Asked,
-		arg.Handed,
+		arg.Unseen,
 	)
 	return err
 }

@@ -158,7 +158,7 @@ UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE
        l.session_id = ?, l.host = ?, l.thread = ?, l.attempt = ?,
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.rests_until = 0, l.metadata = ?, l.asked = NULL,
        l.waiters = GREATEST(l.waiters - CAST(? AS SIGNED), 0), l.first_ticket = CAST(? AS SIGNED) + 1,
-       l.handed = ?
+       l.unseen = ?
  WHERE l.name = ? AND l.session_id = ? AND l.last_token = ?
    AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND l.first_ticket <= CAST(? AS SIGNED)
    AND w.ticket = CAST(? AS SIGNED)
@@ -172,7 +172,7 @@ type HandToHeadParams struct {
 	Attempt  string
 	Metadata string
 	Ticket   int64
-	Handed   int8
+	Unseen   int8
 	Name     string
 	Holder   string
 	Token    int64
@@ -193,7 +193,7 @@ func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, 
 		arg.Metadata,
 		arg.Members,
 		arg.Ticket,
-		arg.Handed,
+		arg.Unseen,
 		arg.Name,
 		arg.Holder,
 		arg.Token,

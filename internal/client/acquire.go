@@ -184,8 +184,8 @@ func (c *Client) attempt(ctx context.Context, r *driver.Request, o Owner, wait b
 	got, err := c.takeOrQueue(ctx, s, r, o, wait)
 	if got.cohort != nil {
 		c.registry.transition(k, finish)
-		k = got.cohort.claim
-		r.Attempt = k.attempt
+		k = got.cohort.attempt
+		r.Attempt = k.id
 	}
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
@@ -267,11 +267,11 @@ func (c *Client) takeSoon(ctx context.Context, s *clientSession, r *driver.Reque
 	if r.Units > 0 {
 		return c.take(ctx, r)
 	}
-	if done, alone := s.exchange.Alone(); alone {
+	if done, alone := s.batcher.Alone(); alone {
 		defer done()
 		return c.take(ctx, r)
 	}
-	o, err := s.exchange.Do(ctx, change{take: *r})
+	o, err := s.batcher.Do(ctx, change{take: *r})
 	if err == nil && !o.done {
 		c.registry.setContended(r.Name, true)
 	}
@@ -334,7 +334,7 @@ func (c *Client) peek(ctx context.Context, s *clientSession, r *driver.Request) 
 		if c.undone(ctx, state.Holder.Attempt) {
 			continue // it was this client's own, from before
 		}
-		if state.Holder.Session == s.ID && !c.registry.claimed(state.Holder.Attempt) {
+		if state.Holder.Session == s.ID && !c.registry.knows(state.Holder.Attempt) {
 			fails++
 			continue // likewise, and it was undone since the look
 		}

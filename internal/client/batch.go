@@ -81,25 +81,25 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 	within, cancel := context.WithCancelCause(ctx) // ends with the first that is lost
 	defer cancel(nil)
 	defer context.AfterFunc(all.ctx, func() { cancel(errLostMeanwhile) })()
-	told := c.tellStarts(within, requests, wait)
+	obs := c.tellStarts(within, requests, wait)
 	for len(requests) > 0 && err == nil {
 		failed = requests[0].Name
 		var taken int
 		if !o.Explicit { // an owner that comes back is let in name by name
-			taken, err = c.takeBatch(within, all, requests, o, told)
+			taken, err = c.takeBatch(within, all, requests, o, obs)
 		}
 		if err == nil && taken < len(requests) {
 			failed = requests[taken].Name
 			var h *hold
 			r := requests[taken]
-			if h, err = c.acquire(told.under(taken, within), &r, o, wait); err == nil {
-				all.add(h, told.at(taken), h.attempt != r.Attempt)
+			if h, err = c.acquire(obs.under(taken, within), &r, o, wait); err == nil {
+				all.add(h, obs.at(taken), h.id != r.Attempt)
 				taken++
 			}
 		}
-		requests, told = requests[taken:], told.from(taken)
+		requests, obs = requests[taken:], obs.from(taken)
 	}
-	told.fail(err)
+	obs.fail(err)
 	for _, l := range all.locks { // the context says so a moment later
 		if cause := context.Cause(l.Context()); err == nil && cause != nil {
 			failed, err = l.Name(), cause
@@ -120,8 +120,8 @@ func (c *Client) gather(ctx context.Context, requests []driver.Request, o Owner,
 }
 
 // add is not safe for concurrent use.
-func (l *Locks) add(h *hold, told *sight, entered bool) {
-	l.locks = append(l.locks, l.client.handle(h, told, entered))
+func (l *Locks) add(h *hold, obs *observation, entered bool) {
+	l.locks = append(l.locks, l.client.handle(h, obs, entered))
 	l.client.registry.takenWith(h, l)
 	l.unwatch = append(l.unwatch, context.AfterFunc(h.ctx, func() { l.cancel(context.Cause(h.ctx)) }))
 }
@@ -137,7 +137,7 @@ func (r *registry) takenWith(h *hold, l *Locks) {
 
 // takeBatch takes the names before the first that is not free, or that the owner has already, and
 // returns how many.
-func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, told sights) (int, error) {
+func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Request, o Owner, obs observations) (int, error) {
 	fresh := 0
 	for _, r := range requests[:min(len(requests), maxBatch)] {
 		k := entry{r.Name, o}
@@ -161,10 +161,10 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 		return 0, c.severally(err)
 	}
 	rs := slices.Clone(requests[:fresh])
-	claims := make([]*claim, fresh)
+	attempts := make([]*attempt, fresh)
 	for i := range rs {
 		rs[i].Session, rs[i].Attempt, rs[i].Host, rs[i].Thread = s.ID, c.owners.attempt(ctx, o), o.Host, o.Thread
-		claims[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
+		attempts[i] = c.registry.request(rs[i].Name, rs[i].Attempt)
 	}
 	asked := c.config.Clock.Now()
 	var grants []driver.Grant
@@ -176,20 +176,20 @@ func (c *Client) takeBatch(ctx context.Context, all *Locks, requests []driver.Re
 	gap := false // a name was not taken: what follows is out of order
 	for i := range rs {
 		if err != nil || grants[i].Token == 0 {
-			c.registry.transition(claims[i], finish)
+			c.registry.transition(attempts[i], finish)
 			gap = true
 			continue
 		}
 		if !gap {
 			got := &receipt{grant: grants[i], asked: asked}
-			if h, ok := c.rely(told.under(i, ctx), s, claims[i], &rs[i], o, got); ok {
-				all.add(h, told.at(i), false)
+			if h, ok := c.rely(obs.under(i, ctx), s, attempts[i], &rs[i], o, got); ok {
+				all.add(h, obs.at(i), false)
 				taken++
 				continue
 			}
 			gap = true // the answer came after a lease was over
 		}
-		c.abandon(s, claims[i], false)
+		c.abandon(s, attempts[i], false)
 	}
 	if err != nil && residueOf(err) == unsure {
 		s.Check() // what has come of it all the same is nobody's
@@ -276,7 +276,7 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 	}
 	for i, h := range list {
 		if l := together[h]; released[i] {
-			c.registry.transition(l.hold.claim, finish)
+			c.registry.transition(l.hold.attempt, finish)
 			c.history.record(l.hold, KindReleased, "")
 			c.tellEnded(l.hold, nil)
 			l.unlocked = true
@@ -289,6 +289,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.departure.possible() && !h.contended && h.cohort == nil && !h.guarded.Load() &&
-		!h.mode.Load().late && l.client.registry.state(h.claim) == Held
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.txRelease.possible() && !h.contended && h.cohort == nil && !h.guarded.Load() &&
+		!h.mode.Load().late && l.client.registry.state(h.attempt) == Held
 }

@@ -26,7 +26,7 @@ type cohorts struct {
 // the lock one after the other in the order in which they came, in memory, each with a token of its
 // own.
 type cohort struct {
-	claim     *claim
+	attempt   *attempt
 	waiting   []*member // in the order of their tokens; those who gave up are not among them
 	queued    bool      // it has a place in the queue, or had
 	grant     driver.Grant
@@ -72,8 +72,8 @@ func (x *cohorts) add(r driver.Request) (m *member, first bool) {
 }
 
 // next makes a cohort of those who have come for a name, and the request that the database gets;
-// nil: there is nobody. attempt makes a claim.
-func (x *cohorts) next(name string, claim func() *claim) (*cohort, driver.Request) {
+// nil: there is nobody. make makes its attempt.
+func (x *cohorts) next(name string, make func() *attempt) (*cohort, driver.Request) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	all := x.asking[name]
@@ -83,12 +83,12 @@ func (x *cohorts) next(name string, claim func() *claim) (*cohort, driver.Reques
 	}
 	n := min(len(all), maxMembers)
 	x.asking[name] = slices.Clone(all[n:])
-	c := newCohort(claim(), all[:n])
+	c := newCohort(make(), all[:n])
 	return c, c.request()
 }
 
-func newCohort(claim *claim, members []*member) *cohort {
-	c := &cohort{claim: claim, waiting: slices.Clone(members), over: make(chan struct{}), served: make(chan struct{}), alone: len(members) == 1}
+func newCohort(a *attempt, members []*member) *cohort {
+	c := &cohort{attempt: a, waiting: slices.Clone(members), over: make(chan struct{}), served: make(chan struct{}), alone: len(members) == 1}
 	for i, m := range members {
 		m.cohort, m.at = c, i
 	}
@@ -99,7 +99,7 @@ func newCohort(claim *claim, members []*member) *cohort {
 // MUST be called with mu locked.
 func (c *cohort) request() driver.Request {
 	r := c.waiting[0].request
-	r.Attempt, r.Members = c.claim.attempt, c.waiting[len(c.waiting)-1].at+1
+	r.Attempt, r.Members = c.attempt.id, c.waiting[len(c.waiting)-1].at+1
 	return r
 }
 
@@ -119,7 +119,7 @@ func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool
 	if !c.serve() {
 		return false
 	}
-	x.serving[c.claim.name] = c
+	x.serving[c.attempt.name] = c
 	return true
 }
 
@@ -127,8 +127,8 @@ func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool
 func (x *cohorts) end(c *cohort) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.serving[c.claim.name] == c {
-		delete(x.serving, c.claim.name)
+	if x.serving[c.attempt.name] == c {
+		delete(x.serving, c.attempt.name)
 		close(c.served)
 	}
 }
@@ -216,13 +216,13 @@ func (x *cohorts) queued(m *member) bool {
 	return m.cohort != nil && m.cohort.queued
 }
 
-// split takes the members behind the present one out of a cohort, with a claim and a place for
+// split takes the members behind the present one out of a cohort, with an attempt and a place for
 // them, which it makes where there are some. It is safe to repeat. rest is the request of those
 // that are left: Members 0, none. MUST be called with mu locked.
-func (c *cohort) split(claim func() *claim, place func(attempt string) *wait.Waiter) (rest driver.Request) {
+func (c *cohort) split(make func() *attempt, place func(attempt string) *wait.Waiter) (rest driver.Request) {
 	if c.rest == nil && len(c.waiting) > 0 {
-		c.rest = newCohort(claim(), c.waiting)
-		c.waiting, c.place = nil, place(c.rest.claim.attempt)
+		c.rest = newCohort(make(), c.waiting)
+		c.waiting, c.place = nil, place(c.rest.attempt.id)
 	}
 	if c.rest != nil && len(c.rest.waiting) > 0 {
 		rest = c.rest.request()

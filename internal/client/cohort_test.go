@@ -16,7 +16,7 @@ func waitingTogether(s *clientSession, c *Client, name string, n int) (*cohort, 
 		m, _ := s.cohorts.add(driver.Request{Name: name})
 		all = append(all, m)
 	}
-	of, _ := s.cohorts.next(name, c.claiming(name))
+	of, _ := s.cohorts.next(name, c.newAttempt(name))
 	return of, all
 }
 

@@ -45,7 +45,7 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		var got driver.Grant
 		var upgraded bool
 		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) (err error) {
-			got, upgraded, err = protocol.Upgrade(n, l.hold.held(), l.hold.attempt)
+			got, upgraded, err = protocol.Upgrade(n, l.hold.held(), l.hold.id)
 			return err
 		})
 		switch {

@@ -47,18 +47,18 @@ type Want struct {
 type Tx interface {
 	// Exclusive is as of driver.Transactions.
 	Exclusive() bool
-	MakeGuard(ctx context.Context, h driver.Held, aside driver.Aside) error
-	Guard(ctx context.Context, h driver.Held, aside driver.Aside) error
-	Release(ctx context.Context, h driver.Held, d driver.Detachment, aside driver.Aside) error
+	MakeGuard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
+	Guard(ctx context.Context, h driver.Held, onSideConn driver.OnSideConn) error
+	Release(ctx context.Context, h driver.Held, d driver.Detachment, onSideConn driver.OnSideConn) error
 	Database(ctx context.Context) (string, error)
 	// Lock is as of driver.Transactions.
-	Lock(ctx context.Context, name string, wait bool, may driver.Pass, aside driver.Aside) (driver.State, bool, error)
+	Lock(ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn) (driver.State, bool, error)
 }
 
 // undo is an attempt of a session's that is to be given back.
 type undo struct {
-	of    *clientSession
-	claim *claim
+	of      *clientSession
+	attempt *attempt
 }
 
 // Client takes locks in one database. It is safe for concurrent use.

@@ -25,11 +25,11 @@
 //	together.go                                            requests that join a queue together
 //	undo.go  loss.go                                       failed attempts; losses
 //	tables.go                                              what the client reads and writes
-//	told.go                                                what an observer is told
+//	observation.go                                          what an observer is told
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts
-//	exchange.go                                            what goroutines of a session send together
-//	hold.go  cohort.go  state.go  mode.go  departure.go    what is held
+//	batcher.go                                             what goroutines of a session send together
+//	hold.go  cohort.go  state.go  mode.go  txrelease.go    what is held
 //	calls.go  owner.go  errors.go  text.go  observer.go
 //
 // # States
@@ -47,7 +47,7 @@
 //	    Held --> Releasing: unlock
 //	    Held --> Gone: lose
 //	    Held --> Overdue: expire
-//	    Held --> Departed: depart
+//	    Held --> ReleasedTx: releaseTx
 //	    Lent --> Undoing: abandon
 //	    Lent --> Gone: finish
 //	    Releasing --> Requested: pass
@@ -56,13 +56,13 @@
 //	    Undoing --> Undoing: abandon
 //	    Undoing --> Gone: finish
 //	    Overdue --> Gone: finish
-//	    Departed --> Releasing: unlock
-//	    Departed --> Gone: finish
+//	    ReleasedTx --> Releasing: unlock
+//	    ReleasedTx --> Gone: finish
 //	    Gone --> Undoing: abandon
 //	    Gone --> Gone: finish
 //	    Gone --> [*]
 //
 // What a hold is in the database is its mode, which a conversion changes. Beside both stands one
 // more question, which only a transaction of the application's can answer: whether an UnlockTx has
-// released the hold (departure).
+// released the hold (txRelease).
 package client

@@ -16,7 +16,7 @@ import (
 // hold is a name that this client holds, or a share of it, entered once or several times by the
 // same owner.
 type hold struct {
-	*claim
+	*attempt
 	in        *clientSession // that has it in the database
 	cohort    *cohort        // that it was granted with; nil: alone
 	bereave   func()         // called when it is lost; nil: nobody is behind it
@@ -28,14 +28,14 @@ type hold struct {
 	unwatch   func()        // stops the watch over its own end; nil: it ends with its session only
 	fixed     bool          // it has a fixed lease
 	end       time.Duration // of the fixed lease, on the client's clock; the registry's mutex protects it
-	departure departure     // UnlockTx was called: a transaction may have released it
+	txRelease txRelease     // UnlockTx was called: a transaction may have released it
 	guardable atomic.Bool   // the row that Guard locks was made
 	all       any           // the Locks that it was taken with; the registry's mutex protects it
 	metadata  string
 	lease     time.Duration // of the request that it was granted for; 0: none
 	minHold   time.Duration // likewise
 	since     time.Duration // the moment when it began, where there is an observer
-	told      atomic.Int32  // what the observer knows of it
+	observed  atomic.Int32  // what the observer knows of it
 	asked     chan string   // why others want it; nil: nobody listens. The registry's mutex protects it
 	reason    string        // the latest of these; likewise
 
@@ -65,8 +65,8 @@ type ending struct {
 // database's rest is nobody's, and is given back.
 func (h *hold) gone(reason error) ending {
 	alive := h.in.over() == nil
-	if h.departure.possible() && alive && !errors.Is(reason, errLeaseOver) {
-		return ending{depart, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
+	if h.txRelease.possible() && alive && !errors.Is(reason, errLeaseOver) {
+		return ending{releaseTx, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
 	cause := fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
 	if h.fixed && alive {
@@ -89,7 +89,7 @@ func (h *hold) ended() error {
 // under makes a context the hold's own: the same owner enters again under it, and Unlock knows that
 // it ends with the hold.
 func (h *hold) under(ctx context.Context, o *owners) context.Context {
-	return context.WithValue(o.with(ctx, h.owner, deadlock.PathOf(h.attempt)), h, true)
+	return context.WithValue(o.with(ctx, h.owner, deadlock.PathOf(h.id)), h, true)
 }
 
 // ask passes on why others want the lock, once. MUST be called with the registry's mutex locked.

@@ -32,7 +32,7 @@ func (silent) Beat(ctx context.Context, _ string, _ time.Duration) (bool, error)
 	return false, ctx.Err()
 }
 
-func (silent) Beside(ctx context.Context, _ func(context.Context, driver.Upkeep) error) error {
+func (silent) OnSideConn(ctx context.Context, _ func(context.Context, driver.Upkeep) error) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
@@ -55,7 +55,7 @@ func TestAGrantOfAnAttemptThatWasAbandonedIsNotHeld(t *testing.T) {
 	c := New(newPaper(), Config{Clock: clock.Func(func() time.Duration { return 0 }), Log: slog.New(slog.DiscardHandler)})
 	k := c.registry.request("n", "a")
 	c.registry.transition(k, abandon)
-	h := &hold{claim: k}
+	h := &hold{attempt: k}
 	h.mode.Store(&mode{token: 7})
 	if _, _, added := c.registry.add(h, func() bool { return true }); added || c.registry.held("a") != nil {
 		t.Error("it is held")
@@ -89,7 +89,7 @@ func TestALockThatIsLostWhileItIsUnlockedIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		still := clock.Func(func() time.Duration { return 0 })
 		c := New(newPaper(), Config{Clock: still, Log: slog.New(slog.DiscardHandler)})
-		h := &hold{claim: &claim{name: "n", attempt: "a"}, in: aliveSession(t, still), entries: 1}
+		h := &hold{attempt: &attempt{name: "n", id: "a"}, in: aliveSession(t, still), entries: 1}
 		h.mode.Store(&mode{token: 7})
 		h.ctx, h.cancel = context.WithCancelCause(t.Context())
 		if _, _, added := c.registry.add(h, func() bool { return true }); !added || !c.registry.take(h, lose) {

@@ -16,7 +16,7 @@ func leased(t *testing.T, lease time.Duration) (*Client, *hold) {
 	began := time.Now()
 	now := clock.Func(func() time.Duration { return time.Since(began) })
 	c := New(newPaper(), Config{Clock: now, Log: slog.New(slog.DiscardHandler)})
-	h := &hold{claim: c.registry.request("n", "a"), in: aliveSession(t, now), fixed: true}
+	h := &hold{attempt: c.registry.request("n", "a"), in: aliveSession(t, now), fixed: true}
 	h.mode.Store(&mode{token: 7})
 	h.ctx, h.cancel = context.WithCancelCause(t.Context())
 	if _, _, added := c.registry.add(h, func() bool { c.watchLease(h, lease); return true }); !added {

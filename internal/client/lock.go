@@ -43,7 +43,7 @@ func (l *Lock) Shared() bool {
 // zero time for one that is not held any more.
 func (l *Lock) Until() time.Time {
 	h := l.hold
-	if l.client.registry.held(h.attempt) != h {
+	if l.client.registry.held(h.id) != h {
 		return time.Time{}
 	}
 	end := h.in.Deadline()
@@ -101,22 +101,22 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		return nil, err
 	}
 	defer c.done()
-	ctx, told := c.tellStart(ctx, attemptAt(&w.Request, wait))
+	ctx, obs := c.tellStart(ctx, attemptAt(&w.Request, wait))
 	h, err := c.acquire(ctx, &w.Request, c.owners.of(ctx, w.Owner), wait)
 	if err != nil {
-		told.end(0, err)
+		obs.end(0, err)
 		return nil, err
 	}
-	return c.handle(h, told, h.attempt != w.Attempt), nil
+	return c.handle(h, obs, h.id != w.Attempt), nil
 }
 
 // handle makes the handle of a hold, which is new or was entered again.
-func (c *Client) handle(h *hold, told *sight, entered bool) *Lock {
+func (c *Client) handle(h *hold, obs *observation, entered bool) *Lock {
 	l := &Lock{client: c, hold: h, entered: entered}
 	if entered {
-		told.end(l.Token(), nil)
+		obs.end(l.Token(), nil)
 	} else {
-		c.tellAcquired(told, h)
+		c.tellAcquired(obs, h)
 	}
 	return l
 }

@@ -17,9 +17,9 @@ func (c *Client) LockTx(ctx context.Context, names []string, wait bool, tx Tx) (
 	}
 	defer c.done()
 	for _, name := range names {
-		within, told := c.tellStart(ctx, Attempt{Name: name, Wait: wait})
+		within, obs := c.tellStart(ctx, Acquisition{Name: name, Wait: wait})
 		err := c.lockTx(within, name, wait, tx)
-		told.end(0, err)
+		obs.end(0, err)
 		if err != nil {
 			return name, err
 		}
@@ -44,12 +44,12 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 		}
 		s := h.in
 		c.lend(h)
-		_, locked, err = c.lockRow(ctx, tx, name, h.claim, wait)
+		_, locked, err = c.lockRow(ctx, tx, name, h.attempt, wait)
 		if locked {
-			c.standBehind(s, h.claim)
+			c.standBehind(s, h.attempt)
 			return nil
 		}
-		c.abandon(s, h.claim, false)
+		c.abandon(s, h.attempt, false)
 		if err != nil {
 			return err
 		}
@@ -57,14 +57,14 @@ func (c *Client) lockTx(ctx context.Context, name string, wait bool, tx Tx) erro
 }
 
 // lockRow locks the name's row. turn is the lease that was granted for it, nil for none.
-func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *claim, wait bool) (driver.State, bool, error) {
+func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *attempt, wait bool) (driver.State, bool, error) {
 	within, cancel := contract.UntilClosed(ctx, c.background)
 	defer cancel()
 	mine, err := c.attemptOf(ctx, name)
 	if err != nil {
 		return driver.State{}, false, err
 	}
-	state, locked, err := tx.Lock(within, name, wait, c.passing(mine, turn), c.aside)
+	state, locked, err := tx.Lock(within, name, wait, c.passing(mine, turn), c.onSideConn)
 	if other := c.elsewhere(ctx, tx, state.Database, err); other != nil {
 		return state, false, other
 	}
@@ -85,14 +85,14 @@ func (c *Client) lockRow(ctx context.Context, tx Tx, name string, turn *claim, w
 
 // aside is a connection of the session that is alive now; of the next one, if that session ends
 // meanwhile.
-func (c *Client) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+func (c *Client) onSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	for {
 		var s *clientSession
 		err := c.statement(ctx, func(ctx context.Context) (err error) {
 			if s, err = c.sessions.open(ctx); err != nil {
 				return err
 			}
-			return s.Aside(ctx, do)
+			return s.OnSideConn(ctx, do)
 		})
 		if err == nil || s == nil || s.Alive() || ctx.Err() != nil || c.closing() {
 			return err
@@ -121,7 +121,7 @@ func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
 	case h.mode.Load().shared():
 		return "", fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, name, 0))
 	}
-	return h.attempt, nil
+	return h.id, nil
 }
 
 // passing tells one LockTx which leases its transaction may pass: the one that the owner in its
@@ -130,7 +130,7 @@ func (c *Client) attemptOf(ctx context.Context, name string) (string, error) {
 // the name has no waiters: a transaction that comes later than a ticket must not go before it. The
 // transaction that passed such a lease to wait for the row was there before any ticket that it
 // meets then.
-func (c *Client) passing(mine string, turn *claim) driver.Pass {
+func (c *Client) passing(mine string, turn *attempt) driver.Pass {
 	var passed string
 	return func(attempt string, waiters int, tx any) bool {
 		if attempt == "" || attempt != mine && attempt != passed && !c.registry.mayPass(attempt, turn, waiters, tx) {
@@ -142,10 +142,10 @@ func (c *Client) passing(mine string, turn *claim) driver.Pass {
 }
 
 // mayPass notes behind which transaction a lease stands that was granted for it.
-func (r *registry) mayPass(attempt string, turn *claim, waiters int, tx any) bool {
+func (r *registry) mayPass(attempt string, turn *attempt, waiters int, tx any) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	k := r.claims[attempt]
+	k := r.attempts[attempt]
 	if k == nil || k.state != Lent {
 		return false
 	}
@@ -168,7 +168,7 @@ func (c *Client) lend(h *hold) {
 // tells: the row is asked for, with growing pauses, until it is free. If the client is closed or
 // its session dies first, the lease ends with the session, and its next holder meets the same
 // row lock.
-func (c *Client) standBehind(s *clientSession, k *claim) {
+func (c *Client) standBehind(s *clientSession, k *attempt) {
 	c.underWay.Go(func() {
 		defer c.registry.transition(k, finish)
 		for wait := time.Millisecond; s.Context().Err() == nil; wait = min(2*wait, 250*time.Millisecond) {

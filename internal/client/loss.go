@@ -26,7 +26,7 @@ func (c *Client) forfeit(h *hold, reason error) bool {
 // it is lost. One that departed keeps its context for a TTL, or until Unlock: the Commit that
 // released it may be reading its answer with that.
 func (c *Client) conclude(h *hold, how ending) (isLost bool) {
-	if how.event == depart {
+	if how.event == releaseTx {
 		c.linger(h, how.cause)
 	} else {
 		c.end(h, how.cause)
@@ -35,7 +35,7 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 	if h.bereave != nil {
 		h.bereave()
 	}
-	return how.event != depart
+	return how.event != releaseTx
 }
 
 // linger ends a hold that has departed after a TTL, or with the client, unless it is unlocked
@@ -43,7 +43,7 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 func (c *Client) linger(h *hold, cause error) {
 	c.registry.mu.Lock()
 	defer c.registry.mu.Unlock()
-	if h.state != Departed {
+	if h.state != ReleasedTx {
 		return
 	}
 	if h.unwatch != nil {
@@ -106,9 +106,9 @@ type receipt struct {
 
 // rely makes a hold of what an attempt got, unless that came too late. A fixed lease is counted
 // from the time when it was asked for.
-func (c *Client) rely(ctx context.Context, s *clientSession, k *claim, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
+func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
-		claim: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,
+		attempt: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,
 		lease: r.Lease, minHold: r.MinHold, since: c.moment(),
 	}
 	m := mode{token: got.grant.Token, last: got.grant.Token, units: r.Units, of: r.Of}
@@ -158,7 +158,7 @@ func (c *Client) watchLease(h *hold, end time.Duration) {
 func (c *Client) prolong(h *hold, end time.Duration) bool {
 	c.registry.mu.Lock()
 	defer c.registry.mu.Unlock()
-	if c.registry.holds[h.attempt] != h || h.end <= c.config.Clock.Now() {
+	if c.registry.holds[h.id] != h || h.end <= c.config.Clock.Now() {
 		return false
 	}
 	if end > h.end {

@@ -9,15 +9,15 @@ import (
 
 // Observer is told what a client does. Package dblock documents it.
 type Observer interface {
-	AcquireStart(ctx context.Context, a Attempt) context.Context
-	AcquireEnd(ctx context.Context, a Attempt, took time.Duration, token int64, err error)
+	AcquireStart(ctx context.Context, a Acquisition) context.Context
+	AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error)
 	HoldEnd(name string, token int64, held time.Duration, err error)
 	Heartbeat(took time.Duration, err error)
 	Listener(up bool, err error)
 }
 
-// Attempt is a name that is asked for.
-type Attempt struct {
+// Acquisition is a name that is asked for.
+type Acquisition struct {
 	Name    string
 	Wait    bool
 	Shared  bool
@@ -25,34 +25,34 @@ type Attempt struct {
 }
 
 // attemptAt is what the observer is told of a request.
-func attemptAt(r *driver.Request, wait bool) Attempt {
-	a := Attempt{Name: r.Name, Wait: wait, Shared: r.Units > 0}
+func attemptAt(r *driver.Request, wait bool) Acquisition {
+	a := Acquisition{Name: r.Name, Wait: wait, Shared: r.Units > 0}
 	if r.Units > 0 && r.Of != driver.Readers {
 		a.Permits = r.Units
 	}
 	return a
 }
 
-// sight is an attempt under way that the observer was told of; nil: there is no observer.
-type sight struct {
+// observation is an attempt under way that the observer was told of; nil: there is no observer.
+type observation struct {
 	observer Observer
 	ctx      context.Context
-	attempt  Attempt
+	attempt  Acquisition
 	began    time.Time
 }
 
 // end tells the observer what came of the attempt. A hold that it gave is told of by tellAcquired.
-func (s *sight) end(token int64, err error) {
+func (s *observation) end(token int64, err error) {
 	if s != nil {
 		s.observer.AcquireEnd(s.ctx, s.attempt, time.Since(s.began), token, err)
 	}
 }
 
-// sights are the attempts at several names; nil: there is no observer.
-type sights []*sight
+// observations are the attempts at several names; nil: there is no observer.
+type observations []*observation
 
 // at is the attempt at one of them; nil without an observer.
-func (s sights) at(i int) *sight {
+func (s observations) at(i int) *observation {
 	if s == nil {
 		return nil
 	}
@@ -61,7 +61,7 @@ func (s sights) at(i int) *sight {
 
 // under is the context with which the attempt at one of them goes on, which is ctx without an
 // observer.
-func (s sights) under(i int, ctx context.Context) context.Context {
+func (s observations) under(i int, ctx context.Context) context.Context {
 	if s == nil {
 		return ctx
 	}
@@ -69,7 +69,7 @@ func (s sights) under(i int, ctx context.Context) context.Context {
 }
 
 // from are the attempts without the first so many.
-func (s sights) from(i int) sights {
+func (s observations) from(i int) observations {
 	if s == nil {
 		return nil
 	}
@@ -77,7 +77,7 @@ func (s sights) from(i int) sights {
 }
 
 // fail tells the observer that all of them have failed.
-func (s sights) fail(err error) {
+func (s observations) fail(err error) {
 	for i := range s {
 		s[i].end(0, err)
 	}

@@ -109,7 +109,9 @@ func (p *paper) Schema(context.Context) (driver.Schema, error) {
 
 func (p *paper) OpenSession(context.Context, driver.Session) error { return p.reach() }
 
-func (p *paper) Orphans(context.Context, string, int) ([]driver.Claim, error) { return nil, p.reach() }
+func (p *paper) Orphans(context.Context, string, int) ([]driver.Attempt, error) {
+	return nil, p.reach()
+}
 
 func (p *paper) Upkeep(context.Context) (driver.Upkeep, error) { return p, p.reach() }
 
@@ -121,7 +123,7 @@ func (p *paper) Beat(_ context.Context, session string, _ time.Duration) (alive 
 	return session != noSession, p.reach()
 }
 
-func (p *paper) Claims(_ context.Context, session string) (claims []driver.Claim, err error) {
+func (p *paper) Attempts(_ context.Context, session string) (claims []driver.Attempt, err error) {
 	if err := p.reach(); err != nil {
 		return nil, err
 	}
@@ -129,11 +131,11 @@ func (p *paper) Claims(_ context.Context, session string) (claims []driver.Claim
 	defer p.mu.Unlock()
 	for _, name := range p.names.All() {
 		if row, _ := p.names.Row(name); row.Session == session {
-			claims = append(claims, driver.Claim{Name: name, Attempt: row.Attempt, Token: row.Last})
+			claims = append(claims, driver.Attempt{Name: name, Attempt: row.Attempt, Token: row.Last})
 		}
 		for _, place := range p.names.Places(name) {
 			if place.Session == session {
-				claims = append(claims, driver.Claim{Name: name, Attempt: place.Attempt})
+				claims = append(claims, driver.Attempt{Name: name, Attempt: place.Attempt})
 			}
 		}
 	}

@@ -8,17 +8,17 @@ import (
 )
 
 // reconcile compares what a session has in the database with what the client believes that it has.
-// What no handle claims is given back: a statement that ran after its caller had given up. What a
-// handle claims and the database does not have is lost: taken by the same owner elsewhere, by an
+// What no handle has is given back: a statement that ran after its caller had given up. What a
+// handle has and the database does not have is lost: taken by the same owner elsewhere, by an
 // operator, or by a failover to a server that never heard of it.
-func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Claim, error)) error {
+func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(context.Context) ([]driver.Attempt, error)) error {
 	s := c.sessions.last()
 	if s == nil || s.Session != in {
 		return nil
 	}
 	believed := c.registry.heldBy(s) // before the question: what is granted after it is not in the answer
 	overdue := c.registry.overdue()
-	claims, err := list(ctx)
+	listed, err := list(ctx)
 	if err != nil {
 		return err
 	}
@@ -26,10 +26,10 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 		return nil
 	}
 	defer c.done()
-	for _, claim := range claims {
-		delete(believed, claim.Attempt)
-		delete(overdue, claim.Attempt)
-		if k := c.registry.found(claim); k != nil {
+	for _, has := range listed {
+		delete(believed, has.Attempt)
+		delete(overdue, has.Attempt)
+		if k := c.registry.found(has); k != nil {
 			c.abandon(s, k, false)
 		}
 	}
@@ -42,10 +42,10 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	return nil
 }
 
-// stray follows a hint about an attempt that nobody waits with, or about none in particular (""):
-// if it holds a lock, that may be lost, or somebody asks for it.
-func (c *Client) stray(attempt string) {
-	if c.registry.claimed(attempt) || attempt == "" && c.registry.holding() { // held, or about to be
+// unknownGrant follows a hint about an attempt that nobody waits with, or about none in particular
+// (""): if it holds a lock, that may be lost, or somebody asks for it.
+func (c *Client) unknownGrant(attempt string) {
+	if c.registry.knows(attempt) || attempt == "" && c.registry.holding() { // held, or about to be
 		c.sessions.last().Check()
 	}
 }

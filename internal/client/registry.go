@@ -17,66 +17,66 @@ const maxContended = 4096
 // registry is what a client believes to hold, and every attempt that the database may know.
 type registry struct {
 	log       *slog.Logger
-	mu        sync.Mutex         // protects what follows
-	closed    bool               // nothing is added any more
-	claims    map[string]*claim  // by attempt; those that are gone are not in it
-	holds     map[string]*hold   // by attempt; what is relied upon
-	names     map[string][]*hold // the same by name
-	contended map[string]bool    // names that others waited for when last seen
+	mu        sync.Mutex          // protects what follows
+	closed    bool                // nothing is added any more
+	attempts  map[string]*attempt // by attempt; those that are gone are not in it
+	holds     map[string]*hold    // by attempt; what is relied upon
+	names     map[string][]*hold  // the same by name
+	contended map[string]bool     // names that others waited for when last seen
 }
 
 func newRegistry(log *slog.Logger) *registry {
 	return &registry{
-		log:    log,
-		claims: map[string]*claim{}, holds: map[string]*hold{}, names: map[string][]*hold{}, contended: map[string]bool{},
+		log:      log,
+		attempts: map[string]*attempt{}, holds: map[string]*hold{}, names: map[string][]*hold{}, contended: map[string]bool{},
 	}
 }
 
 // move is every transition of an attempt. An event that is impossible in the state that the attempt
 // is in changes nothing, and is logged as an error: none happens. MUST be called with mu locked.
-func (r *registry) move(c *claim, e event) {
+func (r *registry) move(c *attempt, e event) {
 	next, possible := c.state.after(e)
 	if !possible {
-		r.log.Error("dblock: a state that cannot be: please report this", "name", c.name, "attempt", c.attempt, "state", c.state, "event", e)
+		r.log.Error("dblock: a state that cannot be: please report this", "name", c.name, "attempt", c.id, "state", c.state, "event", e)
 		return
 	}
 	c.state = next
 	if next == Gone {
-		if r.claims[c.attempt] == c {
-			delete(r.claims, c.attempt)
+		if r.attempts[c.id] == c {
+			delete(r.attempts, c.id)
 		}
 	} else {
-		r.claims[c.attempt] = c
+		r.attempts[c.id] = c
 	}
 }
 
 // transition is move for a caller that has not locked mu.
-func (r *registry) transition(c *claim, e event) {
+func (r *registry) transition(c *attempt, e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.move(c, e)
 }
 
-func (r *registry) state(c *claim) State {
+func (r *registry) state(c *attempt) State {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return c.state
 }
 
 // request registers an attempt before it is sent.
-func (r *registry) request(name, attempt string) *claim {
+func (r *registry) request(name, id string) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	c := &claim{name: name, attempt: attempt}
-	r.claims[attempt] = c
+	c := &attempt{name: name, id: id}
+	r.attempts[id] = c
 	return c
 }
 
-// claimed reports whether this client may have, or get, what an attempt was for.
-func (r *registry) claimed(attempt string) bool {
+// knows reports whether this client may have, or get, what an attempt was for.
+func (r *registry) knows(attempt string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.claims[attempt] != nil
+	return r.attempts[attempt] != nil
 }
 
 // add registers a hold, unless its grant came too late to be relied upon: the client is closed, a
@@ -98,8 +98,8 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	if m.token == 0 || before != nil && before.mode.Load().yielding && m.shared() {
 		before = nil // without tokens nobody can tell which of two is the later
 	}
-	r.move(h.claim, grant)
-	r.holds[h.attempt] = h
+	r.move(h.attempt, grant)
+	r.holds[h.id] = h
 	r.names[h.name] = append(r.names[h.name], h)
 	if before != nil { // the database took it from that one
 		how = before.gone(errGrantedAgain)
@@ -119,11 +119,11 @@ func (r *registry) whole(name string) *hold {
 // remove takes a hold out of what is relied upon; false if it was out already. One that departs can
 // still be unlocked, which is to take it out once more. MUST be called with mu locked.
 func (r *registry) remove(h *hold, e event) bool {
-	if _, possible := h.state.after(e); r.holds[h.attempt] != h && !(h.state == Departed && possible) {
+	if _, possible := h.state.after(e); r.holds[h.id] != h && !(h.state == ReleasedTx && possible) {
 		return false
 	}
-	r.move(h.claim, e)
-	delete(r.holds, h.attempt)
+	r.move(h.attempt, e)
+	delete(r.holds, h.id)
 	if r.names[h.name] = slices.DeleteFunc(r.names[h.name], func(other *hold) bool { return other == h }); len(r.names[h.name]) == 0 {
 		delete(r.names, h.name)
 	}
@@ -191,7 +191,7 @@ func (r *registry) holding() bool {
 	if len(r.holds) > 0 {
 		return true
 	}
-	for _, c := range r.claims {
+	for _, c := range r.attempts {
 		if c.state == Overdue {
 			return true
 		}
@@ -250,11 +250,11 @@ func (r *registry) leaseEnd(h *hold) time.Duration {
 }
 
 // overdue are the attempts whose fixed lease is over here.
-func (r *registry) overdue() map[string]*claim {
+func (r *registry) overdue() map[string]*attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := map[string]*claim{}
-	for attempt, c := range r.claims {
+	all := map[string]*attempt{}
+	for attempt, c := range r.attempts {
 		if c.state == Overdue {
 			all[attempt] = c
 		}
@@ -269,16 +269,16 @@ func (r *registry) held(attempt string) *hold {
 	return r.holds[attempt]
 }
 
-// found notes what the database has of an attempt, and returns a claim where the client knows of
+// found notes what the database has of an attempt, and returns it where the client knows of
 // none.
-func (r *registry) found(c driver.Claim) *claim {
+func (r *registry) found(c driver.Attempt) *attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if h := r.holds[c.Attempt]; h != nil {
 		h.ask(c.Asked)
 	}
-	if r.claims[c.Attempt] != nil {
+	if r.attempts[c.Attempt] != nil {
 		return nil
 	}
-	return &claim{name: c.Name, attempt: c.Attempt}
+	return &attempt{name: c.Name, id: c.Attempt}
 }

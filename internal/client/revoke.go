@@ -91,7 +91,7 @@ func (b *breach) once(ctx context.Context) error {
 		}
 	}
 	for token, may := range b.doubted {
-		if may && !slices.ContainsFunc(holders, func(p driver.Party) bool { return p.Grant.Token == token }) {
+		if may && !slices.ContainsFunc(holders, func(p driver.Participant) bool { return p.Grant.Token == token }) {
 			b.taken[token] = true
 		}
 	}
@@ -109,7 +109,7 @@ func (b *breach) once(ctx context.Context) error {
 // choose returns the holders that are meant: those with one of the tokens, or all that were there
 // when it first saw any, and not those after them. A cohort that was meant stays so: its member
 // that was detached has one of its tokens.
-func (b *breach) choose(holders []driver.Party) (chosen []driver.Party) {
+func (b *breach) choose(holders []driver.Participant) (chosen []driver.Participant) {
 	if len(b.tokens) == 0 && len(b.meant) == 0 {
 		for _, p := range holders {
 			b.meant = append(b.meant, driver.Grant{Token: p.Grant.Token})
@@ -127,7 +127,7 @@ func (b *breach) choose(holders []driver.Party) (chosen []driver.Party) {
 }
 
 // rest notes which cool-down has to be ended: with tokens, only that of the holder that is meant.
-func (b *breach) rest(chosen []driver.Party) {
+func (b *breach) rest(chosen []driver.Participant) {
 	switch {
 	case len(b.tokens) == 0:
 		b.rested = true
@@ -154,7 +154,7 @@ func (b *breach) endRest(ctx context.Context, s *clientSession, free bool) error
 }
 
 // take takes the name from one holder.
-func (b *breach) take(ctx context.Context, s *clientSession, p driver.Party) error {
+func (b *breach) take(ctx context.Context, s *clientSession, p driver.Participant) error {
 	e := b.signed(b.name, KindBroken, fmt.Sprintf("taken from %s thread %s: %s", p.Host, p.Thread, b.reason))
 	e.Token, e.Metadata = p.Grant.Token, p.Metadata
 	_, taken, err := b.remove(ctx, s, protocol.Break(s.ID, b.name, p.Holder, e))

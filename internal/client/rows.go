@@ -51,7 +51,7 @@ func (g rows) ascertain(ctx context.Context, h *hold) error {
 		return err
 	}
 	for _, own := range state.Granted {
-		if own.Attempt != h.attempt {
+		if own.Attempt != h.id {
 			continue
 		}
 		now := *was
@@ -98,7 +98,7 @@ func (g rows) confirm(ctx context.Context, h *hold) error {
 			return err
 		}
 		for _, own := range append(state, driver.State{})[0].Granted {
-			if own.Attempt == h.attempt {
+			if own.Attempt == h.id {
 				return nil
 			}
 		}
@@ -115,7 +115,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		switch passed, err := g.handOn(ctx, h); {
 		case err != nil:
 			g.in.cohorts.end(h.cohort)
-			g.abandon(g.in, h.claim, false)
+			g.abandon(g.in, h.attempt, false)
 			return err
 		case passed:
 			g.history.record(h, KindReleased, "")
@@ -127,22 +127,22 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	defer func() { g.resolve(h, queued) }()
 	for {
 		asked := g.config.Clock.Now()
-		r := protocol.Release(h.held(), h.contended || h.departure.possible(), h.guarded.Load())
+		r := protocol.Release(h.held(), h.contended || h.txRelease.possible(), h.guarded.Load())
 		if h.mode.Load().late {
-			r = protocol.Undo(g.in.ID, h.name, h.attempt)
+			r = protocol.Undo(g.in.ID, h.name, h.id)
 			r.Guarded = h.guarded.Load()
 		}
 		left, err := g.giveBack(ctx, r)
 		switch {
 		case err == nil && (left || r.Cause == driver.ByAttempt):
 			queued = false // it was rolled back
-			g.registry.transition(h.claim, finish)
+			g.registry.transition(h.attempt, finish)
 			g.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
-			known := !h.unanswered && g.registry.state(h.claim) == Releasing
-			g.registry.transition(h.claim, finish)
-			if h.departure.possible() {
+			known := !h.unanswered && g.registry.state(h.attempt) == Releasing
+			g.registry.transition(h.attempt, finish)
+			if h.txRelease.possible() {
 				g.promote(ctx, h)
 				return nil
 			}
@@ -151,15 +151,15 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			}
 			return nil
 		case errors.Is(err, driver.ErrGuarded): // it counts as released, and goes to the next once the transaction has ended
-			g.abandon(g.in, h.claim, false)
+			g.abandon(g.in, h.attempt, false)
 			g.history.record(h, KindReleased, "")
 			return nil
 		case !g.in.Alive(): // it was held when Unlock began, and is no loss
-			g.registry.transition(h.claim, finish)
+			g.registry.transition(h.attempt, finish)
 			return driver.Fail(driver.ErrUnavailable, fmt.Errorf("the lock ended with its session, and the database did not say that it is released: %w", err))
 		case !g.transient(err) || away.tooLong(g.Client, err) || ctx.Err() != nil,
 			errors.Is(err, driver.ErrBusy) && g.closing() && asked-began > contract.CleanupTimeout: // Close does not wait for the application's transactions
-			g.abandon(g.in, h.claim, true)
+			g.abandon(g.in, h.attempt, true)
 			return err
 		}
 		if g.outage(err) {
@@ -181,7 +181,7 @@ func (g rows) handOn(ctx context.Context, h *hold) (passed bool, err error) {
 			return false, context.Cause(ctx)
 		}
 	}
-	return g.in.cohorts.pass(h.cohort, func() { g.registry.transition(h.claim, pass) }), nil
+	return g.in.cohorts.pass(h.cohort, func() { g.registry.transition(h.attempt, pass) }), nil
 }
 
 // resolve has the members that an UnlockTx may have detached wait where they are in the queue, or
@@ -211,10 +211,10 @@ func (g rows) single(ctx context.Context, h *hold) error {
 // release meanwhile.
 func (g rows) giveBack(ctx context.Context, r driver.Removal) (left bool, err error) {
 	if r.Cause == driver.ByHolder && !r.Contended && !r.Shared && !r.Guarded {
-		done, alone := g.in.exchange.Alone()
+		done, alone := g.in.batcher.Alone()
 		if alone {
 			defer done()
-		} else if o, err := g.in.exchange.Do(ctx, change{release: r.Held()}); o.done || err != nil {
+		} else if o, err := g.in.batcher.Do(ctx, change{release: r.Held()}); o.done || err != nil {
 			return o.done, err
 		}
 		r.Contended = !alone // it may have waiters, and is not asked for them again

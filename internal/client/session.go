@@ -25,7 +25,7 @@ import (
 type clientSession struct {
 	*session.Session
 	hub      *wait.Hub
-	exchange *exchange
+	batcher  *batcher
 	cohorts  *cohorts
 	deadlock *deadlock.Detector
 }
@@ -60,9 +60,9 @@ type sessions struct {
 	log      *slog.Logger
 	deadlock time.Duration // how long a waiter waits before it looks for a cycle; 0: never
 
-	reconcile func(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Claim, error)) error
+	reconcile func(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Attempt, error)) error
 	holding   func() bool
-	stray     func(attempt string)
+	unknown   func(attempt string)
 	reclaimed func(name string, holder driver.Holder)
 	lost      func(s *clientSession) // called when a session is over
 	opened    func(s *session.Session) (lost func())
@@ -129,7 +129,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	s := &clientSession{Session: in}
 	s.hub = wait.New(in.Context(), m.engine, in.ID, wait.Config{
 		Clock: m.clock, Log: m.log, Hearing: m.hearing, Looking: m.looking, Taking: m.taking, Listener: m.listener, Told: &m.polls,
-		Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.stray, Reclaimed: m.reclaimed,
+		Safety: m.calls.ttl / 3, Limit: m.calls.ttl, Stray: m.unknown, Reclaimed: m.reclaimed,
 	})
 	lost := func() { m.lost(s) }
 	if m.opened != nil {
@@ -141,7 +141,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	}
 	context.AfterFunc(in.Context(), lost)
 	s.cohorts = newCohorts()
-	s.exchange = newExchange(m.engine, m.calls, m.clock)
+	s.batcher = newBatcher(m.engine, m.calls, m.clock)
 	s.deadlock = deadlock.New(in.Context(), m.engine, deadlock.Config{Clock: m.clock, After: m.deadlock, Limit: m.calls.ttl, Report: m.deadlocks})
 	m.mu.Lock()
 	first := m.latest == nil
@@ -233,17 +233,17 @@ func (m *sessions) end() error {
 // for it all the same, after the client had looked for that: errMore, until there is nothing. What
 // is behind a transaction of the application's goes with the dead.
 func (m *sessions) bury(s *clientSession) error {
-	var left []driver.Claim
+	var left []driver.Attempt
 	err := m.calls.statement(m.calls.tidying, func(ctx context.Context) (err error) {
 		if err = m.engine.EndSession(ctx, s.ID); err == nil {
 			left, err = m.engine.Orphans(ctx, s.ID, 64)
 		}
 		return err
 	})
-	for _, claim := range left {
-		r := protocol.Undo(s.ID, claim.Name, claim.Attempt)
-		if claim.Token != 0 { // a transaction that it guards may still be open
-			r = protocol.TakeOver("", claim.Name, driver.Holder{Session: s.ID, Attempt: claim.Attempt, Grant: driver.Grant{Token: claim.Token}})
+	for _, has := range left {
+		r := protocol.Undo(s.ID, has.Name, has.Attempt)
+		if has.Token != 0 { // a transaction that it guards may still be open
+			r = protocol.TakeOver("", has.Name, driver.Holder{Session: s.ID, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token}})
 		}
 		given := m.calls.statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
 			_, _, err := m.engine.Remove(ctx, r)

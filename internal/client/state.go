@@ -2,10 +2,10 @@ package client
 
 import "sync/atomic"
 
-// claim is an attempt of this client's. The registry's mutex protects its state.
-type claim struct {
+// attempt is an attempt of this client's. The registry's mutex protects its state.
+type attempt struct {
 	name     string
-	attempt  string
+	id       string
 	state    State
 	guarded  atomic.Bool     // a transaction may have guarded it: it is released once that has ended
 	tx       any             // Lent: what identifies the transaction, nil until that has the row
@@ -19,17 +19,17 @@ type State int
 
 // The states.
 const (
-	Requested State = iota // a statement was or will be sent that may take the lock or a place in the queue; of a cohort, nobody relies on it yet
-	Held                   // it has the lock
-	Lent                   // its lease stands behind the lock of a transaction
-	Releasing              // it counts as released, and the database is told
-	Undoing                // the client gives back, in the background, whatever the attempt has got
-	Overdue                // its fixed lease is over here, and the database may still have it
-	Departed               // an UnlockTx has released it, and its context is open until Unlock
-	Gone                   // nothing is left of it
+	Requested  State = iota // a statement was or will be sent that may take the lock or a place in the queue; of a cohort, nobody relies on it yet
+	Held                    // it has the lock
+	Lent                    // its lease stands behind the lock of a transaction
+	Releasing               // it counts as released, and the database is told
+	Undoing                 // the client gives back, in the background, whatever the attempt has got
+	Overdue                 // its fixed lease is over here, and the database may still have it
+	ReleasedTx              // an UnlockTx has released it, and its context is open until Unlock
+	Gone                    // nothing is left of it
 )
 
-var stateNames = [...]string{"requested", "held", "lent", "releasing", "undoing", "overdue", "departed", "gone"}
+var stateNames = [...]string{"requested", "held", "lent", "releasing", "undoing", "overdue", "released by a transaction", "gone"}
 
 func (s State) String() string { return stateNames[s] }
 
@@ -37,31 +37,31 @@ func (s State) String() string { return stateNames[s] }
 type event int
 
 const (
-	grant   event = iota // the database granted it, and the client relies on that
-	pass                 // the next member of its cohort may have it
-	lend                 // a transaction gets what the lease stands for
-	unlock               // Unlock, UnlockAll or Close
-	abandon              // nobody relies on it any more, and the database may have it
-	lose                 // the lock ended, and was not unlocked
-	expire               // likewise, by the end of a fixed lease
-	depart               // the database says that an UnlockTx has released it
-	finish               // nothing of it is in the database any more
+	grant     event = iota // the database granted it, and the client relies on that
+	pass                   // the next member of its cohort may have it
+	lend                   // a transaction gets what the lease stands for
+	unlock                 // Unlock, UnlockAll or Close
+	abandon                // nobody relies on it any more, and the database may have it
+	lose                   // the lock ended, and was not unlocked
+	expire                 // likewise, by the end of a fixed lease
+	releaseTx              // the database says that an UnlockTx has released it
+	finish                 // nothing of it is in the database any more
 )
 
-var eventNames = [...]string{"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "depart", "finish"}
+var eventNames = [...]string{"grant", "pass", "lend", "unlock", "abandon", "lose", "expire", "releaseTx", "finish"}
 
 func (e event) String() string { return eventNames[e] }
 
 // transitions are all that are possible.
 var transitions = map[State]map[event]State{
-	Requested: {grant: Held, abandon: Undoing, finish: Gone},
-	Held:      {lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue, depart: Departed},
-	Lent:      {abandon: Undoing, finish: Gone},
-	Releasing: {pass: Requested, abandon: Undoing, finish: Gone},
-	Undoing:   {abandon: Undoing, finish: Gone},
-	Overdue:   {finish: Gone},
-	Departed:  {unlock: Releasing, finish: Gone},
-	Gone:      {abandon: Undoing, finish: Gone},
+	Requested:  {grant: Held, abandon: Undoing, finish: Gone},
+	Held:       {lend: Lent, unlock: Releasing, lose: Gone, expire: Overdue, releaseTx: ReleasedTx},
+	Lent:       {abandon: Undoing, finish: Gone},
+	Releasing:  {pass: Requested, abandon: Undoing, finish: Gone},
+	Undoing:    {abandon: Undoing, finish: Gone},
+	Overdue:    {finish: Gone},
+	ReleasedTx: {unlock: Releasing, finish: Gone},
+	Gone:       {abandon: Undoing, finish: Gone},
 }
 
 // after is the state that an event leads to; false: the event is impossible in this state.

@@ -13,7 +13,7 @@ import (
 var (
 	diagramStates = map[string]State{
 		"Requested": Requested, "Held": Held, "Lent": Lent, "Releasing": Releasing,
-		"Undoing": Undoing, "Overdue": Overdue, "Departed": Departed, "Gone": Gone,
+		"Undoing": Undoing, "Overdue": Overdue, "ReleasedTx": ReleasedTx, "Gone": Gone,
 	}
 	diagramLine = regexp.MustCompile(`(?m)^//\t    (\w+) --> (\w+): (\w+)$`)
 )
@@ -61,7 +61,7 @@ func TestMoveKeepsTheRegistry(t *testing.T) {
 			r := newRegistry(testlog.New(io.Discard, func(...any) { impossible = true }))
 			c := r.request("n", "a")
 			if c.state = from; from == Gone {
-				delete(r.claims, "a")
+				delete(r.attempts, "a")
 			}
 			to, possible := from.after(e)
 			if r.transition(c, e); impossible == possible {
@@ -70,8 +70,8 @@ func TestMoveKeepsTheRegistry(t *testing.T) {
 			if !possible {
 				to = from
 			}
-			if c.state != to || r.claimed("a") != (to != Gone) {
-				t.Errorf("%v at %v: %v, registered %v", from, e, c.state, r.claimed("a"))
+			if c.state != to || r.knows("a") != (to != Gone) {
+				t.Errorf("%v at %v: %v, registered %v", from, e, c.state, r.knows("a"))
 			}
 		}
 	}

@@ -36,11 +36,11 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 	}
 	switch left, vacant := x.leave(m); {
 	case vacant:
-		c.abandon(s, m.cohort.claim, false)
+		c.abandon(s, m.cohort.attempt, false)
 	case !left:
 		if got := <-m.turn; got.err == nil && !x.pass(got.cohort, func() {}) {
 			x.end(got.cohort)
-			c.abandon(s, got.cohort.claim, false)
+			c.abandon(s, got.cohort.attempt, false)
 		}
 	}
 	return &receipt{}, err
@@ -61,7 +61,7 @@ func (c *Client) waitedFor(s *clientSession, name string, cause error) error {
 func (c *Client) ask(s *clientSession, name string) {
 	for {
 		c.holdBack(s, name)
-		of, r := s.cohorts.next(name, c.claiming(name))
+		of, r := s.cohorts.next(name, c.newAttempt(name))
 		if of == nil {
 			return
 		}
@@ -103,9 +103,9 @@ func (c *Client) holdBack(s *clientSession, name string) {
 	}
 }
 
-// claiming makes the claim of a cohort.
-func (c *Client) claiming(name string) func() *claim {
-	return func() *claim { return c.registry.request(name, deadlock.NewAttempt("")) }
+// newAttempt makes the attempt of a cohort.
+func (c *Client) newAttempt(name string) func() *attempt {
+	return func() *attempt { return c.registry.request(name, deadlock.NewAttempt("")) }
 }
 
 // joinTogether sends the request of a cohort. No single caller's context ends it.
@@ -134,7 +134,7 @@ func (c *Client) joinTogether(s *clientSession, of *cohort, r *driver.Request) {
 func (c *Client) queueUp(s *clientSession, of *cohort, w *wait.Waiter) {
 	if !s.cohorts.queue(of) {
 		s.hub.Remove(w)
-		c.abandon(s, of.claim, false)
+		c.abandon(s, of.attempt, false)
 		return
 	}
 	s.hub.Queued(w)
@@ -157,7 +157,7 @@ func (c *Client) queueUp(s *clientSession, of *cohort, w *wait.Waiter) {
 // grantTogether gives the lock to the first member of a cohort, or back where all have left.
 func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant, asked time.Duration) {
 	if !s.cohorts.begin(of, grant, asked) {
-		c.abandon(s, of.claim, false)
+		c.abandon(s, of.attempt, false)
 	}
 }
 
@@ -166,9 +166,9 @@ func (c *Client) grantTogether(s *clientSession, of *cohort, grant driver.Grant,
 func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
 	s.cohorts.dismiss(of, err)
 	if unsure {
-		c.abandon(s, of.claim, true)
+		c.abandon(s, of.attempt, true)
 	} else {
-		c.registry.transition(of.claim, finish)
+		c.registry.transition(of.attempt, finish)
 	}
 }
 
@@ -197,7 +197,7 @@ func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
 // detachment says how the database is to detach a hold. MUST be called with the mu of the session's
 // cohorts locked.
 func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
-	rest := h.cohort.split(c.claiming(h.name), func(attempt string) *wait.Waiter { return s.hub.Add(h.name, attempt) })
+	rest := h.cohort.split(c.newAttempt(h.name), func(attempt string) *wait.Waiter { return s.hub.Add(h.name, attempt) })
 	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Rest: rest}
 }
 

@@ -32,8 +32,8 @@ func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 		if tx.Exclusive() {
 			d = g.detachmentTx(g.in, h)
 		}
-		settle := h.departure.begin() // first: from the commit on, to find it released is no loss
-		err = tx.Release(ctx, h.held(), d, g.aside)
+		settle := h.txRelease.begin() // first: from the commit on, to find it released is no loss
+		err = tx.Release(ctx, h.held(), d, g.onSideConn)
 		if other := g.elsewhere(ctx, tx, "", err); other != nil {
 			err = other
 		}
@@ -70,7 +70,7 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 		return err
 	}
 	defer done()
-	err = tx.Guard(ctx, l.hold.held(), g.aside)
+	err = tx.Guard(ctx, l.hold.held(), g.onSideConn)
 	if other := g.elsewhere(ctx, tx, "", err); other != nil {
 		return other
 	}
@@ -85,8 +85,8 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 // UnlockTx was rolled back. Once the lock is guarded, proven must be called.
 func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err error) {
 	h := l.hold
-	proven = h.departure.seen()
-	if h.guardable.Load() && !h.departure.possible() {
+	proven = h.txRelease.seen()
+	if h.guardable.Load() && !h.txRelease.possible() {
 		return proven, nil
 	}
 	done, err := g.fix(ctx, h, tx)
@@ -96,7 +96,7 @@ func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err
 	defer done()
 	h.guarded.Store(true)
 	for began := g.config.Clock.Now(); ; pause(ctx, 10*time.Millisecond) {
-		err := tx.MakeGuard(ctx, h.held(), g.aside)
+		err := tx.MakeGuard(ctx, h.held(), g.onSideConn)
 		switch {
 		case err == nil:
 			h.guardable.Store(true)
@@ -131,7 +131,7 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if !h.departure.possible() {
+		if !h.txRelease.possible() {
 			g.lose(h, err)
 		}
 		return lost(err)
@@ -202,6 +202,6 @@ func (g rows) fix(ctx context.Context, h *hold, tx Tx) (done func(), err error) 
 
 // aside is a connection of the session that has the lock: of no other, since that would not be a
 // loss.
-func (g rows) aside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return g.statement(ctx, func(ctx context.Context) error { return g.in.Aside(ctx, do) })
+func (g rows) onSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return g.statement(ctx, func(ctx context.Context) error { return g.in.OnSideConn(ctx, do) })
 }

@@ -15,7 +15,7 @@ import (
 // With unsure, its statement may still be on its way and run after this has found nothing: so the
 // session's belongings are listed afterwards, and once more with each later reconciliation. What is
 // still to be answered is waited for. MUST be called within a call.
-func (c *Client) abandon(s *clientSession, k *claim, unsure bool) {
+func (c *Client) abandon(s *clientSession, k *attempt, unsure bool) {
 	done := make(chan struct{})
 	c.registry.mu.Lock()
 	c.registry.move(k, abandon)
@@ -36,7 +36,7 @@ func (c *Client) abandon(s *clientSession, k *claim, unsure bool) {
 
 // giveBack tries until the attempt has nothing any more, or its session ends: no error may leave a
 // name held by nobody that knows of it.
-func (c *Client) giveBack(s *clientSession, k *claim) {
+func (c *Client) giveBack(s *clientSession, k *attempt) {
 	said := false
 	for tries := 1; s.Context().Err() == nil && c.tidying.Err() == nil; tries++ {
 		err := c.leave(s, k)
@@ -59,7 +59,7 @@ func (c *Client) giveBack(s *clientSession, k *claim) {
 
 // leave gives back once whatever an attempt has got, together with others that are given back
 // meanwhile.
-func (c *Client) leave(s *clientSession, k *claim) error {
+func (c *Client) leave(s *clientSession, k *attempt) error {
 	if done, alone := c.undos.Alone(); alone {
 		defer done()
 		return c.leaveAlone(undo{s, k})
@@ -70,8 +70,8 @@ func (c *Client) leave(s *clientSession, k *claim) error {
 
 // leaveAlone gives back one.
 func (c *Client) leaveAlone(u undo) error {
-	r := protocol.Undo(u.of.ID, u.claim.name, u.claim.attempt)
-	r.Guarded = u.claim.guarded.Load()
+	r := protocol.Undo(u.of.ID, u.attempt.name, u.attempt.id)
+	r.Guarded = u.attempt.guarded.Load()
 	_, _, err := c.remove(c.tidying, u.of, r)
 	return err
 }
@@ -81,7 +81,7 @@ func (c *Client) leaveAlone(u undo) error {
 func (c *Client) leaveTogether(all []undo) (failed []error, _ error) {
 	names := map[*clientSession][]string{}
 	for _, u := range all {
-		names[u.of] = append(names[u.of], u.claim.name)
+		names[u.of] = append(names[u.of], u.attempt.name)
 	}
 	has := map[string]driver.Held{} // by attempt
 	for s, names := range names {
@@ -103,15 +103,15 @@ func (c *Client) leaveTogether(all []undo) (failed []error, _ error) {
 	var held []driver.Held
 	var rest, of []int // indexes in all: of what is left, and of each in held
 	for i, u := range all {
-		switch h, there := has[u.claim.attempt]; {
-		case there && h.Token != 0 && !u.claim.guarded.Load():
+		switch h, there := has[u.attempt.id]; {
+		case there && h.Token != 0 && !u.attempt.guarded.Load():
 			held, of = append(held, h), append(of, i)
 		case there:
 			rest = append(rest, i)
 		}
 	}
-	for from := 0; from < len(held); from += maxExchange {
-		part := held[from:min(from+maxExchange, len(held))]
+	for from := 0; from < len(held); from += maxStatement {
+		part := held[from:min(from+maxStatement, len(held))]
 		var released []bool
 		err := c.statement(c.tidying, func(ctx context.Context) (err error) {
 			_, released, err = c.engine.Batch(ctx, nil, part)
@@ -133,7 +133,7 @@ func (c *Client) leaveTogether(all []undo) (failed []error, _ error) {
 // none, or it waits for the application's transactions that it has guarded.
 func (c *Client) undone(ctx context.Context, attempt string) bool {
 	c.registry.mu.Lock()
-	k := c.registry.claims[attempt]
+	k := c.registry.attempts[attempt]
 	if k == nil || k.state != Undoing || k.guarded.Load() {
 		c.registry.mu.Unlock()
 		return false

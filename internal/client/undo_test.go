@@ -45,16 +45,16 @@ func TestAQueueThatIsBusyKeepsNobodyInAnother(t *testing.T) {
 	c := New(p, Config{TTL: time.Hour, Clock: still, Log: slog.New(slog.DiscardHandler)})
 	s := &clientSession{Session: &session.Session{ID: "s"}, hub: wait.New(t.Context(), p, "s", wait.Config{Clock: still})}
 	var all []undo
-	for _, attempt := range []string{"a", "b", "c", "d"} {
-		all = append(all, undo{s, &claim{name: "busy", attempt: "busy " + attempt}}, undo{s, &claim{name: "other", attempt: attempt}})
+	for _, id := range []string{"a", "b", "c", "d"} {
+		all = append(all, undo{s, &attempt{name: "busy", id: "busy " + id}}, undo{s, &attempt{name: "other", id: id}})
 	}
 	failed, err := c.leaveTogether(all)
 	if err != nil || len(p.left) != 4 {
 		t.Fatalf("%v, and %d places were given up", err, len(p.left))
 	}
 	for i, u := range all {
-		if busy := errors.Is(failed[i], driver.ErrBusy); busy != (u.claim.name == "busy") {
-			t.Errorf("%s: %v", u.claim.attempt, failed[i])
+		if busy := errors.Is(failed[i], driver.ErrBusy); busy != (u.attempt.name == "busy") {
+			t.Errorf("%s: %v", u.attempt.id, failed[i])
 		}
 	}
 }

@@ -19,7 +19,7 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 	defer h.mu.Unlock()
 	if over := h.in.over(); over != nil { // it is about to be said
 		c.lose(h, over)
-		if c.registry.state(h.claim) != Departed {
+		if c.registry.state(h.attempt) != ReleasedTx {
 			<-h.ctx.Done() // whatever took it out of the registry ends it
 		}
 	}
@@ -30,7 +30,7 @@ func (c *Client) unlock(ctx context.Context, h *hold) error {
 		h.entries--
 		return nil
 	}
-	if h.entries == 0 && c.registry.state(h.claim) == Gone { // it was unlocked before, and nothing is left of it
+	if h.entries == 0 && c.registry.state(h.attempt) == Gone { // it was unlocked before, and nothing is left of it
 		return nil
 	}
 	h.entries = 0
@@ -69,7 +69,7 @@ func (c *Client) giveUp(h *hold) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ctx := c.tidying
-	if h.departure.possible() { // its transaction may still be open, for as long as the application likes
+	if h.txRelease.possible() { // its transaction may still be open, for as long as the application likes
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()

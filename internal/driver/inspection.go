@@ -78,14 +78,14 @@ type Detail struct {
 	Name     string
 	Token    int64 // the highest token granted
 	Capacity int   // as in State
-	Holders  []Party
-	Waiters  []Party // the first, in the order of the queue
-	Queued   int     // how many wait: the members of all places
+	Holders  []Participant
+	Waiters  []Participant // the first, in the order of the queue
+	Queued   int           // how many wait: the members of all places
 	Rest     time.Duration
 }
 
-// Party is a holder or a waiter of a name.
-type Party struct {
+// Participant is a holder or a waiter of a name.
+type Participant struct {
 	Holder          // of a waiter: no token, the time since when it waits, and what is left of its session
 	App      string // of its session
 	PID      int

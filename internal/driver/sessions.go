@@ -32,11 +32,11 @@ type Sessions interface {
 	// that attended last, where the server shows such a name.
 	Attend(app string, ttl time.Duration) (leave func())
 
-	// Beside runs do on a connection of the engine's own. That is neither Upkeep's nor one that the
-	// application's transactions can keep busy. If the connection turns out to be broken, do runs
-	// once more on a new one. do must not call Close. ErrUnavailable where the application's pool
-	// gives no connection before ctx ends.
-	Beside(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
+	// OnSideConn runs do on a connection of the engine's own. That is neither Upkeep's nor one
+	// that the application's transactions can keep busy. If it turns out to be broken, do runs once
+	// more on a new one. do must not call Close. ErrUnavailable where the application's pool gives
+	// no connection before ctx ends.
+	OnSideConn(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
 }
 
 // Upkeep is a reserved connection. One goroutine at a time uses it.
@@ -47,8 +47,8 @@ type Upkeep interface {
 	// database is another: the lease was not moved, and the session is over.
 	Heartbeat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 
-	// Claims lists every lock and every place in a queue that the session has.
-	Claims(ctx context.Context, session string) ([]Claim, error)
+	// Attempts lists every lock and every place in a queue that the session has.
+	Attempts(ctx context.Context, session string) ([]Attempt, error)
 
 	// Close releases the connection. It never waits for the network longer than a second.
 	Close() error

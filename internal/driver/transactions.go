@@ -17,7 +17,7 @@ type Transactions[TX any] interface {
 	// Guard locks, in a transaction of its own that locks the name's row and finds the lock held.
 	// Where the engine needs no such row it does nothing. ErrNotHeld. ErrBusy where an
 	// application's open transaction has locked the name's row.
-	MakeGuard(ctx context.Context, h Held, aside Aside) error
+	MakeGuard(ctx context.Context, h Held, onSideConn OnSideConn) error
 
 	// Guard returns ErrNotHeld unless the lock is held. If it is held, no takeover of it can commit
 	// before tx ends: Guard share-locks the row of MakeGuard, and every takeover of this hold locks
@@ -25,14 +25,14 @@ type Transactions[TX any] interface {
 	// than the lock or its guard, and so may not show a lock that is held; where the guard's row is
 	// missing; and for two seconds after a takeover by Break or Reenter has met a guarded
 	// transaction.
-	Guard(ctx context.Context, tx TX, h Held, aside Aside) error
+	Guard(ctx context.Context, tx TX, h Held, onSideConn OnSideConn) error
 
 	// ReleaseTx releases the lock if tx commits. Where the engine cannot grant the lock inside the
 	// caller's transaction, it leaves the name free and the queue as it was, for TakeOver. Where d
 	// has a token, the lock is a cohort's, and the member is detached first, in the same
 	// transaction: only an Exclusive engine is asked so. ErrNotHeld where the lock is not held, and
 	// ErrRetry as Guard.
-	ReleaseTx(ctx context.Context, tx TX, h Held, d Detachment, aside Aside) error
+	ReleaseTx(ctx context.Context, tx TX, h Held, d Detachment, onSideConn OnSideConn) error
 
 	// Database identifies the database that tx is of, as Schema.Database does. The client asks
 	// after a failure that another database would explain.
@@ -43,7 +43,7 @@ type Transactions[TX any] interface {
 	// does not count. It waits for other transactions only if wait is true, and otherwise returns
 	// false with no holder. Where it has locked the row, State.Database tells which database tx is
 	// of.
-	LockTx(ctx context.Context, tx TX, name string, may Pass, wait bool, aside Aside) (State, bool, error)
+	LockTx(ctx context.Context, tx TX, name string, may Pass, wait bool, onSideConn OnSideConn) (State, bool, error)
 }
 
 // Pass reports whether a transaction may pass the lease that holds a name. The client decides. The
@@ -53,7 +53,7 @@ type Transactions[TX any] interface {
 // it may be too late to turn back.
 type Pass func(attempt string, waiters int, tx any) bool
 
-// Aside runs do on a connection of the engine's own (Backend.Beside), for two fifths of the
+// OnSideConn runs do on a connection of the engine's own (Backend.Beside), for two fifths of the
 // session's TTL at most. It is not the heartbeats' connection: a statement of do may wait for a
 // row.
-type Aside func(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error
+type OnSideConn func(ctx context.Context, do func(ctx context.Context, up Upkeep) error) error

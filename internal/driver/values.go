@@ -33,8 +33,8 @@ type OwnGrant struct {
 	Grant   Grant
 }
 
-// Claim is a session's lock or place in a queue.
-type Claim struct {
+// Attempt is a session's lock or place in a queue.
+type Attempt struct {
 	Name    string
 	Attempt string
 	Token   int64  // 0: queued

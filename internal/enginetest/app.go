@@ -234,7 +234,7 @@ func typed[TX any](tx Tx) TX {
 }
 
 func app[TX any](engine driver.Engine[TX]) App {
-	aside := func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+	onSideConn := func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 		up, err := engine.Upkeep(ctx)
 		if err != nil {
 			return err
@@ -260,13 +260,13 @@ func app[TX any](engine driver.Engine[TX]) App {
 		client:   on(engine.Backend),
 		clientOn: on,
 		makeGuard: func(ctx context.Context, h driver.Held) error {
-			return engine.Transactions.MakeGuard(ctx, h, aside)
+			return engine.Transactions.MakeGuard(ctx, h, onSideConn)
 		},
 		guard: func(ctx context.Context, tx Tx, h driver.Held) error {
-			return engine.Transactions.Guard(ctx, typed[TX](tx), h, aside)
+			return engine.Transactions.Guard(ctx, typed[TX](tx), h, onSideConn)
 		},
 		release: func(ctx context.Context, tx Tx, h driver.Held) error {
-			return engine.Transactions.ReleaseTx(ctx, typed[TX](tx), h, driver.Detachment{}, aside)
+			return engine.Transactions.ReleaseTx(ctx, typed[TX](tx), h, driver.Detachment{}, onSideConn)
 		},
 	}
 }

@@ -468,7 +468,7 @@ func claimedCohort(t *testing.T, e *env) {
 		t.Fatal(err)
 	}
 	defer up.Close()
-	list, err := up.Claims(brief(t), s)
+	list, err := up.Attempts(brief(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,8 +93,8 @@ func handOvers(t *testing.T, e *env) {
 	}
 }
 
-// party has part of a name, or waits for it.
-type party struct {
+// participant has part of a name, or waits for it.
+type participant struct {
 	attempt string
 	session string
 	dead    bool
@@ -107,12 +107,12 @@ type party struct {
 // scene is all that decides about one name.
 type scene struct {
 	name    string
-	least   int // that a party states
+	least   int // that a participant states
 	rests   bool
-	holders []party
-	waiters []party
+	holders []participant
+	waiters []participant
 	now     int64
-	leaves  *party // the holder or waiter that makes room; nil: it is there already
+	leaves  *participant // the holder or waiter that makes room; nil: it is there already
 }
 
 // result is what came of a scene, by attempts.
@@ -137,8 +137,8 @@ func randomScene(random *rand.Rand, name string, sessions map[bool][]string) sce
 		}
 		return s.least + max(0, random.IntN(6)-3)
 	}
-	add := func(list *[]party, kind string, units int, dead bool) {
-		p := party{
+	add := func(list *[]participant, kind string, units int, dead bool) {
+		p := participant{
 			attempt: fmt.Sprintf("%s%s%d", name, kind, len(*list)), session: sessions[dead][random.IntN(2)], dead: dead,
 			units: units, of: size(), token: int64(len(*list) + 1), members: 1,
 		}
@@ -168,12 +168,12 @@ func randomScene(random *rand.Rand, name string, sessions map[bool][]string) sce
 		}
 		add(&s.waiters, "w", units, random.IntN(3) == 0)
 	}
-	parties := s.holders
-	if len(parties) == 0 || random.IntN(4) == 0 {
-		parties = s.waiters
+	participants := s.holders
+	if len(participants) == 0 || random.IntN(4) == 0 {
+		participants = s.waiters
 	}
-	if len(parties) > 0 && random.IntN(6) > 0 {
-		leaves := parties[random.IntN(len(parties))]
+	if len(participants) > 0 && random.IntN(6) > 0 {
+		leaves := participants[random.IntN(len(participants))]
 		s.leaves = &leaves
 	}
 	return s
@@ -250,7 +250,7 @@ func (s *scene) leave(way int) (r driver.Removal, batch bool) {
 	if p.units == 0 {
 		h.Token = int64(p.members)
 	}
-	switch holds := slices.ContainsFunc(s.holders, func(other party) bool { return other.attempt == p.attempt }); {
+	switch holds := slices.ContainsFunc(s.holders, func(other participant) bool { return other.attempt == p.attempt }); {
 	case p.dead && holds:
 		return protocol.TakeOver("", s.name, driver.Holder{Session: p.session, Attempt: p.attempt, Units: p.units, Grant: driver.Grant{Token: h.Token}}), false
 	case p.dead:

@@ -7,9 +7,9 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Party is what Describe reads, in the order of its columns: a row of each name, of each share, and
-// of the first places in its queue. What is of a name stands in its own row alone.
-type Party struct {
+// Participant is what Describe reads, in the order of its columns: a row of each name, of each
+// share, and of the first places in its queue. What is of a name stands in its own row alone.
+type Participant struct {
 	Name             string
 	Part             int64
 	Place            int64  // the order within a part; of a name the highest token
@@ -35,8 +35,8 @@ type Party struct {
 
 // Details are names as people see them, each with up to so many waiters. The rows come in any
 // order.
-func Details(rows []Party, waiters int) (details []driver.Detail) {
-	slices.SortFunc(rows, func(a, b Party) int {
+func Details(rows []Participant, waiters int) (details []driver.Detail) {
+	slices.SortFunc(rows, func(a, b Participant) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Part, b.Part), cmp.Compare(a.Place, b.Place))
 	})
 	var d *driver.Detail
@@ -51,18 +51,18 @@ func Details(rows []Party, waiters int) (details []driver.Detail) {
 		case d == nil || d.Name != p.Name: // it is left behind of a name without a row
 		case p.SessionID == "":
 		case p.Part != Place:
-			p := p.party()
+			p := p.participant()
 			p.Grant.Contended = d.Queued > 0
 			d.Holders = append(d.Holders, p)
 		case len(d.Waiters) < waiters:
-			d.Waiters = append(d.Waiters, p.party())
+			d.Waiters = append(d.Waiters, p.participant())
 		}
 	}
 	return details
 }
 
 // Row is the same as Look reads it.
-func (p Party) Row() Row {
+func (p Participant) Row() Row {
 	return Row{
 		Name: p.Name, Part: p.Part, SessionID: p.SessionID, Host: p.Host, Thread: p.Thread, Attempt: p.Attempt, Token: p.Token,
 		FirstToken: p.FirstToken, Units: p.Units, Since: p.Since, ExpiresAt: p.ExpiresAt, SessionExpiresAt: p.SessionExpiresAt,
@@ -70,6 +70,6 @@ func (p Party) Row() Row {
 	}
 }
 
-func (p Party) party() driver.Party {
-	return driver.Party{Holder: p.Row().Holder(), App: p.App, PID: int(p.Pid), Metadata: p.Metadata, Asked: p.Asked}
+func (p Participant) participant() driver.Participant {
+	return driver.Participant{Holder: p.Row().Holder(), App: p.App, PID: int(p.Pid), Metadata: p.Metadata, Asked: p.Asked}
 }

@@ -147,10 +147,10 @@ func TestNamesThatAreSharedOrFreeAreLookedAtCloser(t *testing.T) {
 }
 
 func TestDetailsOfNames(t *testing.T) {
-	waiter := func(nth int64, session string) Party {
-		return Party{Name: "b", Part: Place, Place: nth, SessionID: session, SessionExpiresAt: lives, NowUs: now}
+	waiter := func(nth int64, session string) Participant {
+		return Participant{Name: "b", Part: Place, Place: nth, SessionID: session, SessionExpiresAt: lives, NowUs: now}
 	}
-	details := Details([]Party{
+	details := Details([]Participant{
 		{Name: "c", NowUs: now, Place: 3, Capacity: 4},
 		waiter(3, "z"), waiter(2, "y"), waiter(4, "w"),
 		{
@@ -164,16 +164,16 @@ func TestDetailsOfNames(t *testing.T) {
 	}, 2)
 	zero := time.UnixMicro(0)
 	want := []driver.Detail{
-		{Name: "b", Token: 10, Capacity: 4, Queued: 6, Rest: 7 * us, Holders: []driver.Party{{
+		{Name: "b", Token: 10, Capacity: 4, Queued: 6, Rest: 7 * us, Holders: []driver.Participant{{
 			Holder: driver.Holder{
 				Session: "x", Host: "h", Thread: "t", Attempt: "a", Grant: driver.Grant{First: 8, Token: 9, Contended: true, Lease: 2 * us}, Since: time.UnixMicro(5), Left: 2 * us,
 			},
 			App: "app", PID: 42, Metadata: "{}", Asked: "please",
-		}}, Waiters: []driver.Party{
+		}}, Waiters: []driver.Participant{
 			{Holder: driver.Holder{Session: "y", Since: zero, Left: 10 * us}}, {Holder: driver.Holder{Session: "z", Since: zero, Left: 10 * us}},
 		}},
 		{Name: "c", Token: 3},
-		{Name: "d", Capacity: 4, Holders: []driver.Party{
+		{Name: "d", Capacity: 4, Holders: []driver.Participant{
 			{Holder: driver.Holder{Session: "x", Units: 2, Grant: driver.Grant{First: 4, Token: 4}, Since: zero, Left: -now * us}},
 			{Holder: driver.Holder{Session: "y", Units: 1, Grant: driver.Grant{First: 6, Token: 6}, Since: zero, Left: 10 * us}},
 		}},

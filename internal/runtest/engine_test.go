@@ -124,7 +124,7 @@ func (e engine) Beat(ctx context.Context, id string, ttl time.Duration) (bool, e
 	return ask(ctx, e.m, "beat", about{served: true}, func() (bool, error) { return e.tables().heartbeat(id, ttl), nil })
 }
 
-func (e engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+func (e engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	return do(ctx, upkeep{e})
 }
 
@@ -135,8 +135,8 @@ func (u upkeep) Heartbeat(ctx context.Context, id string, ttl time.Duration) (bo
 	return u.Beat(ctx, id, ttl)
 }
 
-func (u upkeep) Claims(ctx context.Context, id string) ([]driver.Claim, error) {
-	return ask(ctx, u.m, "claims", about{reads: true}, func() ([]driver.Claim, error) { return u.tables().claims(id), nil })
+func (u upkeep) Attempts(ctx context.Context, id string) ([]driver.Attempt, error) {
+	return ask(ctx, u.m, "claims", about{reads: true}, func() ([]driver.Attempt, error) { return u.tables().claims(id), nil })
 }
 
 func (u upkeep) Close() error { return nil }
@@ -207,8 +207,8 @@ func (e engine) Describe(ctx context.Context, names []string, _ int) ([]driver.D
 
 func (engine) Stir(context.Context, string) error { return nil }
 
-func (e engine) Orphans(ctx context.Context, id string, _ int) ([]driver.Claim, error) {
-	return ask(ctx, e.m, "orphans", about{reads: true}, func() ([]driver.Claim, error) { return e.tables().claims(id), nil })
+func (e engine) Orphans(ctx context.Context, id string, _ int) ([]driver.Attempt, error) {
+	return ask(ctx, e.m, "orphans", about{reads: true}, func() ([]driver.Attempt, error) { return e.tables().claims(id), nil })
 }
 
 // listener is the connection on which a session hears of its grants.

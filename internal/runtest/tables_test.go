@@ -251,17 +251,17 @@ func (d *tables) holders(row protocol.Row) (holders []driver.Holder) {
 }
 
 // claims are a session's, in the order of the names.
-func (d *tables) claims(id string) (claims []driver.Claim) {
+func (d *tables) claims(id string) (claims []driver.Attempt) {
 	for _, name := range names {
 		row, _ := d.Row(name)
 		for _, h := range d.holders(row) {
 			if h.Session == id {
-				claims = append(claims, driver.Claim{Name: name, Attempt: h.Attempt, Token: h.Grant.Token, Asked: row.Asked})
+				claims = append(claims, driver.Attempt{Name: name, Attempt: h.Attempt, Token: h.Grant.Token, Asked: row.Asked})
 			}
 		}
 		for _, p := range d.Places(name) {
 			if p.Session == id {
-				claims = append(claims, driver.Claim{Name: name, Attempt: p.Attempt})
+				claims = append(claims, driver.Attempt{Name: name, Attempt: p.Attempt})
 			}
 		}
 	}
@@ -275,7 +275,7 @@ func (d *tables) describe(name string) []driver.Detail {
 	}
 	detail := driver.Detail{Name: name, Token: row.Token}
 	for _, h := range d.holders(row) {
-		detail.Holders = append(detail.Holders, driver.Party{Holder: h})
+		detail.Holders = append(detail.Holders, driver.Participant{Holder: h})
 	}
 	return []driver.Detail{detail}
 }

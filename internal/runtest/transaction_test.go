@@ -55,14 +55,14 @@ func (x *transaction) tables() *tables { return x.a.m.world.tables }
 
 func (x *transaction) Exclusive() bool { return x.tables().exclusive }
 
-func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.Aside) error {
+func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
 	if x.Exclusive() {
 		return nil
 	}
 	return x.do(ctx, "make guard", h, func(string) error { return nil })
 }
 
-func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.Aside) error {
+func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
 	return x.do(ctx, "guard", h, func(attempt string) error {
 		d := x.tables()
 		if d.seized[attempt] {
@@ -82,7 +82,7 @@ func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.Aside) 
 	})
 }
 
-func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.Detachment, _ driver.Aside) error {
+func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.Detachment, _ driver.OnSideConn) error {
 	return x.do(ctx, "release in transaction", h, func(attempt string) error {
 		d := x.tables()
 		for other := range d.guards[attempt] {
@@ -98,7 +98,7 @@ func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.De
 
 func (x *transaction) Database(context.Context) (string, error) { return "", nil }
 
-func (x *transaction) Lock(context.Context, string, bool, driver.Pass, driver.Aside) (driver.State, bool, error) {
+func (x *transaction) Lock(context.Context, string, bool, driver.Pass, driver.OnSideConn) (driver.State, bool, error) {
 	panic("LockTx is not played")
 }
 

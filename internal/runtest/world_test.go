@@ -237,7 +237,7 @@ func (t said) String() string {
 				words = append(words, j.number(attempt)+" waits")
 			}
 		}
-	case []driver.Claim:
+	case []driver.Attempt:
 		for _, c := range a {
 			words = append(words, fmt.Sprintf("%s %s %d", c.Name, j.number(c.Attempt), c.Token))
 		}

@@ -17,7 +17,7 @@ func TestAnAsideThatWaitsDelaysNoHeartbeat(t *testing.T) {
 		for range 8 {
 			go func() {
 				for session.Context().Err() == nil {
-					_ = session.Aside(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
+					_ = session.OnSideConn(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
 						<-ctx.Done() // for a row
 						return ctx.Err()
 					})
@@ -39,7 +39,7 @@ func TestAnAsideGivesUpAfterTwoIntervals(t *testing.T) {
 		s := &server{}
 		session, _ := start(t, s)
 		began := time.Now()
-		err := session.Aside(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
+		err := session.OnSideConn(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
 			<-ctx.Done()
 			return ctx.Err()
 		})
@@ -54,7 +54,7 @@ func TestAnAsideThatFindsItsConnectionBrokenHasTheSessionLookedAt(t *testing.T) 
 		s := &server{}
 		session, _ := start(t, s)
 		synctest.Wait()
-		err := session.Aside(t.Context(), func(context.Context, driver.Upkeep) error { return driver.ErrUnavailable })
+		err := session.OnSideConn(t.Context(), func(context.Context, driver.Upkeep) error { return driver.ErrUnavailable })
 		synctest.Wait()
 		if !errors.Is(err, driver.ErrUnavailable) || s.lists != 1 || s.beats != 2 {
 			t.Errorf("%v, %d heartbeats, %d reconciliations", err, s.beats, s.lists)
@@ -70,7 +70,7 @@ func TestAnAsideOfASessionThatEndsSaysWhy(t *testing.T) {
 		began := make(chan struct{})
 		got := make(chan error)
 		go func() {
-			got <- session.Aside(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
+			got <- session.OnSideConn(t.Context(), func(ctx context.Context, _ driver.Upkeep) error {
 				close(began)
 				<-ctx.Done()
 				return ctx.Err()
@@ -81,7 +81,7 @@ func TestAnAsideOfASessionThatEndsSaysWhy(t *testing.T) {
 		if err := <-got; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
-		if err := session.Aside(t.Context(), nil); !errors.Is(err, ErrKilled) {
+		if err := session.OnSideConn(t.Context(), nil); !errors.Is(err, ErrKilled) {
 			t.Error(err)
 		}
 	})

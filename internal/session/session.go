@@ -63,7 +63,7 @@ type Store interface {
 	OpenSession(ctx context.Context, s driver.Session) error
 	Upkeep(ctx context.Context) (driver.Upkeep, error)
 	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
-	Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
+	OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }
 
 // Config is the same for all sessions of a client.
@@ -79,7 +79,7 @@ type Config struct {
 	Beaten func(took time.Duration, err error)
 	// Reconcile compares what a session has in the database with what the client believes. It is
 	// called every few heartbeats, and after each reconnect, with a function that lists the former.
-	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Claim, error)) error
+	Reconcile func(ctx context.Context, s *Session, list func(context.Context) ([]driver.Attempt, error)) error
 	Holding   func() bool // whether the client believes that it holds anything
 }
 

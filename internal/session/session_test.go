@@ -33,7 +33,7 @@ type server struct {
 	connect, line time.Duration // what connecting, and heartbeats over the connection, take beyond delay
 	silent        int           // how many connects are never answered
 	full          bool          // the pool
-	claims        []driver.Claim
+	claims        []driver.Attempt
 	misfit        error // not nil: the tables are none that this build can work with
 }
 
@@ -135,11 +135,11 @@ func (s *server) heartbeat(ctx context.Context, ttl time.Duration) (alive bool, 
 	return alive, errors.Join(err, misfit)
 }
 
-func (s *server) Claims(ctx context.Context, _ string) ([]driver.Claim, error) {
+func (s *server) Attempts(ctx context.Context, _ string) ([]driver.Attempt, error) {
 	return s.claims, s.answer(ctx, func() { s.lists++ })
 }
 
-func (s *server) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+func (s *server) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
 	if err := s.answer(ctx, func() { s.besides++ }); err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func start(t *testing.T, s *server) (*Session, func(time.Duration)) {
 			defer mu.Unlock()
 			return time.Since(began) + slept
 		}),
-		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Claim, error)) error {
+		Reconcile: func(ctx context.Context, _ *Session, list func(context.Context) ([]driver.Attempt, error)) error {
 			_, err := list(ctx)
 			return err
 		},
@@ -209,7 +209,7 @@ func TestASessionLivesAsLongAsItsHeartbeatsArrive(t *testing.T) {
 
 func TestASessionThatHasMuchListsItSeldom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{delay: 10 * time.Millisecond, claims: make([]driver.Claim, fewClaims+1)}
+		s := &server{delay: 10 * time.Millisecond, claims: make([]driver.Attempt, fewClaims+1)}
 		start(t, s)
 		time.Sleep(10*ttl + ttl/beatsPerTTL/2)
 		s.set(func() {

@@ -57,7 +57,7 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     asked        TEXT, -- why another client wants it; null where nobody holds the name
     -- 1 where the holder got the lock from another session and need not know yet. The holder's listener looks for it through
     -- the index.
-    handed       TINYINT    NOT NULL DEFAULT 0,
+    unseen       TINYINT    NOT NULL DEFAULT 0,
     -- What is shared of the name, in units. capacity is the smallest number that a holder states. It counts while shared_units
     -- or waiters are above 0; otherwise the next request that shares the name sets it. mixed: the holders state several
     -- numbers, so that capacity may rise when one of them leaves.
@@ -68,7 +68,7 @@ CREATE TABLE IF NOT EXISTS dblock_locks (
     waiters      INT        NOT NULL DEFAULT 0,
     next_ticket  BIGINT     NOT NULL DEFAULT 1,
     first_ticket BIGINT     NOT NULL DEFAULT 0, -- no place has a lower ticket
-    KEY dblock_locks_session (session_id, handed),
+    KEY dblock_locks_session (session_id, unseen),
     KEY dblock_locks_expires (expires_at),
     CONSTRAINT dblock_locks_name CHECK (OCTET_LENGTH(name) BETWEEN 1 AND 255)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
@@ -88,7 +88,7 @@ DEALLOCATE PREPARE dblock_ddl;
 /*T! ALTER TABLE dblock_locks ADD COLUMN database_id CHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT ''; */ DO 0;
 
 -- One row per reader or holder of permits. It changes only under the lock of the name's row in dblock_locks, except for
--- handed, which is as it is there.
+-- unseen, which is as it is there.
 CREATE TABLE IF NOT EXISTS dblock_shares (
     name        VARBINARY(255) NOT NULL,
     token       BIGINT     NOT NULL,
@@ -102,10 +102,10 @@ CREATE TABLE IF NOT EXISTS dblock_shares (
     expires_at  BIGINT,              -- fixed leases only
     metadata    MEDIUMTEXT NOT NULL,
     asked       TEXT,
-    handed      TINYINT    NOT NULL DEFAULT 0,
+    unseen      TINYINT    NOT NULL DEFAULT 0,
     PRIMARY KEY (name, token),
     UNIQUE KEY dblock_shares_attempt (attempt),
-    KEY dblock_shares_session (session_id, handed),
+    KEY dblock_shares_session (session_id, unseen),
     KEY dblock_shares_expires (expires_at)
 ) ENGINE = InnoDB DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin;
 
@@ -271,7 +271,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_locks', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the lock ends with its session'),
 ('dblock_locks', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_locks', 'asked', 'why another client asked the holder to release the lock (Ask)'),
-('dblock_locks', 'handed', '1: another session gave the lock to the holder, whose listener has not seen it yet'),
+('dblock_locks', 'unseen', '1: another session gave the lock to the holder, whose listener has not seen it yet'),
 ('dblock_locks', 'shared_units', 'units that the holders of shares have'),
 ('dblock_locks', 'capacity', 'the smallest number of units that a holder states, while there are shares: 2147483647 of readers, else of a semaphore'),
 ('dblock_locks', 'mixed', 'the holders of shares state several numbers of units'),
@@ -293,7 +293,7 @@ REPLACE INTO dblock_columns (table_name, column_name, meaning) VALUES
 ('dblock_shares', 'expires_at', 'end of a fixed lease (Lease) in microseconds since 1970, null where the share ends with its session'),
 ('dblock_shares', 'metadata', 'of the holder (Metadata), a JSON object or empty'),
 ('dblock_shares', 'asked', 'why another client asked the holder to release the share (Ask)'),
-('dblock_shares', 'handed', '1: another session gave the share to the holder, whose listener has not seen it yet'),
+('dblock_shares', 'unseen', '1: another session gave the share to the holder, whose listener has not seen it yet'),
 ('dblock_waiters', '', 'The queues: one row for each place, in the order of the tickets.'),
 ('dblock_waiters', 'name', 'the name of the lock'),
 ('dblock_waiters', 'ticket', 'place in the order of the queue: the lowest is served first'),

@@ -18,7 +18,7 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
        CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
--- After LockRow: what a transition leaves of the name. handed: whether the session has to be told of
+-- After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
 -- its grant; without a value it stays as it was.
 -- name: WriteRow :exec
 UPDATE dblock_locks SET
@@ -27,7 +27,7 @@ UPDATE dblock_locks SET
        acquired_at = sqlc.arg(acquired_at), expires_at = sqlc.narg(expires_at), rests_until = sqlc.arg(rests_until),
        metadata = sqlc.arg(metadata), asked = sqlc.narg(asked), shared_units = sqlc.arg(shared_units),
        capacity = sqlc.arg(capacity), mixed = sqlc.arg(mixed), waiters = sqlc.arg(waiters),
-       first_ticket = sqlc.arg(first_ticket), next_ticket = sqlc.arg(next_ticket), handed = COALESCE(CAST(sqlc.narg(handed) AS SIGNED), handed)
+       first_ticket = sqlc.arg(first_ticket), next_ticket = sqlc.arg(next_ticket), unseen = COALESCE(CAST(sqlc.narg(unseen) AS SIGNED), unseen)
  WHERE name = sqlc.arg(name);
 
 -- LockRow of many, in the order of their keys, with the time: it waits for none of them.
@@ -74,7 +74,7 @@ UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
 -- name: ReleaseIdle :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name = sqlc.arg(name) AND session_id = sqlc.arg(session) AND last_token = sqlc.arg(token) AND waiters = 0;
 
 -- name: Overdue :many
@@ -111,6 +111,6 @@ DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 -- name: FreeLocks :exec
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
-       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, handed = 0
+       acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name IN (sqlc.slice(names));
 

@@ -1,9 +1,9 @@
 -- After LockRow: a share that a transition has added, or changed: only the end of its lease and the
 -- reason why others want it ever change.
 -- name: PutShare :exec
-INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, handed)
+INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, unseen)
 VALUES (sqlc.arg(name), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(units), sqlc.arg(capacity),
-       sqlc.arg(acquired_at), sqlc.narg(expires_at), sqlc.arg(metadata), sqlc.narg(asked), sqlc.arg(handed))
+       sqlc.arg(acquired_at), sqlc.narg(expires_at), sqlc.arg(metadata), sqlc.narg(asked), sqlc.arg(unseen))
 ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked);
 
 -- After LockRow, without which it may be gone by now.

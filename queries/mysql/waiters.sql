@@ -52,7 +52,7 @@ UPDATE dblock_locks l FORCE INDEX (PRIMARY) STRAIGHT_JOIN dblock_waiters w FORCE
        l.session_id = sqlc.arg(session), l.host = sqlc.arg(host), l.thread = sqlc.arg(thread), l.attempt = sqlc.arg(attempt),
        l.acquired_at = (SELECT c.now_us FROM dblock_clock c), l.expires_at = NULL, l.rests_until = 0, l.metadata = sqlc.arg(metadata), l.asked = NULL,
        l.waiters = GREATEST(l.waiters - CAST(sqlc.arg(members) AS SIGNED), 0), l.first_ticket = CAST(sqlc.arg(ticket) AS SIGNED) + 1,
-       l.handed = sqlc.arg(handed)
+       l.unseen = sqlc.arg(unseen)
  WHERE l.name = sqlc.arg(name) AND l.session_id = sqlc.arg(holder) AND l.last_token = sqlc.arg(token)
    AND l.rests_until <= (SELECT c.now_us FROM dblock_clock c) AND l.first_ticket <= CAST(sqlc.arg(ticket) AS SIGNED)
    AND w.ticket = CAST(sqlc.arg(ticket) AS SIGNED);

@@ -23,18 +23,18 @@ type scene struct {
 func newScene(long string) *scene {
 	s := &scene{now: time.Now(), runs: map[string][]dblock.Run{}}
 	token := int64(1795420000000000)
-	holder := func(host, thread, app string, pid int, ago time.Duration) dblock.Party {
+	holder := func(host, thread, app string, pid int, ago time.Duration) dblock.Participant {
 		token += 7
-		return dblock.Party{
+		return dblock.Participant{
 			Host: host, Thread: thread, App: app, PID: pid, Session: session(host), Token: token, Since: s.now.Add(-ago), Until: s.now.Add(13 * time.Second), Alive: true,
 		}
 	}
-	waiter := func(host, thread, app string, pid int, ago time.Duration) dblock.Party {
+	waiter := func(host, thread, app string, pid int, ago time.Duration) dblock.Participant {
 		p := holder(host, thread, app, pid, ago)
 		p.Token = 0
 		return p
 	}
-	add := func(name string, capacity int, holders, waiters []dblock.Party) {
+	add := func(name string, capacity int, holders, waiters []dblock.Participant) {
 		i := dblock.Info{Name: name, Capacity: capacity, Holders: holders, Waiters: waiters, Queued: len(waiters)}
 		for _, h := range holders {
 			i.Token = max(i.Token, h.Token)
@@ -47,24 +47,24 @@ func newScene(long string) *scene {
 	invoice := holder("app-3", "invoice-2", "billing", 2231, 9*time.Minute+40*time.Second)
 	blocked := ship
 	blocked.Token, blocked.Since = 0, s.now.Add(-2*time.Minute)
-	add("orders/4711", 0, []dblock.Party{ship}, []dblock.Party{
+	add("orders/4711", 0, []dblock.Participant{ship}, []dblock.Participant{
 		waiter("app-1", "refund-1", "orders", 3310, 2*time.Minute+50*time.Second), waiter("app-4", "ship-2", "shipping", 4188, 95*time.Second),
 		waiter("app-1", "refund-9", "orders", 3310, 41*time.Second), waiter("app-2", "audit-1", "audit", 977, 8*time.Second),
 	})
-	add("tenant/17/invoices", 0, []dblock.Party{invoice}, []dblock.Party{blocked})
-	exports := []dblock.Party{holder("app-1", "export-1", "reports", 811, 14*time.Minute), holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
+	add("tenant/17/invoices", 0, []dblock.Participant{invoice}, []dblock.Participant{blocked})
+	exports := []dblock.Participant{holder("app-1", "export-1", "reports", 811, 14*time.Minute), holder("app-3", "export-4", "reports", 1290, 2*time.Minute)}
 	exports[0].Permits, exports[0].Shared, exports[1].Permits, exports[1].Shared = 2, true, 1, true
 	want := waiter("app-4", "export-2", "reports", 640, 30*time.Second)
 	want.Permits, want.Shared = 2, true
-	add("export", 4, exports, []dblock.Party{want})
+	add("export", 4, exports, []dblock.Participant{want})
 	leader := holder("app-1", "", "indexer", 515, 31*time.Hour)
-	add("indexer", 0, []dblock.Party{leader}, []dblock.Party{waiter("app-2", "", "indexer", 519, 30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
+	add("indexer", 0, []dblock.Participant{leader}, []dblock.Participant{waiter("app-2", "", "indexer", 519, 30*time.Hour), waiter("app-3", "", "indexer", 702, 30*time.Hour)})
 	for i, name := range []string{"backup/eu", "cache/warm", "import/2026-11-23", "migrate", "tenant/3/close", "tenant/8/close"} {
-		add(name, 0, []dblock.Party{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders", 3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
+		add(name, 0, []dblock.Participant{holder(fmt.Sprintf("app-%d", i%4+1), fmt.Sprintf("worker-%d", i), "orders", 3310+i, time.Duration(i*i+1)*47*time.Second)}, nil)
 	}
 	s.infos[len(s.infos)-3].Holders[0].Alive = false
 	if long != "" {
-		add(long, 0, []dblock.Party{holder(long, long, long, 1, time.Minute)}, []dblock.Party{waiter(long, long, long, 2, time.Second)})
+		add(long, 0, []dblock.Participant{holder(long, long, long, 1, time.Minute)}, []dblock.Participant{waiter(long, long, long, 2, time.Second)})
 		s.infos[len(s.infos)-1].Holders[0].Metadata = map[string]string{long: long}
 	}
 	event := func(ago time.Duration, name, kind, host, thread, detail string, token int64) {

@@ -39,7 +39,7 @@ func (u dyingUpkeep) Heartbeat(ctx context.Context, session string, ttl time.Dur
 	return u.Upkeep.Heartbeat(ctx, session, ttl)
 }
 
-func (d *dying) look(ctx context.Context, aside driver.Aside) error {
+func (d *dying) look(ctx context.Context, aside driver.OnSideConn) error {
 	return aside(ctx, func(ctx context.Context, _ driver.Upkeep) error {
 		if d.due.CompareAndSwap(true, false) {
 			d.dead.Store(true)
@@ -50,14 +50,14 @@ func (d *dying) look(ctx context.Context, aside driver.Aside) error {
 	})
 }
 
-func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.Aside) error {
+func (d *dying) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, aside driver.OnSideConn) error {
 	if err := d.look(ctx, aside); err != nil {
 		return err
 	}
 	return d.Transactions.Guard(ctx, tx, h, aside)
 }
 
-func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.Aside) (driver.State, bool, error) {
+func (d *dying) LockTx(ctx context.Context, tx *sql.Tx, name string, may driver.Pass, wait bool, aside driver.OnSideConn) (driver.State, bool, error) {
 	if err := d.look(ctx, aside); err != nil {
 		return driver.State{}, false, err
 	}

@@ -194,11 +194,11 @@ func (o overPool) Heartbeat(ctx context.Context, session string, ttl time.Durati
 	return o.Beat(ctx, session, ttl)
 }
 
-func (u *beatsUpkeep) Claims(ctx context.Context, session string) ([]driver.Claim, error) {
+func (u *beatsUpkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt, error) {
 	if u.mute {
 		return nil, driver.ErrRetry
 	}
-	return u.Upkeep.Claims(ctx, session)
+	return u.Upkeep.Attempts(ctx, session)
 }
 
 // dropsHandOffs also forgets that others wait: else one of them would hand the lock on.

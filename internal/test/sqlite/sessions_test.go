@@ -119,9 +119,9 @@ func TestClaimsAndOrphansListWhatASessionHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims, err := up.Claims(t.Context(), a)
+	claims, err := up.Attempts(t.Context(), a)
 	if err != nil || len(claims) != 2 || claims[0].Name != "mine" || claims[0].Token != held.Token ||
-		claims[1] != (driver.Claim{Name: "theirs", Attempt: attempt}) {
+		claims[1] != (driver.Attempt{Name: "theirs", Attempt: attempt}) {
 		t.Fatalf("%+v, %v", claims, err)
 	}
 	if orphans, err := f.Orphans(t.Context(), a, 10); err != nil || !slices.Equal(orphans, claims) {
@@ -132,7 +132,7 @@ func TestClaimsAndOrphansListWhatASessionHas(t *testing.T) {
 	}
 	f.release(other, true)
 	f.release(held, true)
-	if claims, err := up.Claims(t.Context(), b); err != nil || len(claims) != 0 {
+	if claims, err := up.Attempts(t.Context(), b); err != nil || len(claims) != 0 {
 		t.Fatalf("%+v, %v", claims, err)
 	}
 }

@@ -310,7 +310,7 @@ func TestASessionWithSharesIsReferredTo(t *testing.T) {
 	held := f.share(r)
 	f.exec("UPDATE dblock_shares SET asked = 'why'")
 	claims, err := f.Orphans(t.Context(), s, 10)
-	if err != nil || len(claims) != 1 || claims[0] != (driver.Claim{Name: "n", Attempt: r.Attempt, Token: held.Token, Asked: "why"}) {
+	if err != nil || len(claims) != 1 || claims[0] != (driver.Attempt{Name: "n", Attempt: r.Attempt, Token: held.Token, Asked: "why"}) {
 		t.Fatalf("%+v, %v", claims, err)
 	}
 	f.exec("UPDATE dblock_sessions SET started_at = 1")

@@ -22,15 +22,15 @@ func (a actor) requests(names ...string) (rs []driver.Request) {
 	return rs
 }
 
-// exchanged is what a batch returned.
-type exchanged struct {
+// batched is what a batch returned.
+type batched struct {
 	grants   []driver.Grant
 	released []bool
 }
 
-func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []driver.Held) exchanged {
+func (s server) batch(t *testing.T, a actor, takes []driver.Request, releases []driver.Held) batched {
 	t.Helper()
-	got := <-start(t, func(ctx context.Context) (e exchanged, err error) {
+	got := <-start(t, func(ctx context.Context) (e batched, err error) {
 		e.grants, e.released, err = a.Batch(ctx, takes, releases)
 		return e, err
 	})

@@ -10,12 +10,12 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// maxExchange is how many names one statement of an exchange takes and releases.
-const maxExchange = 256
+// maxStatement is how many names one statement of a batcher takes and releases.
+const maxStatement = 256
 
-// exchange lets the goroutines of one session take and release whole names together, where that
+// batcher lets the goroutines of one session take and release whole names together, where that
 // makes nobody wait. What does not go so goes alone.
-type exchange struct {
+type batcher struct {
 	engine driver.Names
 	calls  *calls
 	clock  clock.Clock
@@ -38,14 +38,14 @@ type outcome struct {
 	asked time.Duration // by the clock, before the statement was sent
 }
 
-func newExchange(engine driver.Names, calls *calls, clock clock.Clock) *exchange {
-	x := &exchange{engine: engine, calls: calls, clock: clock}
-	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{Run: x.run, Key: change.name, Most: maxExchange, Go: calls.underWay.Go})
+func newBatcher(engine driver.Names, calls *calls, clock clock.Clock) *batcher {
+	x := &batcher{engine: engine, calls: calls, clock: clock}
+	x.Coalescer = coalesce.New(coalesce.Config[change, outcome]{Run: x.run, Key: change.name, Most: maxStatement, Go: calls.underWay.Go})
 	return x
 }
 
 // run sends a batch. No single caller's context ends it.
-func (x *exchange) run(changes []change) ([]outcome, error) {
+func (x *batcher) run(changes []change) ([]outcome, error) {
 	var takes []driver.Request
 	var releases []driver.Held
 	for _, c := range changes {

@@ -5,19 +5,19 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/dblock-go/dblock/internal/crew"
+	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// most is how many connections a crew has at most, whatever the pool allows.
+// most is how many connections a side pool has at most, whatever the pool allows.
 const most = 8
 
-// newCrew makes the crew of an engine. Its connections come out of the application's pool, of which
-// it takes a quarter.
-func newCrew(e *engine) *crew.Crew[upkeep] {
-	return crew.New(crew.Config[upkeep]{
-		Pool: e.db,
+// newSidePool makes the side pool of an engine. Its connections come out of the application's pool,
+// of which it takes a quarter.
+func newSidePool(e *engine) *connpool.Pool[upkeep] {
+	return connpool.New(connpool.Config[upkeep]{
+		Source: e.db,
 		Most: func() int {
 			pool := e.db.Stats().MaxOpenConnections
 			if pool == 0 {
@@ -41,10 +41,10 @@ func newCrew(e *engine) *crew.Crew[upkeep] {
 	})
 }
 
-func (e *engine) Attend(_ string, ttl time.Duration) (leave func()) { return e.crew.Attend(ttl) }
+func (e *engine) Attend(_ string, ttl time.Duration) (leave func()) { return e.side.Attend(ttl) }
 
-func (e *engine) Beside(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
-	return mysqlserver.Interpret(e.crew.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
+func (e *engine) OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {
+	return mysqlserver.Interpret(e.side.Do(ctx, func(ctx context.Context, u upkeep) error { return do(ctx, u) }))
 }
 
 // exhausted says so where a pool gave no connection because all of them are in use.

@@ -10,41 +10,41 @@ import (
 
 // What the observer was told of a hold.
 const (
-	toldNothing int32 = iota
-	toldAcquired
-	toldEnded // or will be, after that it was acquired
+	unobserved int32 = iota
+	observedGrant
+	observedEnd // or will be, after that it was acquired
 )
 
 // tellStart tells the observer of an attempt, which goes on with the context that it returns. end
 // or tellAcquired MUST be called with its outcome.
-func (c *Client) tellStart(ctx context.Context, a Attempt) (context.Context, *sight) {
+func (c *Client) tellStart(ctx context.Context, a Acquisition) (context.Context, *observation) {
 	if c.config.Observer == nil {
 		return ctx, nil
 	}
-	s := &sight{observer: c.config.Observer, attempt: a, began: time.Now()}
+	s := &observation{observer: c.config.Observer, attempt: a, began: time.Now()}
 	s.ctx = s.observer.AcquireStart(ctx, a)
 	return s.ctx, s
 }
 
 // tellStarts is tellStart for several names. They go on under contexts of their own.
-func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait bool) (told sights) {
+func (c *Client) tellStarts(ctx context.Context, requests []driver.Request, wait bool) (all observations) {
 	if c.config.Observer == nil {
 		return nil
 	}
 	for i := range requests {
 		_, one := c.tellStart(ctx, attemptAt(&requests[i], wait))
-		told = append(told, one)
+		all = append(all, one)
 	}
-	return told
+	return all
 }
 
 // tellAcquired tells the observer of a new hold, and then of its end, if it has ended already.
-func (c *Client) tellAcquired(s *sight, h *hold) {
+func (c *Client) tellAcquired(s *observation, h *hold) {
 	if c.config.Observer == nil {
 		return
 	}
 	s.end(h.mode.Load().token, nil)
-	if !h.told.CompareAndSwap(toldNothing, toldAcquired) {
+	if !h.observed.CompareAndSwap(unobserved, observedGrant) {
 		c.tell(h, context.Cause(h.ctx))
 	}
 }
@@ -52,7 +52,7 @@ func (c *Client) tellAcquired(s *sight, h *hold) {
 // tellEnded tells the observer once that a hold has ended: with ErrLost or ErrClosed, or else
 // because it was unlocked. A hold that it was not told of is none to it.
 func (c *Client) tellEnded(h *hold, err error) {
-	if c.config.Observer != nil && !h.told.CompareAndSwap(toldNothing, toldEnded) && h.told.CompareAndSwap(toldAcquired, toldEnded) {
+	if c.config.Observer != nil && !h.observed.CompareAndSwap(unobserved, observedEnd) && h.observed.CompareAndSwap(observedGrant, observedEnd) {
 		c.tell(h, err)
 	}
 }

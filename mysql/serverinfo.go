@@ -10,9 +10,9 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// facts is what has to be known of a server before something is locked in a transaction of the
+// serverInfo is what has to be known of a server before something is locked in a transaction of the
 // application's.
-type facts struct {
+type serverInfo struct {
 	// undoes: a lock wait that times out takes the whole transaction back, and not its statement
 	// alone (innodb_rollback_on_timeout).
 	undoes bool
@@ -21,13 +21,13 @@ type facts struct {
 	mariaDB bool
 }
 
-// factsOf asks a server.
-func factsOf(ctx context.Context, on *sql.Conn) (*facts, error) {
+// askServer asks a server.
+func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 	variables, err := mysqlserver.GlobalVariables(ctx, on, append([]string{"version", "innodb_rollback_on_timeout"}, mysqlserver.WriterVariables...))
 	if err != nil {
 		return nil, err
 	}
-	return &facts{
+	return &serverInfo{
 		undoes: mysqlserver.IsOn(variables["innodb_rollback_on_timeout"]), writers: mysqlserver.SeveralWriters(variables),
 		mariaDB: strings.Contains(variables["version"], "MariaDB"),
 	}, nil
@@ -36,17 +36,17 @@ func factsOf(ctx context.Context, on *sql.Conn) (*facts, error) {
 // oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless
 // all clients use one. What is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are
 // not.
-func (t transactions) oneWriter(ctx context.Context, what string, aside driver.Aside) error {
+func (t transactions) oneWriter(ctx context.Context, what string, onSideConn driver.OnSideConn) error {
 	e := t.engine
 	if e.singleWriter {
 		return nil
 	}
-	if e.facts.Load() == nil { // no connection was reserved so far
-		if err := aside(ctx, func(context.Context, driver.Upkeep) error { return nil }); err != nil {
+	if e.info.Load() == nil { // no connection was reserved so far
+		if err := onSideConn(ctx, func(context.Context, driver.Upkeep) error { return nil }); err != nil {
 			return err
 		}
 	}
-	if f := e.facts.Load(); f.writers != "" {
+	if f := e.info.Load(); f.writers != "" {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("%s relies on a row lock, and the server is %s, where a row lock holds on one node only: "+
 			"have all clients use one node and say so, mysql.New(db, mysql.SingleWriter()); or use Lock, whose leases exclude across nodes, with fence.Check", what, f.writers))
 	}

@@ -1,4 +1,4 @@
-// Package crew is a pool of an engine's own connections, for work that may wait for a row. The
+// Package connpool is a pool of an engine's own connections, for work that may wait for a row. The
 // heartbeat's connection is not part of it.
 //
 // A connection is opened when work needs one, up to a limit, and kept for the next piece of work
@@ -6,8 +6,8 @@
 // no Close, so nothing may outlive the clients. A connection that has been idle for half of the
 // time limit is closed, except the last one, which is pinged. Where the connections come out of the
 // application's pool, another one may not be available when it is needed most: while every
-// connection of the pool is in a transaction that waits for this crew.
-package crew
+// connection of the pool is in a transaction that waits for this side pool.
+package connpool
 
 import (
 	"context"
@@ -18,10 +18,10 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// Config is how a crew opens, tests and closes its connections.
+// Config is how a side pool opens, tests and closes its connections.
 type Config[C any] struct {
 	// Pool is the application's pool that the connections come out of; nil: they are beside it.
-	Pool any
+	Source any
 	// Most returns how many connections may be open at a time. It is called once, at the first
 	// piece of work.
 	Most func() int
@@ -32,8 +32,8 @@ type Config[C any] struct {
 	Close func(conn C) // must not wait for the network for long
 }
 
-// Crew is a pool of connections. Use New: its zero value is not usable.
-type Crew[C any] struct {
+// Pool is a pool of connections. Use New: its zero value is not usable.
+type Pool[C any] struct {
 	config Config[C]
 	once   sync.Once
 	slots  chan struct{} // one token for each piece of work that has a connection or opens one
@@ -61,16 +61,16 @@ const DefaultLimit = 15 * time.Second
 // pingTimeout bounds a ping.
 const pingTimeout = time.Second
 
-// New makes a crew without connections. It does no I/O.
-func New[C any](config Config[C]) *Crew[C] {
-	return &Crew[C]{config: config, clients: map[*client]bool{}, limit: DefaultLimit, warm: make(chan struct{}, 1)}
+// New makes a side pool without connections. It does no I/O.
+func New[C any](config Config[C]) *Pool[C] {
+	return &Pool[C]{config: config, clients: map[*client]bool{}, limit: DefaultLimit, warm: make(chan struct{}, 1)}
 }
 
 // Attend keeps connections from now on, until every client that attends has called leave. The
 // shortest TTL among the clients, or DefaultLimit if none has a TTL, is how long the server lets an
-// idle connection of the crew stand. The last leave closes the idle connections and waits for that.
-// leave is idempotent.
-func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
+// idle connection of the side pool stand. The last leave closes the idle connections and waits for
+// that. leave is idempotent.
+func (c *Pool[C]) Attend(ttl time.Duration) (leave func()) {
 	defer c.register()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -85,7 +85,7 @@ func (c *Crew[C]) Attend(ttl time.Duration) (leave func()) {
 	return func() { c.leave(me) }
 }
 
-func (c *Crew[C]) leave(me *client) {
+func (c *Pool[C]) leave(me *client) {
 	defer c.register()
 	c.mu.Lock()
 	if !c.clients[me] {
@@ -106,7 +106,7 @@ func (c *Crew[C]) leave(me *client) {
 }
 
 // setLimit MUST be called with mu locked.
-func (c *Crew[C]) setLimit() {
+func (c *Pool[C]) setLimit() {
 	c.limit = 0
 	for one := range c.clients {
 		if one.ttl > 0 && (c.limit == 0 || one.ttl < c.limit) {
@@ -119,7 +119,7 @@ func (c *Crew[C]) setLimit() {
 }
 
 // Warm opens a connection in the background, if there is none and a client attends.
-func (c *Crew[C]) Warm() {
+func (c *Pool[C]) Warm() {
 	select {
 	case c.warm <- struct{}{}:
 	default:
@@ -135,7 +135,7 @@ func broken(err error) bool {
 // Do runs do on a connection that nothing else uses. If do returns ErrUnavailable or ErrReadOnly on
 // a kept connection, that connection is broken, and do runs once more on a new one. A connection is
 // kept only after the server has answered on it.
-func (c *Crew[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
+func (c *Pool[C]) Do(ctx context.Context, do func(ctx context.Context, conn C) error) error {
 	slots := c.capacity()
 	select {
 	case slots <- struct{}{}:
@@ -169,19 +169,19 @@ func (s Sent) Error() string { return s.Err.Error() }
 func (s Sent) Unwrap() error { return s.Err }
 
 // Attended reports whether a client attends.
-func (c *Crew[C]) Attended() bool {
+func (c *Pool[C]) Attended() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.clients) > 0
 }
 
 // capacity returns the channel of slots, which it makes at the first call.
-func (c *Crew[C]) capacity() chan struct{} {
+func (c *Pool[C]) capacity() chan struct{} {
 	c.once.Do(func() { c.slots = make(chan struct{}, c.config.Most()) })
 	return c.slots
 }
 
-func (c *Crew[C]) use(ctx context.Context, one idle[C], do func(ctx context.Context, conn C) error) (err error) {
+func (c *Pool[C]) use(ctx context.Context, one idle[C], do func(ctx context.Context, conn C) error) (err error) {
 	sound := false
 	defer func() {
 		if !sound || !c.put(one) {
@@ -195,7 +195,7 @@ func (c *Crew[C]) use(ctx context.Context, one idle[C], do func(ctx context.Cont
 
 // take returns the idle connection that was used last, unless the server may have ended it by now.
 // Then it has ended all of them.
-func (c *Crew[C]) take() (idle[C], bool) {
+func (c *Pool[C]) take() (idle[C], bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.idle) == 0 {
@@ -211,7 +211,7 @@ func (c *Crew[C]) take() (idle[C], bool) {
 
 // put keeps a connection. It returns false where no client attends, or one with a shorter TTL than
 // the connection is set up for.
-func (c *Crew[C]) put(one idle[C]) bool {
+func (c *Pool[C]) put(one idle[C]) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.clients) == 0 || one.limit > c.limit {
@@ -223,7 +223,7 @@ func (c *Crew[C]) put(one idle[C]) bool {
 }
 
 // drop closes all idle connections.
-func (c *Crew[C]) drop() {
+func (c *Pool[C]) drop() {
 	c.mu.Lock()
 	old := c.idle
 	c.idle = nil
@@ -231,7 +231,7 @@ func (c *Crew[C]) drop() {
 	c.close(old)
 }
 
-func (c *Crew[C]) close(old []idle[C]) {
+func (c *Pool[C]) close(old []idle[C]) {
 	var closed sync.WaitGroup
 	for _, one := range old {
 		closed.Go(func() { c.config.Close(one.conn) })
@@ -241,7 +241,7 @@ func (c *Crew[C]) close(old []idle[C]) {
 
 // maintain closes connections that are idle for long, keeps the last one alive, and opens the first
 // one for Warm.
-func (c *Crew[C]) maintain(ctx context.Context, stopped chan struct{}) {
+func (c *Pool[C]) maintain(ctx context.Context, stopped chan struct{}) {
 	defer close(stopped)
 	for {
 		c.mu.Lock()
@@ -265,7 +265,7 @@ func (c *Crew[C]) maintain(ctx context.Context, stopped chan struct{}) {
 
 // stale removes and returns the connections that have been idle for half of their limit, except the
 // one used last. silent reports whether that one has been idle for as long.
-func (c *Crew[C]) stale() (old []idle[C], silent bool) {
+func (c *Pool[C]) stale() (old []idle[C], silent bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for len(c.idle) > 0 && time.Since(c.idle[0].since) >= c.idle[0].limit/2 {
@@ -279,7 +279,7 @@ func (c *Crew[C]) stale() (old []idle[C], silent bool) {
 }
 
 // ping pings a connection, and opens one if there is none.
-func (c *Crew[C]) ping(ctx context.Context) {
+func (c *Pool[C]) ping(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, DefaultLimit)
 	defer cancel()
 	_ = c.Do(ctx, func(ctx context.Context, conn C) error {

@@ -50,12 +50,12 @@ func kind(err error) error {
 	return err
 }
 
-func (d *diary) AcquireStart(ctx context.Context, a Attempt) context.Context {
+func (d *diary) AcquireStart(ctx context.Context, a Acquisition) context.Context {
 	d.add("start %s %t", a.Name, a.Wait)
 	return context.WithValue(ctx, mark{}, a.Name)
 }
 
-func (d *diary) AcquireEnd(ctx context.Context, a Attempt, took time.Duration, token int64, err error) {
+func (d *diary) AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error) {
 	d.add("end %s %d %v under %v after %v", a.Name, token, kind(err), ctx.Value(mark{}), took)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 func TestWhatWasSeenBeforeUnlockTxProvesNothing(t *testing.T) {
-	var d departure
+	var d txRelease
 	early := d.seen()
 	settle := d.begin()
 	meanwhile := d.seen() // the row is not locked yet
@@ -27,7 +27,7 @@ func TestWhatWasSeenBeforeUnlockTxProvesNothing(t *testing.T) {
 }
 
 func TestAnUnlockTxThatFailedIsNone(t *testing.T) {
-	var d departure
+	var d txRelease
 	d.begin()(errors.New("no"))
 	if d.possible() {
 		t.Error("the only UnlockTx failed")

@@ -1,4 +1,4 @@
-package crew
+package connpool
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// pools lists, by pool, the crews that keep connections of it.
+// pools lists, by pool, the side pools that keep connections of it.
 var pools = struct {
 	mu sync.Mutex
 	of map[any]map[shared]bool
 }{of: map[any]map[shared]bool{}}
 
-// shared is a crew, without the type of its connections.
+// shared is a side pool, without the type of its connections.
 type shared interface{ sessions() int }
 
 // sessions is how many clients with a TTL attend, each of which keeps a connection for heartbeats.
-func (c *Crew[C]) sessions() (n int) {
+func (c *Pool[C]) sessions() (n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for one := range c.clients {
@@ -30,39 +30,39 @@ func (c *Crew[C]) sessions() (n int) {
 	return n
 }
 
-// register notes whether the crew has clients that keep connections of its pool.
-func (c *Crew[C]) register() {
-	if c.config.Pool == nil {
+// register notes whether the side pool has clients that keep connections of its pool.
+func (c *Pool[C]) register() {
+	if c.config.Source == nil {
 		return
 	}
 	keeps := c.sessions() > 0
 	pools.mu.Lock()
 	defer pools.mu.Unlock()
-	crews := pools.of[c.config.Pool]
+	sides := pools.of[c.config.Source]
 	switch {
-	case keeps && crews == nil:
-		pools.of[c.config.Pool] = map[shared]bool{c: true}
+	case keeps && sides == nil:
+		pools.of[c.config.Source] = map[shared]bool{c: true}
 	case keeps:
-		crews[c] = true
+		sides[c] = true
 	default:
-		delete(crews, c)
-		if len(crews) == 0 {
-			delete(pools.of, c.config.Pool)
+		delete(sides, c)
+		if len(sides) == 0 {
+			delete(pools.of, c.config.Source)
 		}
 	}
 }
 
 // Leaves is nil if a pool that allows most connections (0: any number) has one left when each
-// client on it, of this crew or another, keeps one for heartbeats and so many more, and each crew
-// one. Otherwise it is ErrConfig, with the numbers.
-func (c *Crew[C]) Leaves(most, more int) error {
+// client on it, of this side pool or another, keeps one for heartbeats and so many more, and each
+// side pool one. Otherwise it is ErrConfig, with the numbers.
+func (c *Pool[C]) Leaves(most, more int) error {
 	pools.mu.Lock()
 	defer pools.mu.Unlock()
-	clients, crews := 0, pools.of[c.config.Pool]
-	for one := range crews {
+	clients, sides := 0, pools.of[c.config.Source]
+	for one := range sides {
 		clients += one.sessions()
 	}
-	keep := len(crews) + clients*(1+more)
+	keep := len(sides) + clients*(1+more)
 	if most == 0 || keep < most {
 		return nil
 	}

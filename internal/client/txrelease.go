@@ -2,21 +2,21 @@ package client
 
 import "sync/atomic"
 
-// departure is whether a hold may have been released with a transaction of the caller's: UnlockTx
+// txRelease is whether a hold may have been released with a transaction of the caller's: UnlockTx
 // was called, and nothing has shown since then that its transaction was rolled back. The zero
 // value: it was not.
-type departure struct {
+type txRelease struct {
 	mark  atomic.Int64 // the step of UnlockTx that set it, 0: none
 	steps atomic.Int64
 }
 
 // possible reports whether the hold may have been released so.
-func (d *departure) possible() bool { return d.mark.Load() != 0 }
+func (d *txRelease) possible() bool { return d.mark.Load() != 0 }
 
 // begin notes that UnlockTx is about to release. settle MUST be called with what came of it. Both
 // set a mark of their own: what was found out before UnlockTx had locked the row proves nothing
 // about its transaction.
-func (d *departure) begin() (settle func(err error)) {
+func (d *txRelease) begin() (settle func(err error)) {
 	mine := d.steps.Add(1)
 	before := d.mark.Swap(mine)
 	return func(err error) {
@@ -31,7 +31,7 @@ func (d *departure) begin() (settle func(err error)) {
 
 // seen is called before it is looked whether the lock is held, no transaction being in the way;
 // rolledBack once it is.
-func (d *departure) seen() (rolledBack func()) {
+func (d *txRelease) seen() (rolledBack func()) {
 	mark := d.mark.Load()
 	return func() { d.mark.CompareAndSwap(mark, 0) }
 }

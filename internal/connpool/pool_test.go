@@ -1,4 +1,4 @@
-package crew
+package connpool
 
 import (
 	"context"
@@ -17,8 +17,8 @@ func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
 
 const ttl = 8 * time.Second
 
-// server counts the connections of a crew. It ends connections that are idle for longer than their
-// limit.
+// server counts the connections of a side pool. It ends connections that are idle for longer than
+// their limit.
 type server struct {
 	mu     sync.Mutex
 	open   map[*conn]bool
@@ -45,7 +45,7 @@ func (s *server) count() (open int) {
 	return open
 }
 
-func (s *server) crew(most int) *Crew[*conn] {
+func (s *server) pool(most int) *Pool[*conn] {
 	s.open = map[*conn]bool{}
 	return New(Config[*conn]{
 		Most: func() int { return most },
@@ -82,7 +82,7 @@ func (s *server) answer(_ context.Context, c *conn) error {
 
 func TestWithoutAClientNothingStaysOpen(t *testing.T) {
 	s := &server{}
-	c := s.crew(4)
+	c := s.pool(4)
 	for range 3 {
 		if err := c.Do(t.Context(), s.answer); err != nil {
 			t.Fatal(err)
@@ -96,7 +96,7 @@ func TestWithoutAClientNothingStaysOpen(t *testing.T) {
 func TestAConnectionIsUsedAgainUntilTheLastClientLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(4)
+		c := s.pool(4)
 		first, second := c.Attend(ttl), c.Attend(2*ttl)
 		for range 5 {
 			if err := c.Do(t.Context(), s.answer); err != nil {
@@ -118,7 +118,7 @@ func TestAConnectionIsUsedAgainUntilTheLastClientLeaves(t *testing.T) {
 func TestTheLastConnectionIsKeptAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(4)
+		c := s.pool(4)
 		leave := c.Attend(ttl)
 		defer leave()
 		both := make(chan struct{})
@@ -149,7 +149,7 @@ func TestTheLastConnectionIsKeptAlive(t *testing.T) {
 func TestAConnectionThatTheServerHasEndedIsNotTried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(4)
+		c := s.pool(4)
 		defer c.Attend(ttl)()
 		_ = c.Do(t.Context(), s.answer)
 		c.mu.Lock()
@@ -166,7 +166,7 @@ func TestAConnectionThatTheServerHasEndedIsNotTried(t *testing.T) {
 func TestABrokenConnectionIsReplacedOnceAndWithAllThatAreIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(4)
+		c := s.pool(4)
 		defer c.Attend(ttl)()
 		all := make(chan struct{})
 		for range 3 {
@@ -198,7 +198,7 @@ func TestABrokenConnectionIsReplacedOnceAndWithAllThatAreIdle(t *testing.T) {
 func TestWorkThatWasCutOffLeavesNoConnectionBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(1)
+		c := s.pool(1)
 		defer c.Attend(ttl)()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -216,7 +216,7 @@ func TestWorkThatWasCutOffLeavesNoConnectionBehind(t *testing.T) {
 func TestNoMoreConnectionsThanAllowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(2)
+		c := s.pool(2)
 		defer c.Attend(ttl)()
 		on := make(chan struct{})
 		for range 5 {
@@ -242,7 +242,7 @@ func TestNoMoreConnectionsThanAllowed(t *testing.T) {
 func TestAConnectionIsSetUpForTheShortestTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(2)
+		c := s.pool(2)
 		long, reaper := c.Attend(4*ttl), c.Attend(0)
 		_ = c.Do(t.Context(), s.answer)
 		short := c.Attend(ttl)
@@ -257,10 +257,10 @@ func TestAConnectionIsSetUpForTheShortestTTL(t *testing.T) {
 	})
 }
 
-func TestAWarmCrewHasAConnectionBeforeItIsNeeded(t *testing.T) {
+func TestAWarmPoolHasAConnectionBeforeItIsNeeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(2)
+		c := s.pool(2)
 		c.Warm() // no client attends yet
 		leave := c.Attend(ttl)
 		synctest.Wait()
@@ -277,7 +277,7 @@ func TestAWarmCrewHasAConnectionBeforeItIsNeeded(t *testing.T) {
 func TestWorkThatMayHaveBeenDoneIsNotRunAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{}
-		c := s.crew(1)
+		c := s.pool(1)
 		defer c.Attend(ttl)()
 		_ = c.Do(t.Context(), s.answer) // a connection that is kept
 		tries := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// grant is one that the session was handed.
+// grant is one that another session made.
 type grant struct {
 	name   string
 	shared bool
@@ -18,10 +18,10 @@ type grant struct {
 // news are the grants by others that wake was not called with. It reports cut where it was hit by
 // what was to end a sleep: not every wake-up is for a grant.
 func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err error) {
-	rows, err := l.handed(ctx, l.q)
+	rows, err := l.unseen(ctx, l.q)
 	for mysqlserver.WasKilled(err) {
 		cut = true
-		rows, err = l.handed(ctx, l.q)
+		rows, err = l.unseen(ctx, l.q)
 	}
 	if err != nil {
 		return nil, cut, unanswered(ctx, err)
@@ -30,7 +30,7 @@ func (l *listener) news(ctx context.Context) (hints []driver.Hint, cut bool, err
 }
 
 // learn are those of the grants by others that wake was not called with.
-func (l *listener) learn(rows []mysqldb.HandedRow) (hints []driver.Hint) {
+func (l *listener) learn(rows []mysqldb.UnseenRow) (hints []driver.Hint) {
 	known := make(map[string]grant, len(rows))
 	for _, row := range rows {
 		known[row.Attempt] = grant{row.Name, row.Shared != 0}
@@ -46,10 +46,10 @@ func (l *listener) learn(rows []mysqldb.HandedRow) (hints []driver.Hint) {
 	return hints
 }
 
-func (l *listener) handed(ctx context.Context, q *mysqldb.Queries) ([]mysqldb.HandedRow, error) {
+func (l *listener) unseen(ctx context.Context, q *mysqldb.Queries) ([]mysqldb.UnseenRow, error) {
 	ctx, cancel := context.WithTimeout(ctx, replyTimeout)
 	defer cancel()
-	return q.Handed(ctx, mysqldb.HandedParams{Session: l.session})
+	return q.Unseen(ctx, mysqldb.UnseenParams{Session: l.session})
 }
 
 // acknowledge marks grants as known in the tables, when there are too many to keep in mind: locks
@@ -88,7 +88,7 @@ func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string,
 		}
 	}
 	for part := range chunks(names) {
-		rows, err := q.LockHanded(ctx, mysqldb.LockHandedParams{Names: part, Session: l.session})
+		rows, err := q.LockUnseen(ctx, mysqldb.LockUnseenParams{Names: part, Session: l.session})
 		if err != nil {
 			return nil, err
 		}
@@ -99,13 +99,13 @@ func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string,
 			}
 		}
 		for part := range chunks(locked) {
-			if err := q.AcknowledgeHanded(ctx, part); err != nil {
+			if err := q.AcknowledgeLocks(ctx, part); err != nil {
 				return nil, err
 			}
 		}
 	}
 	for part := range chunks(attempts) {
-		locked, err := q.LockHandedShares(ctx, part)
+		locked, err := q.LockUnseenShares(ctx, part)
 		if err != nil {
 			return nil, err
 		}
