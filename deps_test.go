@@ -68,7 +68,7 @@ var layers = []layer{
 	{name: "reaper", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "election", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: []string{"testing"}},
+	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: append(below("sqlite", "gen/sqlitedb"), "testing")},
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "internal/driver", "internal/protocol", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},

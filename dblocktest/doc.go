@@ -1,4 +1,4 @@
-// Package dblocktest tests applications that lock with dblock, without a database.
+// Package dblocktest tests applications that lock with dblock, without a database server.
 //
 //	func TestReport(t *testing.T) {
 //		f := dblocktest.New[pgx.Tx](t)
@@ -35,9 +35,21 @@
 //
 // # Transactions
 //
-// There are none. Lock.Guard, Lock.UnlockTx and Client.LockTx need a transaction that commits or
-// rolls back with the lock, which no memory can see. They return ErrUnsupported, and say so. Test
-// code that calls them with SQLite in a temporary folder (migrate.Up, then sqlite.New), or on a
-// server. TX is the application's own type all the same, so that its functions take the client.
-// Packages fence and optimistic need a database, too. Packages election and quorum work.
+// A Fake has none. Lock.Guard, Lock.UnlockTx and Client.LockTx need a transaction that commits or
+// rolls back with the lock, which tables in memory cannot see. There they return ErrUnsupported,
+// and say so. Packages fence and optimistic need a database, too. Packages election and quorum
+// work. TX is the application's own type all the same, so that its functions take the client.
+//
+// SQLite makes a small database for code with transactions of database/sql, with the engine that
+// applications have on SQLite, and one line to set up:
+//
+//	import _ "modernc.org/sqlite"
+//
+//	func TestTransfer(t *testing.T) {
+//		d := dblocktest.SQLite(t)
+//		app := NewApp(d.DB, d.Client) // a *sql.DB and a *dblock.Client[*sql.Tx]
+//		…
+//	}
+//
+// There time is real. Client.Break takes a lock from its holder, and Another is a second process.
 package dblocktest

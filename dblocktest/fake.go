@@ -3,6 +3,7 @@ package dblocktest
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -44,20 +45,26 @@ func (f *Fake[TX]) Another(t testing.TB, options ...dblock.Option) *Fake[TX] {
 func process[TX any](t testing.TB, d *database, o *other, options []dblock.Option) *Fake[TX] {
 	t.Helper()
 	l := newLine(d)
-	return &Fake[TX]{Client: newClient[TX](t, l, options), t: t, line: l, others: o}
+	return &Fake[TX]{Client: clientOn[TX](t, l, options), t: t, line: l, others: o}
 }
 
-// newClient makes a client that is closed when the test ends.
-func newClient[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Client[TX] {
+// clientOn makes a client of a process.
+func clientOn[TX any](t testing.TB, l *line, options []dblock.Option) *dblock.Client[TX] {
+	t.Helper()
+	c := newClient(t, driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(slices.Clone(options), l.Timed))
+	t.Cleanup(l.reconnect) // before the client is closed, which need not wait for a database that is away
+	return c
+}
+
+// newClient makes a client that logs to the test, and is closed when that ends.
+func newClient[TX any](t testing.TB, engine dblock.Engine[TX], options []dblock.Option) *dblock.Client[TX] {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	all := append([]dblock.Option{dblock.WithLogger(log)}, options...)
-	c, err := dblock.New(driver.Engine[TX]{Backend: l, Transactions: transactions[TX]{}}, append(all, l.Timed)...)
+	c, err := dblock.New(engine, append([]dblock.Option{dblock.WithLogger(log)}, options...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		l.reconnect() // so that Close need not wait for a database that is away
 		ctx, cancel := context.WithTimeout(context.Background(), closeLimit)
 		defer cancel()
 		if err := c.Close(ctx); err != nil {

@@ -2,6 +2,7 @@ package dblocktest_test
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -165,6 +166,13 @@ func TestAnOptionThatDblockRefusesEndsTheTest(t *testing.T) {
 	fails(t, "TTL", func(t testing.TB) { dblocktest.New[*Tx](t, dblock.WithTTL(time.Millisecond)) })
 }
 
+func TestADatabaseWithoutADriverEndsTheTest(t *testing.T) {
+	if len(sql.Drivers()) > 0 {
+		t.Skip("there is a driver")
+	}
+	fails(t, "modernc.org/sqlite", func(t testing.TB) { dblocktest.SQLite(t) })
+}
+
 func TestWhatNeedsATransactionSaysWhatToDoInstead(t *testing.T) {
 	f := dblocktest.New[*Tx](t)
 	l := take(t, f.Client, "n")
@@ -174,7 +182,7 @@ func TestWhatNeedsATransactionSaysWhatToDoInstead(t *testing.T) {
 		"LockTx":    f.Client.LockTx(t.Context(), &Tx{}, "m"),
 		"TryLockTx": f.Client.TryLockTx(t.Context(), &Tx{}, "m"),
 	} {
-		if !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "sqlite.New") {
+		if !errors.Is(err, dblock.ErrUnsupported) || !strings.Contains(fmt.Sprint(err), "dblocktest.SQLite") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

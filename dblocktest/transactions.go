@@ -8,8 +8,8 @@ import (
 )
 
 // errNoTransactions tells what to do instead.
-var errNoTransactions = driver.Fail(driver.ErrUnsupported, errors.New("package dblocktest has no database and no transactions: "+
-	"test Guard, UnlockTx and LockTx on a database, or on SQLite in a temporary folder (migrate.Up, then sqlite.New)"))
+var errNoTransactions = driver.Fail(driver.ErrUnsupported, errors.New("a dblocktest.Fake has no transactions: "+
+	"test Guard, UnlockTx and LockTx with dblocktest.SQLite, or on a database"))
 
 // transactions refuses all that happens inside a transaction: whether that commits cannot be seen
 // here, and a Guard that does not guard would let a test pass that must fail.

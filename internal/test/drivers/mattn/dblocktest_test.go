@@ -1,0 +1,30 @@
+package mattn
+
+import (
+	"testing"
+
+	"github.com/dblock-go/dblock/dblocktest"
+)
+
+func TestDblocktestWorksWithTheDriver(t *testing.T) {
+	d := dblocktest.SQLite(t)
+	lock, err := d.Client.Lock(t.Context(), "n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := d.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := lock.Guard(t.Context(), tx); err != nil {
+		t.Error(err)
+	}
+	if err := tx.Commit(); err != nil {
+		t.Error(err)
+	}
+	var journal string
+	if err := d.DB.QueryRowContext(t.Context(), "PRAGMA journal_mode").Scan(&journal); err != nil || journal != "wal" {
+		t.Error(journal, err)
+	}
+}
