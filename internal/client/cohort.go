@@ -30,6 +30,7 @@ type cohort struct {
 	waiting   []*member // in the order of their tokens; those who gave up are not among them
 	queued    bool      // it has a place in the queue, or had
 	grant     driver.Grant
+	present   int64         // the token of the member that has the lock; 0: none has it any more
 	asked     time.Duration // by the clock, before the statement was sent that told of the grant
 	over      chan struct{} // closed when all have given up what it waits for
 	served    chan struct{} // closed when it has the lock no more
@@ -127,6 +128,7 @@ func (x *cohorts) begin(c *cohort, grant driver.Grant, asked time.Duration) bool
 func (x *cohorts) end(c *cohort) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	c.present = 0
 	if x.serving[c.attempt.name] == c {
 		delete(x.serving, c.attempt.name)
 		close(c.served)
@@ -143,16 +145,21 @@ func (x *cohorts) served(name string) <-chan struct{} {
 	return nil
 }
 
-// pass gives the lock to the next member, with what must be noted before; false: none waits, or the
-// database has to be told first.
-func (x *cohorts) pass(c *cohort, note func()) bool {
+// pass gives the lock to the next member, with what must be noted before. Where none waits the
+// database has to be told, and nobody is detached any more. While the present member is being
+// detached, whoever passes on waits for that, and comes again.
+func (x *cohorts) pass(c *cohort, note func()) (passed bool, wait <-chan struct{}) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if c.detaching != nil || len(c.waiting) == 0 {
-		return false
+	switch {
+	case c.detaching != nil && !c.alone:
+		return false, c.detaching
+	case len(c.waiting) == 0:
+		c.present = 0
+		return false, nil
 	}
 	note()
-	return c.serve()
+	return c.serve(), nil
 }
 
 // serve MUST be called with mu locked.
@@ -162,7 +169,8 @@ func (c *cohort) serve() bool {
 	}
 	m := c.waiting[0]
 	c.waiting = c.waiting[1:]
-	m.turn <- turn{cohort: c, grant: c.grant, asked: c.asked, token: c.grant.First + int64(m.at)}
+	c.present = c.grant.First + int64(m.at)
+	m.turn <- turn{cohort: c, grant: c.grant, asked: c.asked, token: c.present}
 	return true
 }
 
@@ -246,11 +254,4 @@ func (x *cohorts) settled(c *cohort) {
 	defer x.mu.Unlock()
 	c.alone = true
 	close(c.detaching)
-}
-
-// underWay is closed when the detachment that is under way has ended; nil: none is.
-func (x *cohorts) underWay(c *cohort) <-chan struct{} {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return c.detaching
 }

@@ -24,7 +24,8 @@ func (l *Lock) Downgrade(ctx context.Context) error {
 			return m, err
 		}
 		sent = true
-		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Downgrade(n, l.hold.held()) })
+		held := l.hold.held() // now, and not when the transition runs
+		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Downgrade(n, held) })
 		if err != nil {
 			return m, err
 		}
@@ -42,10 +43,11 @@ func (l *Lock) TryUpgrade(ctx context.Context) error {
 		if err := l.hold.once(); err != nil {
 			return m, err
 		}
+		held := l.hold.held()
 		var got driver.Grant
 		var upgraded bool
 		err := g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) (err error) {
-			got, upgraded, err = protocol.Upgrade(n, l.hold.held(), l.hold.id)
+			got, upgraded, err = protocol.Upgrade(n, held, l.hold.id)
 			return err
 		})
 		switch {
@@ -86,10 +88,10 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		if h.ctx.Err() != nil { // the database may still have it: to extend it would keep it from others
 			return m, nil
 		}
-		asked := g.config.Clock.Now()
+		asked, held := g.config.Clock.Now(), h.held()
 		var left time.Duration
 		err := g.change(ctx, g.in, h.name, func(n *protocol.Name) (err error) {
-			left, err = protocol.Extend(n, h.held(), d)
+			left, err = protocol.Extend(n, held, d)
 			return err
 		})
 		if err != nil {
@@ -106,8 +108,8 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 // Record writes an event of the application's own, if the lock is held.
 func (l *Lock) Record(ctx context.Context, kind, detail string) error {
 	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
-		e := eventOf(l.hold, kind, detail)
-		return m, g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, l.hold.held(), e) })
+		held, e := l.hold.held(), eventOf(l.hold, kind, detail)
+		return m, g.change(ctx, g.in, l.hold.name, func(n *protocol.Name) error { return protocol.Announce(n, held, e) })
 	})
 }
 

@@ -30,6 +30,7 @@ type hold struct {
 	end       time.Duration // of the fixed lease, on the client's clock; the registry's mutex protects it
 	txRelease txRelease     // UnlockTx was called: a transaction may have released it
 	guardable atomic.Bool   // the row that Guard locks was made
+	stood     atomic.Bool   // it was held at a heartbeat
 	all       any           // the Locks that it was taken with; the registry's mutex protects it
 	metadata  string
 	lease     time.Duration // of the request that it was granted for; 0: none

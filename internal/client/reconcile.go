@@ -27,6 +27,9 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	}
 	defer c.done()
 	for _, has := range listed {
+		if h := believed[has.Attempt]; h != nil && h.stood.Swap(true) { // for longer than a heartbeat: the database is to show who has it
+			c.detach(s, h)
+		}
 		delete(believed, has.Attempt)
 		delete(overdue, has.Attempt)
 		if k := c.registry.found(has); k != nil {

@@ -174,14 +174,17 @@ func (g rows) handOn(ctx context.Context, h *hold) (passed bool, err error) {
 	if h.guarded.Load() { // by a transaction that has locked the whole database
 		g.detach(g.in, h)
 	}
-	if done := g.in.cohorts.underWay(h.cohort); done != nil {
+	for {
+		passed, wait := g.in.cohorts.pass(h.cohort, func() { g.registry.transition(h.attempt, pass) })
+		if wait == nil {
+			return passed, nil
+		}
 		select {
-		case <-done:
+		case <-wait:
 		case <-ctx.Done():
 			return false, context.Cause(ctx)
 		}
 	}
-	return g.in.cohorts.pass(h.cohort, func() { g.registry.transition(h.attempt, pass) }), nil
 }
 
 // resolve has the members that an UnlockTx may have detached wait where they are in the queue, or

@@ -38,9 +38,11 @@ func (c *Client) queueTogether(ctx context.Context, s *clientSession, r *driver.
 	case vacant:
 		c.abandon(s, m.cohort.attempt, false)
 	case !left:
-		if got := <-m.turn; got.err == nil && !x.pass(got.cohort, func() {}) {
-			x.end(got.cohort)
-			c.abandon(s, got.cohort.attempt, false)
+		if got := <-m.turn; got.err == nil {
+			if passed, _ := x.pass(got.cohort, func() {}); !passed {
+				x.end(got.cohort)
+				c.abandon(s, got.cohort.attempt, false)
+			}
 		}
 	}
 	return &receipt{}, err
@@ -175,7 +177,7 @@ func (c *Client) fail(s *clientSession, of *cohort, err error, unsure bool) {
 // detach makes a hold the only one of its cohort, in the database too, with its own owner: whatever
 // others must see of the present member, or change of it alone, comes after that. The members
 // behind it are a cohort of their own from then on, at the head of the queue. It is repeated until
-// an answer is known. The channel is closed then; nil: the hold is alone.
+// an answer is known. The channel is closed then; nil: the hold is alone, or was passed on.
 func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
 	x, of := s.cohorts, h.cohort
 	if of == nil {
@@ -184,7 +186,7 @@ func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case of.alone:
+	case of.alone, of.present != h.mode.Load().token:
 		return nil
 	case of.detaching == nil:
 		of.detaching = make(chan struct{})
@@ -239,7 +241,7 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 			return
 		case errors.Is(err, driver.ErrNotHeld):
 			c.lose(h, errDisowned)
-			c.resume(s, h.cohort, false)
+			c.resume(s, h.cohort, h.txRelease.possible()) // a transaction may have detached it, too
 			return
 		case s.Context().Err() != nil, c.tidying.Err() != nil:
 			c.resume(s, h.cohort, false)

@@ -70,7 +70,12 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 		return err
 	}
 	defer done()
-	err = tx.Guard(ctx, l.hold.held(), g.onSideConn)
+	held := l.hold.held()
+	err = tx.Guard(ctx, held, g.onSideConn)
+	if own := l.Token(); errors.Is(err, driver.ErrNotHeld) && held.Token != own { // it may have been detached since
+		held.Token = own
+		err = tx.Guard(ctx, held, g.onSideConn)
+	}
 	if other := g.elsewhere(ctx, tx, "", err); other != nil {
 		return other
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var passing = inPlaces(own{
@@ -32,84 +31,10 @@ var passing = inPlaces(own{
 	{"waiters that give up before the grant or while the lock is passed on are passed over", leftWhilePassing},
 	{"waiters that all give up leave neither a place nor the lock", allLeft},
 	{"an Owner that the application has named waits in a place of its own", ownerAlone},
+}, moving{
+	{"Inspect shows the holder of a lock that was passed on once it has held it for longer than a heartbeat", shownLater},
+	{"a lock that was passed on guards a transaction while its holder is written for a heartbeat", guardedWhileShown},
 })
-
-// counting counts what is sent of a lock. A request that joins waits while the gate is shut.
-type counting struct {
-	driver.Backend
-	gate chan struct{} // closed: open
-
-	came, removed, changed atomic.Int64 // came: to the gate
-	mu                     sync.Mutex
-	joined                 []int // the members of each request that has joined
-}
-
-func (c *counting) Join(ctx context.Context, r driver.Request) (driver.Grant, driver.Outcome, error) {
-	c.came.Add(1)
-	select {
-	case <-c.gate:
-	case <-ctx.Done():
-		return driver.Grant{}, 0, ctx.Err()
-	}
-	c.mu.Lock()
-	c.joined = append(c.joined, max(r.Members, 1))
-	c.mu.Unlock()
-	return c.Backend.Join(ctx, r)
-}
-
-func (c *counting) Remove(ctx context.Context, r driver.Removal) ([]driver.Handoff, bool, error) {
-	c.removed.Add(1)
-	return c.Backend.Remove(ctx, r)
-}
-
-func (c *counting) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
-	c.changed.Add(1)
-	return c.Backend.Change(ctx, how, transition)
-}
-
-// relay is a client of which some goroutines are about to get a lock as a cohort.
-type relay struct {
-	*counting
-	app     App
-	client  Client
-	waiters []<-chan outcome
-	cancels []context.CancelFunc
-	before  Lock // of another client, which has the lock until then
-}
-
-// relay has goroutines of one client queue behind another client, one after the other, in one
-// place: their request waits for the outcome of one from before, which has given up then.
-func (e *env) relay(t *testing.T, name string, n int, options ...dblock.Option) *relay {
-	t.Helper()
-	a := e.app(t, 5)
-	r := &relay{app: a, counting: &counting{Backend: a.Backend, gate: make(chan struct{})}}
-	open := sync.OnceFunc(func() { close(r.gate) })
-	t.Cleanup(open)
-	a.client = a.clientOn(r.counting)
-	r.client = e.clientOf(t, a, options...)
-	r.before = lock(t, e.client(t), name)
-	ask := func() (<-chan outcome, context.CancelFunc) {
-		waiting := r.client.Stats().Waiting
-		ctx, cancel := context.WithCancel(t.Context())
-		t.Cleanup(cancel)
-		asked := locking(ctx, r.client, name)
-		eventually(t, patience, "it has asked", func() bool { return r.client.Stats().Waiting == waiting+1 })
-		return asked, cancel
-	}
-	early, leave := ask()
-	eventually(t, patience, "its request is being sent", func() bool { return r.came.Load() == 1 })
-	for range n {
-		asked, cancel := ask()
-		r.waiters, r.cancels = append(r.waiters, asked), append(r.cancels, cancel)
-	}
-	open()
-	e.queued(t, name, n+1)
-	leave()
-	calledOff(t, within(t, soon, "it gives up", early).err, context.Canceled)
-	e.queued(t, name, n)
-	r.removed.Store(0)
-	return r
-}
 
 func passedOn(t *testing.T, e *env) {
 	const n = 5
@@ -185,49 +110,6 @@ func turnsOfClients(t *testing.T, e *env) {
 	e.free(t, "n")
 }
 
-// second lets the first member of a relay have the lock and pass it on, and returns the second's
-// lock.
-func (r *relay) second(t *testing.T) Lock {
-	t.Helper()
-	unlock(t, r.before)
-	unlock(t, granted(t, soon, r.waiters[0]))
-	return granted(t, soon, r.waiters[1])
-}
-
-// rest has those behind a lock have it, each with a higher token, and the name is free then.
-func (r *relay) rest(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
-	t.Helper()
-	last := l.Token()
-	for _, waiter := range waiters {
-		next := granted(t, soon, waiter)
-		if next.Token() <= last {
-			t.Errorf("token %d after %d", next.Token(), last)
-		}
-		last = next.Token()
-		unlock(t, next)
-	}
-	e.free(t, l.Name())
-}
-
-// anew has those behind a lock that was lost have it in any order: they have asked anew.
-func (r *relay) anew(t *testing.T, e *env, l Lock, waiters ...<-chan outcome) {
-	t.Helper()
-	all := make(chan outcome, len(waiters))
-	for _, waiter := range waiters {
-		go func() { all <- <-waiter }()
-	}
-	last := l.Token()
-	for range waiters {
-		next := granted(t, soon, all)
-		if next.Token() <= last {
-			t.Errorf("token %d after %d", next.Token(), last)
-		}
-		last = next.Token()
-		unlock(t, next)
-	}
-	e.free(t, l.Name())
-}
-
 func shownHolder(t *testing.T, e *env) {
 	r := e.relay(t, "n", 3)
 	l := r.second(t)
@@ -248,6 +130,49 @@ func shownHolder(t *testing.T, e *env) {
 	if h := alone.Holders[0]; h.Token != l.Token() || h.Thread == cohort.Holders[0].Thread || alone.Queued != 1 {
 		t.Errorf("%+v, before it %+v: want the holder alone, and one waiter", alone, cohort)
 	}
+	live(t, l)
+	unlock(t, l)
+	r.rest(t, e, l, r.waiters[2])
+}
+
+// heldForLong lets time go on until the database shows a lock's holder alone.
+func (r *relay) heldForLong(t *testing.T, e *env, l Lock) {
+	t.Helper()
+	e.advanceUntil(t, longTTL, "the database shows who has the lock", func() bool {
+		info, err := r.client.Inspect(t.Context(), l.Name())
+		return err == nil && len(info.Holders) == 1 && info.Holders[0].Token == l.Token()
+	})
+}
+
+// Broken by writing a holder that has passed the lock on meanwhile.
+func shownLater(t *testing.T, e *env) {
+	r := e.relay(t, "n", 4)
+	l := r.second(t)
+	r.heldForLong(t, e, l)
+	e.queued(t, "n", 2)
+	live(t, l)
+	unlock(t, l)
+	last := granted(t, soon, r.waiters[2])
+	e.advance(t, longTTL/5)
+	unlock(t, last)
+	r.rest(t, e, last, r.waiters[3])
+}
+
+// Broken by Guard that goes by the token from before alone. On servers it waits for the answer.
+func guardedWhileShown(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	r := e.relay(t, "n", 3)
+	r.answer = make(chan struct{})
+	answer := sync.OnceFunc(func() { close(r.answer) })
+	t.Cleanup(answer)
+	l := r.second(t)
+	r.heldForLong(t, e, l)
+	time.AfterFunc(50*time.Millisecond, answer)
+	tx := beginTx(t, r.app, e.readCommitted())
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Error(err)
+	}
+	commit(t, tx)
 	live(t, l)
 	unlock(t, l)
 	r.rest(t, e, l, r.waiters[2])

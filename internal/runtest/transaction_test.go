@@ -35,14 +35,18 @@ func (d *tables) barred(name string, x *transaction) bool {
 	return d.locked[name] != nil && d.locked[name] != x
 }
 
-// do runs a statement in the transaction.
-func (x *transaction) do(ctx context.Context, kind string, h driver.Held, run func(attempt string) error) error {
+// do runs a statement in the transaction, on a hold that may have been detached with one token.
+func (x *transaction) do(ctx context.Context, kind string, h driver.Held, detached int64, run func(attempt string) error) error {
 	of := about{name: h.Name, token: h.Token, tx: x}
 	_, err := ask(ctx, x.a.m, kind, of, func() (none, error) {
 		if x.over {
 			return none{}, driver.ErrTxDone
 		}
-		attempt, err := x.a.m.world.tables.held(h)
+		attempt, err := x.tables().held(h)
+		if alone := h; err != nil && detached != 0 {
+			alone.Token = detached
+			attempt, err = x.tables().held(alone)
+		}
 		if err == nil {
 			err = run(attempt)
 		}
@@ -59,11 +63,11 @@ func (x *transaction) MakeGuard(ctx context.Context, h driver.Held, _ driver.OnS
 	if x.Exclusive() {
 		return nil
 	}
-	return x.do(ctx, "make guard", h, func(string) error { return nil })
+	return x.do(ctx, "make guard", h, 0, func(string) error { return nil })
 }
 
 func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.OnSideConn) error {
-	return x.do(ctx, "guard", h, func(attempt string) error {
+	return x.do(ctx, "guard", h, 0, func(attempt string) error {
 		d := x.tables()
 		if d.seized[attempt] {
 			return driver.ErrNotHeld
@@ -83,7 +87,7 @@ func (x *transaction) Guard(ctx context.Context, h driver.Held, _ driver.OnSideC
 }
 
 func (x *transaction) Release(ctx context.Context, h driver.Held, from driver.Detachment, _ driver.OnSideConn) error {
-	return x.do(ctx, "release in transaction", h, func(attempt string) error {
+	return x.do(ctx, "release in transaction", h, from.Token, func(attempt string) error {
 		d := x.tables()
 		for other := range d.guards[attempt] {
 			if other != x {
