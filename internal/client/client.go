@@ -2,11 +2,9 @@ package client
 
 import (
 	"context"
-	"math"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
@@ -19,13 +17,12 @@ func New(engine driver.Backend, config Config) *Client {
 	c := &Client{
 		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
 		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
-		down:    make(chan struct{}),
+		down:    make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.connections, c.renew = engine.Connections, engine.DropReadOnly
 	if config.Events {
 		c.history.write = engine.Record
 	}
-	c.undos = coalesce.New(coalesce.Config[undo, error]{Run: c.leaveTogether, Most: math.MaxInt, Go: c.underWay.Go})
 	report := func(what string) *outage.Report { return outage.New(config.Log, "dblock: "+what) }
 	c.detaching = report("telling who has a lock")
 	c.sessions = &sessions{

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
-	"github.com/dblock-go/dblock/internal/coalesce"
 	"github.com/dblock-go/dblock/internal/deadlock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
@@ -55,12 +54,6 @@ type Tx interface {
 	Lock(ctx context.Context, name string, wait bool, may driver.Pass, onSideConn driver.OnSideConn) (driver.State, bool, error)
 }
 
-// undo is an attempt of a session's that is to be given back.
-type undo struct {
-	of      *clientSession
-	attempt *attempt
-}
-
 // Client takes locks in one database. It is safe for concurrent use.
 type Client struct {
 	*calls
@@ -71,8 +64,8 @@ type Client struct {
 	registry *registry
 	history  *history
 	sessions *sessions
-	undos    *coalesce.Coalescer[undo, error]
-	waiting  atomic.Int64 // calls that wait in a queue, or are about to
+	undoing  chan struct{} // a token for each attempt that is being given back, parallelism at most
+	waiting  atomic.Int64  // calls that wait in a queue, or are about to
 
 	detaching *outage.Report
 

@@ -1,10 +1,8 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -57,76 +55,19 @@ func (c *Client) giveBack(s *clientSession, k *attempt) {
 	}
 }
 
-// leave gives back once whatever an attempt has got, together with others that are given back
-// meanwhile.
+// leave gives back once whatever an attempt has got, with few others at a time: of the
+// application's pool something is to be left.
 func (c *Client) leave(s *clientSession, k *attempt) error {
-	if done, alone := c.undos.Alone(); alone {
-		defer done()
-		return c.leaveAlone(undo{s, k})
+	select {
+	case c.undoing <- struct{}{}:
+		defer func() { <-c.undoing }()
+	case <-c.tidying.Done():
+		return c.tidying.Err()
 	}
-	failed, err := c.undos.Do(c.tidying, undo{s, k})
-	return cmp.Or(err, failed)
-}
-
-// leaveAlone gives back one.
-func (c *Client) leaveAlone(u undo) error {
-	r := protocol.Undo(u.of.ID, u.attempt.name, u.attempt.id)
-	r.Guarded = u.attempt.guarded.Load()
-	_, _, err := c.remove(c.tidying, u.of, r)
+	r := protocol.Undo(s.ID, k.name, k.id)
+	r.Guarded = k.guarded.Load()
+	_, _, err := c.remove(c.tidying, s, r)
 	return err
-}
-
-// leaveTogether gives back many attempts, and returns what failed for each: what the database has
-// as locks without waiters in one statement, and the rest one by one.
-func (c *Client) leaveTogether(all []undo) (failed []error, _ error) {
-	names := map[*clientSession][]string{}
-	for _, u := range all {
-		names[u.of] = append(names[u.of], u.attempt.name)
-	}
-	has := map[string]driver.Held{} // by attempt
-	for s, names := range names {
-		slices.Sort(names)
-		states, err := c.lookAt(c.tidying, s.ID, slices.Compact(names))
-		if err != nil {
-			return nil, err
-		}
-		for _, state := range states {
-			for _, attempt := range state.Queued {
-				has[attempt] = driver.Held{}
-			}
-			for _, own := range state.Granted {
-				has[own.Attempt] = driver.Held{Name: state.Name, Session: s.ID, Token: own.Grant.Token, Shared: state.Sharing > 0}
-			}
-		}
-	}
-	failed = make([]error, len(all))
-	var held []driver.Held
-	var rest, of []int // indexes in all: of what is left, and of each in held
-	for i, u := range all {
-		switch h, there := has[u.attempt.id]; {
-		case there && h.Token != 0 && !u.attempt.guarded.Load():
-			held, of = append(held, h), append(of, i)
-		case there:
-			rest = append(rest, i)
-		}
-	}
-	for from := 0; from < len(held); from += maxStatement {
-		part := held[from:min(from+maxStatement, len(held))]
-		var released []bool
-		err := c.statement(c.tidying, func(ctx context.Context) (err error) {
-			_, released, err = c.engine.Batch(ctx, nil, part)
-			return err
-		})
-		for i := range part {
-			if err != nil || !released[i] {
-				rest = append(rest, of[from+i])
-			}
-		}
-	}
-	for i, err := range parallel(len(rest), func(i int) error { return c.leaveAlone(all[rest[i]]) }) {
-		failed[rest[i]] = err
-	}
-	return failed, nil
 }
 
 // undone waits for an attempt of this client's that is being undone, until ctx ends. False: it is
