@@ -5,8 +5,10 @@ package fault
 import (
 	"context"
 	"database/sql"
+	"errors"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 const bugTwoLeaders = "elects without looking whether another leads"
@@ -15,12 +17,16 @@ func init() {
 	bugs[bugTwoLeaders] = func(b driver.Backend, _ *sql.DB) driver.Backend { return recordsUnseen{grantsUnseen{b}} }
 }
 
-// recordsUnseen writes what only a holder may write. Without it a lock that was granted wrongly is
+// recordsUnseen lets pass what only a holder may do. Without it a lock that was granted wrongly is
 // found out before the term begins.
 type recordsUnseen struct{ driver.Backend }
 
-func (b recordsUnseen) Announce(ctx context.Context, _ driver.Held, e driver.Event) error {
-	return b.Record(ctx, []driver.Event{e})
+func (b recordsUnseen) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := b.Backend.Change(ctx, how, transition)
+	if errors.Is(err, driver.ErrNotHeld) {
+		err = nil
+	}
+	return next, err
 }
 
 // twoLeaders has two candidates, who both lead.
