@@ -165,26 +165,17 @@ func Permits(n, of int) LockOption {
 	return func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 }
 }
 
-// For gives one of the names of LockAll options of its own, after those for all.
-func For(name string, options ...LockOption) LockOption {
-	return func(o *contract.Options) {
-		if o.Each == nil {
-			o.Each = map[string][]LockOption{}
-		}
-		o.Each[name] = append(o.Each[name], options...)
-	}
-}
+// LocksOption configures the locks of LockAll and TryLockAll. A LockOption is one, for all names.
+type LocksOption = contract.LocksOption
 
-// Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the
-// order of their bytes, whatever the order given, so that two transactions that want the same ones
-// cannot wait for each other. Default: none.
-func Also(names ...string) LockOption {
-	return func(o *contract.Options) { o.Also = append(o.Also, names...) }
+// For gives one of the names of LockAll options of its own, after those for all.
+func For(name string, options ...LockOption) LocksOption {
+	return contract.For{Name: name, Options: options}
 }
 
 // wantOf validates a name and the options of one lock.
 func wantOf(name string, options []LockOption) (*client.Want, error) {
-	o, err := contract.OfOne(name, options)
+	o, err := contract.Of(name, options)
 	if err != nil {
 		return nil, err
 	}
