@@ -55,7 +55,7 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 		case moved:
 			e.pooling = byTransaction
 			return found(note("a pooler in between lends server connections by the transaction: clients poll every 100 ms instead of listening, and postgres.Advisory is refused",
-				"pool sessions (PgBouncer: pool_mode = session), or connect directly, for hand-overs in milliseconds"))
+				"for hand-overs in milliseconds let clients listen past it: postgres.New(pool, postgres.Listen(dsn)), with a DSN of the database itself; or pool sessions (PgBouncer: pool_mode = session), or connect directly"))
 		}
 	}
 	if said != mine {

@@ -20,7 +20,7 @@ var (
 
 // open opens a connection beside the pool, with a read that can be interrupted.
 func (s server) open(ctx context.Context) (*pgx.Conn, error) {
-	return pgserver.Connect(ctx, s.pool, s.app, func(config *pgx.ConnConfig) {
+	return pgserver.Connect(ctx, s.pool.Config(), s.app, func(config *pgx.ConnConfig) {
 		// noTimeouts would come too late: it must wait until the session is known not to be a
 		// pooler's.
 		for _, timeout := range timeouts {
