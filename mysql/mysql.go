@@ -78,6 +78,11 @@ type Option func(*engine)
 // changes nothing. Default: not said.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
+// AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
+// servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess and
+// PlanetScale. Nothing was tested there. Default: not said.
+func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
+
 const (
 	// rowTimeout is how long a statement of ours comes back to a row that is locked: time enough
 	// for any transaction of dblock's own to pass. What takes longer is the application's, and
@@ -98,6 +103,7 @@ type engine struct {
 	nap          time.Duration // the most that a statement of a listener sleeps
 	proof        time.Duration // how long a listener waits for its own first KILL
 	singleWriter bool
+	anyServer    bool // the application knows what it does
 	rowQueues    rowQueues
 	sleepLocks   *sleepLocks
 	obstructed   func() // tells a test that a row was found locked; else nil

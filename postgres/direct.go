@@ -17,7 +17,7 @@ type Option func(*engine)
 
 // Listen has clients listen on connections to this address, one for each, and not to their pool's:
 // for a pool behind something that lends connections by the transaction (PgBouncer, Supavisor,
-// Neon, RDS Proxy), through which nothing is heard, so that a hand-off takes some 100 ms. It MUST
+// Neon, RDS Proxy), through which nothing is heard, so that clients poll. It MUST
 // lead to the same database past the pooler. It is a DSN, a configuration, or a pool, of which only
 // the configuration and the hooks are used.
 //
@@ -41,6 +41,11 @@ func Listen[D string | *pgx.ConnConfig | *pgxpool.Pool](direct D) Option {
 	}
 	return func(e *engine) { e.direct = &d }
 }
+
+// AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
+// servers that speak PostgreSQL's protocol, and whose locks are not PostgreSQL's: CockroachDB,
+// YugabyteDB, Amazon Redshift. Nothing was tested there.
+func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 var errNilAddress = errors.New("it is nil")
 

@@ -36,8 +36,16 @@ func (s server) open(ctx context.Context) (*pgx.Conn, error) {
 	})
 }
 
-// whichServer identifies the running server, by the moment of its start.
+// whichServer identifies the running server, by the moment of its start. It refuses one whose
+// advisory locks do not exclude.
 func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
+	version, err := simple(ctx, conn, "SELECT version()")
+	if err == nil {
+		err = pgserver.Refuse(version[0])
+	}
+	if err != nil {
+		return "", err
+	}
 	rows, err := simple(ctx, conn, "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
 	if err != nil {
 		return "", err
