@@ -111,6 +111,15 @@ func (l *Locks[TX]) Token(name string) int64 { return l.Tokens()[name] }
 // names lock again at once.
 func (l *Locks[TX]) Context() context.Context { return l.core.Context() }
 
+// Progress says of all locks that the work under them gets on: see the option Progress.
+func (l *Locks[TX]) Progress() {
+	for _, one := range l.locks {
+		one.Progress()
+	}
+}
+
+// Unlock gives all locks back, as Lock.Unlock does. The error names each that was lost or could not
+// be given back.
 func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}

@@ -79,8 +79,8 @@ type Option func(*engine)
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 // AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
-// servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess and
-// PlanetScale. Nothing was tested there. Default: not said.
+// servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess
+// and PlanetScale. Nothing was tested there. Default: not said.
 func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (

@@ -223,7 +223,7 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 			s.exec(t, "INSERT INTO dblock_runs (name, slot, token, session_id, host, thread, began_at, ended_at, detail, slot_ends) VALUES ('j', ?, 9, '', '', '', ?, 20, '', 3)", -1-i, 10-i)
 		}
 		runs, err := a.Runs(t.Context(), "j", time.Time{}, 2)
-		if err != nil || len(runs) != 2 || runs[0] != got || runs[1].Slot != -1 {
+		if err != nil || len(runs) != 2 || !sameRun(runs[0], got) || runs[1].Slot != -1 {
 			t.Fatalf("%+v %v", runs, err)
 		}
 		runs, err = a.Runs(t.Context(), "j", time.UnixMicro(10), 10)

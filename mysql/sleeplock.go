@@ -13,8 +13,8 @@ import (
 )
 
 // sleepLocks are what a listener waits for on MariaDB: named locks that the connections of the
-// engine's heartbeats hold, one each. SLEEP is no good there. A thread that wakes from SLEEP holds a
-// mutex that all sleepers of the server share, and asks for another one. The thread that kills it
+// engine's heartbeats hold, one each. SLEEP is no good there. A thread that wakes from SLEEP holds
+// a mutex that all sleepers of the server share, and asks for another one. The thread that kills it
 // holds that other mutex and tries for the first. So two KILLs at the same time, or one while
 // another thread falls asleep, stop both sides and every other sleeper for two seconds (seen on
 // 10.11). A wait for a named lock has a mutex of its own.

@@ -26,10 +26,10 @@ import (
 
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock
 // never closes it, and opens connections beside it, with the pool's own configuration and hooks:
-// one for heartbeats, one to listen for wake-ups while somebody waits (see Listen), and up to two for work
-// beside the application's transactions, when there is such work. pg_stat_activity shows them under
-// the application_name dblock/<app>, where app is WithApp. The tables are found by the search_path
-// of the pool's connections. Run migrate.Up or the files of package migrations first.
+// one for heartbeats, one to listen for wake-ups while somebody waits (see Listen), and up to two
+// for work beside the application's transactions, when there is such work. pg_stat_activity shows
+// them under the application_name dblock/<app>, where app is WithApp. The tables are found by the
+// search_path of the pool's connections. Run migrate.Up or the files of package migrations first.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}, options...), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
@@ -42,10 +42,10 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 // own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
 //
 // A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
-// method Raw (otelsql), and the pool allows 4. In any other case it polls, in one statement for
-// all waiters of a client, and so with lib/pq: after an eighth of the time for which a name has stood
-// still, every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that cannot
-// listen, at level DEBUG.
+// method Raw (otelsql), and the pool allows 4. In any other case it polls, in one statement for all
+// waiters of a client, and so with lib/pq: after an eighth of the time for which a name has stood
+// still, every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that
+// cannot listen, at level DEBUG.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
 // its default is 4 on a small machine, enough for one client. A client polls there, too, until

@@ -65,6 +65,8 @@ type Options struct {
 	Of       int
 	Shares   int // how often Shared or Permits was said
 	Permits  bool
+	Progress time.Duration
+	Watched  bool
 	MinHold  time.Duration
 	Rests    bool
 }
@@ -74,7 +76,7 @@ func (o *Options) Shared() bool { return o.Units > 0 }
 
 // Leasing reports whether an option is there that only a lock in a table can have.
 func (o *Options) Leasing() bool {
-	return o.Owner != nil || o.Leased || o.Metadata != nil || o.Rests || o.Permits
+	return o.Owner != nil || o.Leased || o.Metadata != nil || o.Rests || o.Permits || o.Watched
 }
 
 // Of validates a name and the options of one lock.
@@ -90,6 +92,9 @@ func Of(name string, options []Option) (o Options, err error) {
 	}
 	if o.Leased && o.Lease < MinLease {
 		return o, fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, o.Lease, MinLease)
+	}
+	if o.Watched && o.Progress < MinLease {
+		return o, fmt.Errorf("%w: Progress %v: want at least %v", ErrInvalidOption, o.Progress, MinLease)
 	}
 	switch {
 	case o.Shares > 1:

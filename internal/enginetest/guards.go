@@ -31,6 +31,7 @@ var guards = inPlaces(own{
 }, moving{
 	{"what UnlockTx has released keeps its context until Unlock, or for a TTL", departedContext},
 	{"a fixed lease that is over is not given away under a guarded transaction", guardedLeaseOver},
+	{"the lock of a holder that does not get on goes to the next, once what it guards has ended", stalled},
 }, flowing{
 	{"a lock that is lost after UnlockTx was rolled back is lost", lostAfterRollback},
 	{"a lock that was guarded after UnlockTx was rolled back, and is then lost, is lost", lostAfterGuard},
@@ -169,6 +170,25 @@ func guardedBySQL(t *testing.T, e *env) {
 		}
 	})
 }
+
+// Broken by a lock that stays with its holder, or goes while a transaction is guarded by it.
+func stalled(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.exec(t, "CREATE TABLE app (n integer)")
+	l := lock(t, c, "n", dblock.Progress(minProgress))
+	tx := beginTx(t, a, e.levels()[0])
+	if err := l.Guard(t.Context(), tx); err != nil && !errors.Is(err, dblock.ErrLost) { // this may take longer
+		t.Fatal(err)
+	}
+	ended(t, soon, l, dblock.ErrStalled)
+	waiting := locking(t.Context(), c, "n")
+	e.commitOne(t, tx)
+	unlock(t, granted(t, soon, waiting))
+	is(t, l.Unlock(t.Context()), dblock.ErrLost, dblock.ErrStalled)
+}
+
+const minProgress = 100 * time.Millisecond
 
 // commitOne writes something in the transaction and commits.
 func (e *env) commitOne(t testing.TB, tx Tx) {

@@ -129,7 +129,7 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case o.Leasing():
-		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Progress, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
 	case o.Shared() && !c.shares:
 		return nil, fmt.Errorf("%w: the server has no shared named locks", driver.ErrUnsupported)
 	}

@@ -27,9 +27,9 @@ const (
 	// firstLook is the delay from the first waiter of a name to the first look at it. Most
 	// hand-offs are faster.
 	firstLook = 100 * time.Millisecond
-	// fastestPoll and slowestPoll bound the interval of looks while no listener is connected. Between
-	// them it is a part of the time for which a name has stood still: a name that moves on fast is
-	// looked at often, and what is held for long is not.
+	// fastestPoll and slowestPoll bound the interval of looks while no listener is connected.
+	// Between them it is a part of the time for which a name has stood still: a name that moves on
+	// fast is looked at often, and what is held for long is not.
 	fastestPoll, slowestPoll = 5 * time.Millisecond, 100 * time.Millisecond
 	stillness                = 8
 	// busyRetry is the delay before a takeover is tried again after a guarded transaction refused
