@@ -25,6 +25,10 @@ var (
 	// overlapped with the next holder's unless the token was checked.
 	ErrLost = contract.ErrLost
 
+	// ErrStalled: the lock had the option Progress, and its holder did not call Lock.Progress in
+	// time. It is ErrLost, too.
+	ErrStalled = contract.ErrStalled
+
 	// ErrNotHeld: the cause with which Lock.Context ends after Unlock.
 	ErrNotHeld = driver.ErrNotHeld
 

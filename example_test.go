@@ -92,7 +92,7 @@ func ExampleClient_LockTx() {
 
 	tx := must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()
-	if err := client.LockTx(ctx, tx, "account/a", dblock.Also("account/b")); err != nil {
+	if err := client.LockTx(ctx, tx, "account/a", "account/b"); err != nil {
 		log.Fatal(err)
 	}
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"))

@@ -126,6 +126,14 @@ func (l *Lock[TX]) Extend(ctx context.Context, d time.Duration) error {
 	})
 }
 
+// Progress says that the work under the lock gets on: see the option Progress. It does no I/O. On a
+// lock without that option, and on one that is over, it does nothing.
+func (l *Lock[TX]) Progress() {
+	if l.is() {
+		l.Core().Progress()
+	}
+}
+
 // Until is when the lock ends if its client does not reach the database any more from now on, by
 // this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
 // time for a lock that is not held any more.

@@ -27,17 +27,17 @@ type Locks[TX any] struct {
 // owner.
 //
 // Errors are those of Lock, and name the lock that failed. ErrInvalidOption without a name.
-func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
+func (c *Client[TX]) LockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "lockall", names, options, true)
 }
 
 // TryLockAll takes all names if every one of them is free, and otherwise none: ErrNotAcquired,
 // which names one that is not, at once.
-func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LockOption) (*Locks[TX], error) {
+func (c *Client[TX]) TryLockAll(ctx context.Context, names []string, options ...LocksOption) (*Locks[TX], error) {
 	return c.acquireAll(ctx, "trylockall", names, options, false)
 }
 
-func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, options []LockOption, wait bool) (*Locks[TX], error) {
+func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, options []LocksOption, wait bool) (*Locks[TX], error) {
 	if ctx == nil {
 		return nil, &LockError{op, "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}
 	}
@@ -57,33 +57,23 @@ func (c *Client[TX]) acquireAll(ctx context.Context, op string, names []string, 
 }
 
 // wantsOf are what is asked for, in the order of the names. It returns the name that failed.
-func wantsOf(names []string, options []LockOption) (wants []client.Want, failed string, err error) {
-	var common contract.Options
-	for _, option := range options {
-		if option == nil {
-			return nil, "", fmt.Errorf("%w: a nil LockOption", ErrInvalidOption)
-		}
-		option(&common)
-	}
-	if len(names) == 0 {
+func wantsOf(names []string, options []LocksOption) (wants []client.Want, failed string, err error) {
+	of, err := contract.OfSeveral(options)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case len(names) == 0:
 		return nil, "", fmt.Errorf("%w: no names", ErrInvalidOption)
 	}
 	names = slices.Compact(slices.Sorted(slices.Values(names)))
-	for name := range common.Each {
+	for name := range of.Each {
 		if _, there := slices.BinarySearch(names, name); !there {
 			return nil, name, fmt.Errorf("%w: For a name that is not asked for", ErrInvalidOption)
 		}
 	}
 	for _, name := range names {
-		config, err := contract.Of(name, append(slices.Clone(options), common.Each[name]...))
-		var w *client.Want
-		if err == nil && len(config.Also) > 0 {
-			err = fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
-		}
-		if err == nil {
-			w, err = want(name, &config)
-		}
-		if err == nil && config.Owner != nil && (common.Owner == nil || *config.Owner != *common.Owner) {
+		w, err := wantOf(name, slices.Concat(of.All, of.Each[name]))
+		if err == nil && len(wants) > 0 && !sameOwner(w.Owner, wants[0].Owner) {
 			err = fmt.Errorf("%w: all names have one Owner: give it for all", ErrInvalidOption)
 		}
 		if err != nil {
@@ -93,6 +83,8 @@ func wantsOf(names []string, options []LockOption) (wants []client.Want, failed 
 	}
 	return wants, "", nil
 }
+
+func sameOwner(a, b *client.Owner) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // Names returns the names, in the order of their bytes.
 func (l *Locks[TX]) Names() []string {
@@ -119,6 +111,15 @@ func (l *Locks[TX]) Token(name string) int64 { return l.Tokens()[name] }
 // names lock again at once.
 func (l *Locks[TX]) Context() context.Context { return l.core.Context() }
 
+// Progress says of all locks that the work under them gets on: see the option Progress.
+func (l *Locks[TX]) Progress() {
+	for _, one := range l.locks {
+		one.Progress()
+	}
+}
+
+// Unlock gives all locks back, as Lock.Unlock does. The error names each that was lost or could not
+// be given back.
 func (l *Locks[TX]) Unlock(ctx context.Context) error {
 	if ctx == nil {
 		return &LockError{"unlockall", "", fmt.Errorf("%w: the context is nil", ErrInvalidOption)}

@@ -29,6 +29,14 @@ type Observer struct {
 	// unlocked, lost, or released by Close.
 	HoldEnd func(r HoldResult)
 
+	// RunEnd is called when a run of OncePer, OnceAt or Every has ended.
+	RunEnd func(r RunResult)
+
+	// SlotsLeftOut is called before a run of OncePer or Every, where slots were left out between
+	// that and the run before it, and once for them, over all processes. It makes each run cost one
+	// statement more.
+	SlotsLeftOut func(s LeftOut)
+
 	// Heartbeat is called when a heartbeat was answered or has failed. An error is no loss yet: the
 	// next one may come in time.
 	Heartbeat func(took time.Duration, err error)
@@ -61,9 +69,24 @@ type HoldResult struct {
 	Err   error // nil: unlocked; otherwise it matches ErrLost or ErrClosed
 }
 
-// WithObserver sets what is told of the client's attempts, locks, heartbeats and listener. Of an
-// engine without sessions it is told of attempts and locks. Default: nothing is told, which costs
-// nothing.
+// RunResult is the end of a run of a job.
+type RunResult struct {
+	Name string    // of the job
+	Slot time.Time // when it began; of OnceAt the slot itself
+	Took time.Duration
+	Err  error // nil: the job went well; otherwise what it returned, or what OncePer returns beside that
+}
+
+// LeftOut are slots of a job in which it was not begun.
+type LeftOut struct {
+	Name    string
+	Skipped int64 // a run of an earlier slot went on when they began
+	Missed  int64 // nobody asked for them: no process was there, or all were late
+}
+
+// WithObserver sets what is told of the client's attempts, locks, jobs, heartbeats and listener. Of
+// an engine without sessions it is told of attempts and locks. Default: nothing is told, which
+// costs nothing.
 func WithObserver(o Observer) Option {
 	return func(c *client.Config) { c.Observer = &observer{o} }
 }
@@ -90,6 +113,18 @@ func (o *observer) HoldEnd(name string, token int64, held time.Duration, err err
 	}
 }
 
+func (o *observer) RunEnd(name string, slot time.Time, took time.Duration, err error) {
+	if o.to.RunEnd != nil {
+		o.to.RunEnd(RunResult{name, slot, took, err})
+	}
+}
+
+func (o *observer) SlotsLeftOut(name string, skipped, missed int64) {
+	if o.to.SlotsLeftOut != nil {
+		o.to.SlotsLeftOut(LeftOut{name, skipped, missed})
+	}
+}
+
 func (o *observer) Heartbeat(took time.Duration, err error) {
 	if o.to.Heartbeat != nil {
 		o.to.Heartbeat(took, err)
@@ -100,4 +135,67 @@ func (o *observer) Listener(up bool, err error) {
 	if o.to.Listener != nil {
 		o.to.Listener(up, err)
 	}
+}
+
+// Observers makes one Observer of several, for WithObserver: one that counts and one that traces,
+// say. They are called in the order in which they are given, but AcquireEnd in the opposite order,
+// as deferred calls are. Each AcquireStart gets the context that the one before it returned;
+// AcquireEnd gets the context of the last. A callback that none of them has stays nil, and costs
+// nothing.
+func Observers(observers ...Observer) Observer {
+	var all Observer
+	for _, next := range observers {
+		all = observedBy(all, next)
+	}
+	return all
+}
+
+// observedBy makes one Observer of two. A callback that only one of them has is taken as it is.
+func observedBy(first, second Observer) Observer {
+	both := first
+	switch {
+	case first.AcquireStart == nil:
+		both.AcquireStart = second.AcquireStart
+	case second.AcquireStart != nil:
+		both.AcquireStart = func(ctx context.Context, a Attempt) context.Context {
+			return second.AcquireStart(first.AcquireStart(ctx, a), a)
+		}
+	}
+	switch {
+	case first.AcquireEnd == nil:
+		both.AcquireEnd = second.AcquireEnd
+	case second.AcquireEnd != nil:
+		both.AcquireEnd = func(ctx context.Context, a Attempt, r AcquireResult) {
+			second.AcquireEnd(ctx, a, r)
+			first.AcquireEnd(ctx, a, r)
+		}
+	}
+	both.HoldEnd = one(first.HoldEnd, second.HoldEnd)
+	both.RunEnd = one(first.RunEnd, second.RunEnd)
+	both.SlotsLeftOut = one(first.SlotsLeftOut, second.SlotsLeftOut)
+	both.Heartbeat = two(first.Heartbeat, second.Heartbeat)
+	both.Listener = two(first.Listener, second.Listener)
+	return both
+}
+
+// one and two make one callback of two, either of which may be nil.
+func one[A any](first, second func(A)) func(A) {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A) { first(a); second(a) }
+}
+
+func two[A, B any](first, second func(A, B)) func(A, B) {
+	if first == nil || second == nil {
+		return either(first, second, first == nil)
+	}
+	return func(a A, b B) { first(a, b); second(a, b) }
+}
+
+func either[F any](first, second F, no bool) F {
+	if no {
+		return second
+	}
+	return first
 }

@@ -37,11 +37,19 @@ type Run struct {
 // RunOption configures OncePer and OnceAt.
 type RunOption func(*runConfig)
 
-type runConfig struct{ retry bool }
+type runConfig struct {
+	retry   driver.Retry
+	retries bool
+}
 
-// RetryFailed lets a slot be run again whose run has failed, or whose process died. Default: a slot
-// is run once, come what may.
-func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
+// RetryFailed lets a slot be run again whose run has failed, or whose process died: up to most
+// times, by a call that comes when backoff has passed since the failure (since the run's beginning,
+// where its process died), twice as much after the second, and so on. The slots of OncePer end:
+// what has not been tried again by then is left to the next slot. most: at least 1. backoff: 0 or
+// more. Default: a slot is run once, come what may.
+func RetryFailed(most int, backoff time.Duration) RunOption {
+	return func(c *runConfig) { c.retry, c.retries = driver.Retry{Most: most, Backoff: backoff}, true }
+}
 
 // OncePer runs fn if no process has done so in this slot, over all processes: a slot is as long as
 // interval, on the database's clock, and begins where that, in microseconds since 1970, is a
@@ -67,10 +75,24 @@ func RetryFailed() RunOption { return func(c *runConfig) { c.retry = true } }
 // run the slot or is running, or is about to find out; and otherwise as of TryLock. name: 1 to 250
 // bytes. interval: at least 100 ms.
 func (c *Client[TX]) OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) (ran bool, err error) {
-	if interval < minInterval {
-		return false, &LockError{"onceper", name, fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, interval, minInterval)}
-	}
 	return c.once(ctx, "onceper", name, driver.Slot{Length: interval}, fn, options)
+}
+
+// Every runs fn in each slot of an interval until ctx ends: it calls OncePer when a slot begins,
+// and for RetryFailed, by the database's clock. Call it in every process. Its runs are those of
+// OncePer: one for each slot over all processes, none beside another, and none for slots that have
+// gone by.
+//
+// It returns nil when ctx has ended and fn has returned. What fn returns does not end it: it is the
+// outcome of the run (Runs, Observer.RunEnd), and logged as a warning. An outage does not end it
+// either. It returns at once ErrInvalidName and ErrInvalidOption, and where it cannot go on
+// ErrClosed, ErrConfig, ErrSchema and ErrUnsupported.
+func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options ...RunOption) error {
+	job, err := c.jobOf(ctx, name, driver.Slot{Length: interval}, fn, options)
+	if err == nil {
+		err = c.Core().Every(ctx, *job)
+	}
+	return fail("every", name, err)
 }
 
 // OnceAt runs fn if no process has done so for this slot, over all processes: for schedules that
@@ -107,33 +129,41 @@ func (c *Client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn
 
 // once is OncePer and OnceAt.
 func (c *Client[TX]) once(ctx context.Context, op, name string, slot driver.Slot, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (ran bool, err error) {
+	job, err := c.jobOf(ctx, name, slot, fn, options)
+	if err != nil {
+		return false, &LockError{op, name, err}
+	}
+	done := c.Core().Do(ctx, *job)
+	return done.Ran, driver.Join(done.Outcome, fail(op, name, done.Failure))
+}
+
+// jobOf validates what is asked for.
+func (c *Client[TX]) jobOf(ctx context.Context, name string, slot driver.Slot, fn func(ctx context.Context, l *Lock[TX], slot time.Time) error, options []RunOption) (*client.Job, error) {
 	var config runConfig
 	for _, o := range options {
 		if o == nil {
-			return false, &LockError{op, name, fmt.Errorf("%w: a nil RunOption", ErrInvalidOption)}
+			return nil, fmt.Errorf("%w: a nil RunOption", ErrInvalidOption)
 		}
 		o(&config)
 	}
-	err = contract.CheckText(name)
-	switch {
-	case err != nil:
-		err = fmt.Errorf("%w: %w", ErrInvalidName, err)
-	case ctx == nil:
-		err = fmt.Errorf("%w: the context is nil", ErrInvalidOption)
-	case fn == nil:
-		err = fmt.Errorf("%w: fn is nil", ErrInvalidOption)
+	if err := contract.CheckText(name); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidName, err)
 	}
-	if err != nil {
-		return false, &LockError{op, name, err}
+	switch {
+	case ctx == nil:
+		return nil, fmt.Errorf("%w: the context is nil", ErrInvalidOption)
+	case fn == nil:
+		return nil, fmt.Errorf("%w: fn is nil", ErrInvalidOption)
+	case config.retries && (config.retry.Most < 1 || config.retry.Backoff < 0):
+		return nil, fmt.Errorf("%w: RetryFailed(%d, %v): want at least 1, and no negative backoff", ErrInvalidOption, config.retry.Most, config.retry.Backoff)
+	case slot.Moment == 0 && slot.Length < minInterval:
+		return nil, fmt.Errorf("%w: an interval of %v: want at least %v", ErrInvalidOption, slot.Length, minInterval)
 	}
 	want, err := wantOf(onceName(name), nil)
-	if err != nil {
-		return false, &LockError{op, name, err}
-	}
-	ran, outcome, failure := c.Core().Job(ctx, name, want, slot, config.retry, func(ctx context.Context, l *client.Lock, begins time.Time) error {
+	run := func(ctx context.Context, l *client.Lock, begins time.Time) error {
 		return fn(ctx, &Lock[TX]{c, client.InnerOf(l)}, begins)
-	})
-	return ran, driver.Join(outcome, fail(op, name, failure))
+	}
+	return &client.Job{Name: name, Lock: want, Slot: slot, Retry: config.retry, Run: run}, err
 }
 
 // Runs lists the runs of a job, the latest first. After a change of the interval a run gives its

@@ -128,6 +128,15 @@ func Metadata(kv map[string]string) LockOption {
 	return func(o *contract.Options) { o.Metadata = kv }
 }
 
+// Progress takes the lock from a holder that does not call Lock.Progress at least every d: work
+// that is stuck would keep it for ever, since heartbeats go on in the background. The context of
+// the lock ends with cause ErrStalled, which is ErrLost too, and then the lock is given back; what
+// Guard guards lands before that. At least 100 ms. Default: a lock is held for as long as its
+// client lives.
+func Progress(d time.Duration) LockOption {
+	return func(o *contract.Options) { o.Progress, o.Watched = d, true }
+}
+
 // MinHold keeps everybody else from the name until d has passed since the grant, however early it
 // is unlocked: for what must not be done again too early (ShedLock calls it lockAtLeastFor). A name
 // that rests is free, and TryLock says ErrNotAcquired. Break ends it. Not with Shared and Permits.
@@ -165,26 +174,17 @@ func Permits(n, of int) LockOption {
 	return func(o *contract.Options) { o.Units, o.Of, o.Permits, o.Shares = n, of, true, o.Shares+1 }
 }
 
-// For gives one of the names of LockAll options of its own, after those for all.
-func For(name string, options ...LockOption) LockOption {
-	return func(o *contract.Options) {
-		if o.Each == nil {
-			o.Each = map[string][]LockOption{}
-		}
-		o.Each[name] = append(o.Each[name], options...)
-	}
-}
+// LocksOption configures the locks of LockAll and TryLockAll. A LockOption is one, for all names.
+type LocksOption = contract.LocksOption
 
-// Also names more locks to take in the same call of LockTx or TryLockTx. They are locked in the
-// order of their bytes, whatever the order given, so that two transactions that want the same ones
-// cannot wait for each other. Default: none.
-func Also(names ...string) LockOption {
-	return func(o *contract.Options) { o.Also = append(o.Also, names...) }
+// For gives one of the names of LockAll options of its own, after those for all.
+func For(name string, options ...LockOption) LocksOption {
+	return contract.For{Name: name, Options: options}
 }
 
 // wantOf validates a name and the options of one lock.
 func wantOf(name string, options []LockOption) (*client.Want, error) {
-	o, err := contract.OfOne(name, options)
+	o, err := contract.Of(name, options)
 	if err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ func wantOf(name string, options []LockOption) (*client.Want, error) {
 // want is what is asked of the client.
 func want(name string, o *contract.Options) (*client.Want, error) {
 	metadata, err := metadataJSON(o)
-	w := &client.Want{Request: driver.Request{
+	w := &client.Want{Progress: o.Progress, Request: driver.Request{
 		Name: name, Lease: o.Lease, Metadata: metadata, MinHold: o.MinHold, Units: o.Units, Of: o.Of,
 	}}
 	if o.Owner != nil {

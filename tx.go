@@ -116,12 +116,15 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // that it is then granted stands behind the transaction until that ends. The connection of the
 // transaction is of course busy all the while.
 //
-// ErrNotAcquired when ctx ends; the transaction stays usable. The one option is Also, for several
-// names. Names that were locked before the one that failed stay locked with the transaction. Errors
-// of the database for a serialization failure or a deadlock mean that the transaction has to be run
-// again. On PostgreSQL at REPEATABLE READ and above that is so whenever a client had the lock as a
-// lease, or made its row, after the transaction's snapshot: there, call LockTx first and be ready
-// to run the transaction again.
+// Several names are locked in the order of their bytes, whatever the order in which they are given,
+// so that two transactions that want the same ones cannot wait for each other. Names that were
+// locked before the one that failed stay locked with the transaction.
+//
+// ErrNotAcquired when ctx ends; the transaction stays usable. ErrInvalidOption without a name.
+// Errors of the database for a serialization failure or a deadlock mean that the transaction has to
+// be run again. On PostgreSQL at REPEATABLE READ and above that is so whenever a client had the
+// lock as a lease, or made its row, after the transaction's snapshot: there, call LockTx first and
+// be ready to run the transaction again.
 //
 // A transaction that comes after a queued lease does not pass it: it queues behind. Transactions
 // that waited for the row before the lease was queued may still come first.
@@ -143,26 +146,26 @@ func (l *Locks[TX]) UnlockTx(ctx context.Context, tx TX) error {
 // anywhere else; in one that has already written (BEGIN IMMEDIATE, or after a first name) nobody
 // can give a lease back, so that it waits until ctx ends. Where a lease is taken between LockTx
 // looking and locking, or the pool has no second connection to look with, it says so, as on MySQL.
-func (c *Client[TX]) LockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
-	return c.lockTx(ctx, "locktx", tx, name, options, true)
+func (c *Client[TX]) LockTx(ctx context.Context, tx TX, names ...string) error {
+	return c.lockTx(ctx, "locktx", tx, names, true)
 }
 
 // TryLockTx is LockTx without waiting: ErrNotAcquired at once, where possible with the holder of
 // the lock, and the transaction as it was; on SQLite it may have locked the database.
-func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, name string, options ...LockOption) error {
-	return c.lockTx(ctx, "trylocktx", tx, name, options, false)
+func (c *Client[TX]) TryLockTx(ctx context.Context, tx TX, names ...string) error {
+	return c.lockTx(ctx, "trylocktx", tx, names, false)
 }
 
-func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, name string, options []LockOption, wait bool) error {
-	names, shared, err := contract.OfTx(name, options)
-	if shared {
-		err = fmt.Errorf("%w: LockTx takes a name in a table as a whole", ErrUnsupported)
+func (c *Client[TX]) lockTx(ctx context.Context, op string, tx TX, names []string, wait bool) error {
+	failed := ""
+	if len(names) > 0 {
+		failed = names[0]
 	}
+	names, err := contract.NamesOfTx(names)
 	var in client.Tx
 	if err == nil {
 		in, err = c.in(ctx, tx)
 	}
-	failed := name
 	if err == nil {
 		failed, err = c.Core().LockTx(ctx, names, wait, in)
 	}

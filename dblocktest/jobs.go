@@ -21,7 +21,7 @@ func (d *database) shownRuns(name string) []jobs.Row {
 	return rows
 }
 
-func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (begun driver.Run, ours bool, err error) {
+func (l *line) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (begun driver.Run, ours bool, err error) {
 	err = l.do(ctx, func() (err error) {
 		begun, ours, err = jobs.Begin(runTables{l.database}, r, slot, retry)
 		return err

@@ -73,10 +73,6 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 		return mysqlserver.Interpret(err)
 	}
 	l.q = mysqldb.New(l.prepared)
-	if l.sleepLock, err = e.openSleepLock(ctx, conn); err != nil {
-		return mysqlserver.Interpret(err)
-	}
-	defer l.sleepLock.close()
 	if err := l.open(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
@@ -143,7 +139,7 @@ type listener struct {
 	engine    *engine
 	conn      *sql.Conn
 	session   string
-	sleepLock *sleepLock // nil: it sleeps
+	sleepLock string // that it waits for, on MariaDB; "": it sleeps
 	nap       time.Duration
 	prepared  *prepared
 	q         *mysqldb.Queries
@@ -161,6 +157,11 @@ func (l *listener) open(ctx context.Context) error {
 	if cluster == "ON" {
 		return driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks"))
 	}
+	if l.engine.info.Load().mariaDB {
+		if l.sleepLock, err = l.engine.sleepLocks.latest(ctx, l.engine.proof); err != nil {
+			return err
+		}
+	}
 	locked, err := l.lock(ctx, 0)
 	if err == nil && !locked {
 		// A connection of this session that broke unnoticed still sleeps on the server.
@@ -176,9 +177,9 @@ func (l *listener) open(ctx context.Context) error {
 	ended, killing := make(chan struct{}), make(chan error, 1)
 	go func() { killing <- l.interruptUntil(ended, l.engine.proof) }()
 	outcome, err := l.sleep(ctx, l.engine.proof, func(ctx context.Context) (outcome int64, err error) {
-		if l.sleepLock != nil {
-			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock.name, l.engine.proof.Seconds())).Scan(&outcome)
-			return l.sleepLock.check(outcome, err)
+		if l.sleepLock != "" {
+			err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock, l.engine.proof.Seconds())).Scan(&outcome)
+			return checkSleepLock(outcome, err)
 		}
 		err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT 2 * SLEEP(%f)", l.engine.proof.Seconds())).Scan(&outcome)
 		return outcome, err
@@ -215,11 +216,11 @@ func (l *listener) doze(ctx context.Context) (outcome int64, err error) {
 	known := strings.Join(slices.Collect(maps.Keys(l.known)), ",")
 	length := min(l.nap, dozing)
 	return l.sleep(ctx, length, func(ctx context.Context) (int64, error) {
-		if l.sleepLock != nil {
+		if l.sleepLock != "" {
 			outcome, err := l.q.SleepAtLock(ctx, mysqldb.SleepAtLockParams{
-				Session: l.session, Known: known, SleepLock: l.sleepLock.name, Micros: length.Microseconds(),
+				Session: l.session, Known: known, SleepLock: l.sleepLock, Micros: length.Microseconds(),
 			})
-			return l.sleepLock.check(outcome, err)
+			return checkSleepLock(outcome, err)
 		}
 		return l.q.SleepUntilUnseen(ctx, mysqldb.SleepUntilUnseenParams{Session: l.session, Known: known, Micros: length.Microseconds()})
 	})

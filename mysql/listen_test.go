@@ -41,6 +41,7 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
 	mysql.Nap(e.Backend, nap)
 	must(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
+	beating(t, e.Backend)
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
@@ -56,6 +57,14 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 		t.Fatal("never ready")
 	}
 	return e
+}
+
+// beating opens a connection for heartbeats, without which nobody listens.
+func beating(t *testing.T, b dblock.Backend) {
+	t.Helper()
+	up, err := b.Upkeep(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = up.Close() })
 }
 
 // end stops the listener and waits for it.
@@ -272,10 +281,7 @@ func (e *ear) runs(t *testing.T, s server, text string) {
 
 // listening is how many connections a listener has.
 func (s server) listening() int {
-	if s.Kind == dbtest.KindMariaDB {
-		return 2 // with the sleep lock's
-	}
-	return 1
+	return 2 // with the heartbeats'
 }
 
 // sleeps waits until the listener sleeps for long, and the connection beside it has looked.
@@ -383,7 +389,7 @@ func TestAListenerThatEndsLeavesNothingOnTheServer(t *testing.T) {
 			eventually(t, "the named lock to be free", func() bool {
 				return s.number(t, "SELECT IS_FREE_LOCK(?)", "dblock:"+waiter.session) == 1
 			})
-			if waiter.pool.Stats().InUse != 0 || waiter.pool.Stats().Idle > 3 {
+			if waiter.pool.Stats().InUse != 1 || waiter.pool.Stats().Idle > 3 {
 				t.Errorf("%+v", waiter.pool.Stats())
 			}
 		}
@@ -413,6 +419,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		ready := make(chan struct{})
 		ended := make(chan error, 1)
 		direct := s.engine(t)
+		beating(t, direct)
 		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(dblock.Hint) {}) }()
 		select {
 		case <-ready:
@@ -455,7 +462,8 @@ func TestAListenerWhoseGateOpensSaysSo(t *testing.T) {
 	}
 }
 
-// alternating gives the first connection to one user and all others to another.
+// alternating gives the first two connections, of heartbeats and a listener, to one user, and all
+// others to another.
 type alternating struct {
 	driver.Connector
 	first driver.Connector
@@ -463,7 +471,7 @@ type alternating struct {
 }
 
 func (a *alternating) Connect(ctx context.Context) (driver.Conn, error) {
-	if a.n.Add(1) == 1 {
+	if a.n.Add(1) <= 2 {
 		return a.first.Connect(ctx)
 	}
 	return a.Connector.Connect(ctx)
@@ -490,6 +498,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		defer pool.Close()
 		backend := mysql.New(pool).Backend
 		mysql.Proof(backend, 100*time.Millisecond)
+		beating(t, backend)
 		err := backend.Listen(t.Context(), id(), func() { t.Error("ready") }, func(dblock.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError

@@ -36,13 +36,13 @@ import (
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The
 // pool stays the application's: dblock never closes it. Each client reserves one of its connections
 // for heartbeats, one for its transactions, and, once somebody has waited, one to listen for
-// wake-ups (on MariaDB two). For its transactions, which hand over, queue and share, it takes up to
+// wake-ups. For its transactions, which hand over, queue and share, it takes up to
 // a quarter of the pool, 8 at most, and gives back after half a TTL what it does not use. These
 // connections have a wait_timeout of one TTL, so that the row of a name does not stay locked where
 // the process is stopped in the middle of a transaction.
 //
 // The pool must allow 3 connections: for heartbeats, for transactions, and for everything else.
-// With 3 a client polls for its grants instead of listening; to listen takes 4, on MariaDB 5. A
+// With 3 a client polls for its grants instead of listening; to listen takes 4. A
 // transaction of the application's has a connection of its own: with Guard, LockTx or UnlockTx
 // allow one more for each that is open at a time. A smaller pool is ErrConfig. Clients that share a
 // pool reserve their connections each: one that would take the last is ErrConfig at its first lock.
@@ -57,7 +57,7 @@ import (
 // In a Galera cluster and in a group with several primaries leases work with any number of writing
 // nodes. LockTx, TryLockTx and Guard are ErrConfig there without SingleWriter.
 func New(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	e := &engine{db: db, prepared: preparedOn(db), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
+	e := &engine{db: db, prepared: preparedOn(db), sleepLocks: newSleepLocks(), rowTimeout: rowTimeout, nap: longestNap, proof: proofTimeout}
 	for _, option := range options {
 		option(e)
 	}
@@ -77,6 +77,11 @@ type Option func(*engine)
 // LockTx is over with its context: then the error is one of a deadlock. On any other server it
 // changes nothing. Default: not said.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
+
+// AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
+// servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess
+// and PlanetScale. Nothing was tested there. Default: not said.
+func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
 
 const (
 	// rowTimeout is how long a statement of ours comes back to a row that is locked: time enough
@@ -98,7 +103,9 @@ type engine struct {
 	nap          time.Duration // the most that a statement of a listener sleeps
 	proof        time.Duration // how long a listener waits for its own first KILL
 	singleWriter bool
+	anyServer    bool // the application knows what it does
 	rowQueues    rowQueues
+	sleepLocks   *sleepLocks
 	obstructed   func() // tells a test that a row was found locked; else nil
 }
 

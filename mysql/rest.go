@@ -38,12 +38,12 @@ func (l *listener) rest(ctx context.Context, wake func(driver.Hint)) (outcome in
 // sleepTied sleeps, and has the tag for as long. A sleep that is interrupted may leave it.
 func (l *listener) sleepTied(ctx context.Context) (outcome int64, err error) {
 	sleep := fmt.Sprintf("2 * SLEEP(%f)", l.nap.Seconds())
-	if l.sleepLock != nil {
-		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock.name, l.nap.Seconds())
+	if l.sleepLock != "" {
+		sleep = fmt.Sprintf("COALESCE(GET_LOCK('%s', %f), 2)", l.sleepLock, l.nap.Seconds())
 	}
 	var untied any
 	err = l.conn.QueryRowContext(ctx, fmt.Sprintf("SELECT IF(GET_LOCK('%s', 0) = 1, %s, NULL), RELEASE_LOCK('%[1]s')", l.tag.Name(), sleep)).Scan(&outcome, &untied)
-	return l.sleepLock.check(outcome, err)
+	return checkSleepLock(outcome, err)
 }
 
 // untie takes away the tag that an interrupted sleep has left. It reports cut as news does.

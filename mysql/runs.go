@@ -10,7 +10,7 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
+func (e *engine) BeginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
 	run, ours, err := jobs.Begin(runTables{ctx, e}, r, slot, retry)
 	return run, ours, mysqlserver.Interpret(err)
 }

@@ -29,11 +29,26 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 
 // OpenSession examines a connection first: what would make a grant worth nothing is refused before
 // there is one.
+// known refuses a server on which locks would not exclude.
+func (e *engine) known(ctx context.Context) error {
+	if e.anyServer {
+		return nil
+	}
+	var version string
+	if err := e.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
+		return err
+	}
+	return mysqlserver.Refuse(version)
+}
+
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
 		return err
 	}
 	if err := e.examine(ctx, e.db); err != nil {
+		return mysqlserver.Interpret(err)
+	}
+	if err := e.known(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

@@ -51,7 +51,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				}
 				u, err := e.Upkeep(t.Context())
 				if says(err); err == nil {
-					must(t, u.Close())
+					defer u.Close()
 				}
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()

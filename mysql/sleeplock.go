@@ -5,69 +5,77 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
-	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
-	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-// sleepLock is what a listener waits for on MariaDB: a named lock that a second connection holds.
-// SLEEP is no good there. A thread that wakes from SLEEP holds a mutex that all sleepers of the
-// server share, and asks for another one. The thread that kills it holds that other mutex and tries
-// for the first. So two KILLs at the same time, or one while another thread falls asleep, stop both
-// sides and every other sleeper for two seconds (seen on 10.11). A wait for a named lock has a
-// mutex of its own.
-type sleepLock struct {
-	name string
-	conn *sql.Conn
+// sleepLocks are what a listener waits for on MariaDB: named locks that the connections of the
+// engine's heartbeats hold, one each. SLEEP is no good there. A thread that wakes from SLEEP holds
+// a mutex that all sleepers of the server share, and asks for another one. The thread that kills it
+// holds that other mutex and tries for the first. So two KILLs at the same time, or one while
+// another thread falls asleep, stop both sides and every other sleeper for two seconds (seen on
+// 10.11). A wait for a named lock has a mutex of its own.
+type sleepLocks struct {
+	mu    sync.Mutex
+	names []string      // that are held, as far as is known; the latest last
+	more  chan struct{} // closed when there is one more
 }
 
-// openSleepLock returns nil where none is needed.
-func (e *engine) openSleepLock(ctx context.Context, listener *sql.Conn) (*sleepLock, error) {
-	version, err := variable(ctx, listener, "version", "version")
-	if err != nil || !strings.Contains(version, "MariaDB") {
-		return nil, err
+func newSleepLocks() *sleepLocks { return &sleepLocks{more: make(chan struct{})} }
+
+// hold takes a new sleep lock on a connection, and returns its name; "": the server gives none. It
+// is held until release, or for as long as the connection lives.
+func (s *sleepLocks) hold(ctx context.Context, conn *sql.Conn) string {
+	name := "dblock:sleep:" + rand.Text()
+	var held sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+name+"', 0)").Scan(&held); err != nil || !held.Bool {
+		return ""
 	}
-	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 2); err != nil {
-		return nil, driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups with, of which MariaDB needs two: %v", err))
-	}
-	conn, err := e.reserve(ctx, 365*24*time.Hour) // idle for as long as the listener lives
-	if err != nil {
-		return nil, err
-	}
-	g := &sleepLock{name: "dblock:sleep:" + rand.Text(), conn: conn}
-	if err := g.shut(ctx); err != nil {
-		g.close()
-		return nil, err
-	}
-	return g, nil
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = append(s.names, name)
+	close(s.more)
+	s.more = make(chan struct{})
+	return name
 }
 
-// shut takes the lock.
-func (g *sleepLock) shut(ctx context.Context) error {
-	var shut sql.NullBool
-	if err := g.conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+g.name+"', 0)").Scan(&shut); err != nil {
-		return err
-	}
-	if !shut.Bool {
-		return driver.Fail(driver.ErrUnsupported, errors.New("the server gives no named locks"))
-	}
-	return nil
+// release forgets a sleep lock, whose connection is about to be closed.
+func (s *sleepLocks) release(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.names = slices.DeleteFunc(s.names, func(other string) bool { return other == name })
 }
 
-// check finds a lock that is free: its connection is gone, and the listener has nothing more to
-// wait for.
-func (g *sleepLock) check(outcome int64, err error) (int64, error) {
-	if g != nil && err == nil && outcome == sleepLockFree {
-		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection beside the listener's was lost"))
+// latest returns one that is held. It waits for a moment: a client begins to listen while its
+// heartbeats connect.
+func (s *sleepLocks) latest(ctx context.Context, patience time.Duration) (string, error) {
+	late := time.NewTimer(patience)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		names, more := s.names, s.more
+		s.mu.Unlock()
+		if len(names) > 0 {
+			return names[len(names)-1], nil
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return "", driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats, beside which a listener waits on MariaDB, is not there"))
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+}
+
+// checkSleepLock finds a sleep lock that is free: its connection is gone, and the listener, which
+// has it now, has nothing more to wait for.
+func checkSleepLock(outcome int64, err error) (int64, error) {
+	if err == nil && outcome == sleepLockFree {
+		err = driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats, beside which the listener waited, was lost"))
 	}
 	return outcome, err
-}
-
-func (g *sleepLock) close() {
-	if g != nil {
-		mysqlserver.Discard(g.conn)
-	}
 }

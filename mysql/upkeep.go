@@ -71,11 +71,12 @@ type upkeep struct {
 	conn *sql.Conn
 	db   *prepared // on conn
 	q    *mysqldb.Queries
+	done func() // before the connection is closed; nil: nothing
 }
 
 func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
 	db := e.prepared.onConn(conn)
-	return upkeep{conn, db, mysqldb.New(db)}
+	return upkeep{conn: conn, db: db, q: mysqldb.New(db)}
 }
 
 func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
@@ -84,7 +85,13 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 		return nil, mysqlserver.Interpret(err)
 	}
 	e.side.Warm()
-	return e.upkeepOn(conn), nil
+	u := e.upkeepOn(conn)
+	if e.info.Load().mariaDB {
+		if name := e.sleepLocks.hold(ctx, conn); name != "" {
+			u.done = func() { e.sleepLocks.release(name) }
+		}
+	}
+	return u, nil
 }
 
 func (u upkeep) Heartbeat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
@@ -114,6 +121,9 @@ func (u upkeep) Attempts(ctx context.Context, session string) ([]driver.Attempt,
 }
 
 func (u upkeep) Close() error {
+	if u.done != nil {
+		u.done()
+	}
 	mysqlserver.Discard(u.conn)
 	return nil
 }

@@ -110,18 +110,23 @@ func (c *AdvisoryClient) Do(ctx context.Context, name string, fn func(ctx contex
 // LockTx takes the lock inside a transaction, on its connection, and holds it until that ends:
 // there is nothing to unlock. It waits in the same queue as Lock, and also for what this client
 // holds. When ctx ends, and after the application's own lock_timeout or statement_timeout, the
-// transaction goes on as it was. Options: dblock.Shared; dblock.Also, for several names, which are
-// locked in the order of their bytes.
+// transaction goes on as it was. Several names are locked in the order of their bytes.
+// ErrInvalidOption without a name.
 //
 // At REPEATABLE READ and SERIALIZABLE a transaction whose first statement is LockTx sees the
 // database as of before the wait: lock at READ COMMITTED, or expect a serialization failure.
-func (c *AdvisoryClient) LockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
-	return c.client.LockTx(ctx, tx, name, options...)
+func (c *AdvisoryClient) LockTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.client.LockTx(ctx, tx, names...)
+}
+
+// LockSharedTx is LockTx for a reader, as dblock.Shared makes one.
+func (c *AdvisoryClient) LockSharedTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.client.LockSharedTx(ctx, tx, names...)
 }
 
 // TryLockTx is LockTx without waiting: ErrNotAcquired where another has the lock or waits for it.
-func (c *AdvisoryClient) TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
-	return c.client.TryLockTx(ctx, tx, name, options...)
+func (c *AdvisoryClient) TryLockTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.client.TryLockTx(ctx, tx, names...)
 }
 
 // Close releases every lock that the client still holds, ends their contexts with cause ErrClosed,

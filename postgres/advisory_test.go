@@ -67,20 +67,20 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 	defer tx.Rollback(context.Background())
 	is(a.LockTx(ctx, nil, "n"), dblock.ErrInvalidOption)
 	is(a.LockTx(ctx, tx, ""), dblock.ErrInvalidName)
-	is(a.LockTx(ctx, tx, "n", dblock.Also("")), dblock.ErrInvalidName)
-	is(a.LockTx(ctx, tx, "n", dblock.Lease(time.Second)), dblock.ErrInvalidOption)
+	is(a.LockTx(ctx, tx, "n", ""), dblock.ErrInvalidName)
+	is(a.LockTx(ctx, tx), dblock.ErrInvalidOption)
 	held, err := b.Lock(ctx, "also")
 	if err != nil {
 		t.Fatal(err)
 	}
-	is(a.TryLockTx(ctx, tx, "n", dblock.Also("also")), dblock.ErrNotAcquired)
+	is(a.TryLockTx(ctx, tx, "n", "also"), dblock.ErrNotAcquired)
 	brief, stop := context.WithTimeout(ctx, 50*time.Millisecond)
 	err = a.LockTx(brief, tx, "also")
 	stop()
 	is(err, dblock.ErrNotAcquired)
 	is(err, context.DeadlineExceeded)
 	got := make(chan error, 1)
-	go func() { got <- a.LockTx(ctx, tx, "n", dblock.Also("also")) }() // and the transaction is as usable as before
+	go func() { got <- a.LockTx(ctx, tx, "n", "also") }() // and the transaction is as usable as before
 	is(held.Unlock(ctx), nil)
 	is(<-got, nil)
 	for _, name := range []string{"n", "also"} {
@@ -97,7 +97,7 @@ func TestAdvisoryLocksOfTransactions(t *testing.T) {
 	if tx, err = pool.Begin(ctx); err != nil {
 		t.Fatal(err)
 	}
-	is(a.LockTx(ctx, tx, "n", dblock.Shared()), nil)
+	is(a.LockSharedTx(ctx, tx, "n"), nil)
 	is(a.TryLockTx(ctx, tx, "other"), nil)
 	waiting := make(chan error, 1)
 	go func() {

@@ -174,7 +174,7 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 	s.session("b", time.Minute)
 	s.session("c", time.Minute)
 	slot := driver.Slot{Length: 1000 * time.Hour}
-	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, slot, false)
+	run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, slot, driver.Retry{})
 	if err != nil || !mine {
 		t.Fatal(mine, err)
 	}
@@ -187,7 +187,7 @@ func TestOneOfTwoWhoRetryASlotRunsIt(t *testing.T) {
 		Name: "n", Slot: run.Slot, Token: 2, Session: "b", BeganAt: run.Began.UnixMicro(), Tries: 2, SlotEnds: run.SlotEnds.UnixMicro(), Replaced: 1,
 	}))
 	done := s.blocked(func() {
-		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot, true)
+		is, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 3, Session: "c"}, slot, driver.Retry{Most: 9})
 		if err != nil || mine || is.Token != 2 || is.Tries != 2 || is.Failed {
 			t.Errorf("got %+v, %v, %v", is, mine, err)
 		}
@@ -205,7 +205,7 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 	s.begin()
 	s.do(query(postgresdb.ClaimRun, postgresdb.ClaimRunParams{Name: "n", Slot: moment, Token: 1, Session: "a", BeganAt: moment, Tries: 1, SlotEnds: moment}))
 	done := s.blocked(func() {
-		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"}, driver.Slot{Moment: moment}, true)
+		run, mine, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 2, Session: "b"}, driver.Slot{Moment: moment}, driver.Retry{Most: 9})
 		if err != nil || mine || run.Token != 1 || run.Slot != moment {
 			t.Errorf("got %+v, %v, %v", run, mine, err)
 		}
@@ -218,7 +218,7 @@ func TestOfTwoWhoClaimAMomentOneRunsIt(t *testing.T) {
 func TestARunThatEndedWellIsNotTakenOver(t *testing.T) {
 	s := newScript(t)
 	s.session("a", time.Minute)
-	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, false)
+	run, _, err := s.BeginRun(t.Context(), driver.Run{Name: "n", Token: 1, Session: "a"}, driver.Slot{Length: 1000 * time.Hour}, driver.Retry{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,7 @@ const (
 // listen listens on a connection of its own beside the pool. A handler of the application's for
 // notifications gets none of them.
 func (d pgxDB) listen(ctx context.Context, app, channel string, ready func(), wake func(driver.Hint)) error {
-	conn, err := pgserver.Connect(ctx, d.pool, app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
+	conn, err := pgserver.Connect(ctx, d.pool.Config(), app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func listenOn(ctx context.Context, conn *pgx.Conn, channel string, exec func(con
 	}
 	if _, err := hear(ctx, conn, channel, echoTimeout); err != nil {
 		if ctx.Err() == nil && pgconn.Timeout(err) {
-			return driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: is a pooler in between?"))
+			return driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen), or it is of another database"))
 		}
 		return err
 	}

@@ -115,5 +115,9 @@ func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
 }
 
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	return pgserver.Interpret(e.db.listen(ctx, e.appName(), "dblock_"+session, ready, wake))
+	channel := "dblock_" + session
+	if e.direct != nil {
+		return pgserver.Interpret(e.direct.listen(ctx, e.appName(), channel, e.db.exec, ready, wake))
+	}
+	return pgserver.Interpret(e.db.listen(ctx, e.appName(), channel, ready, wake))
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
@@ -17,29 +18,113 @@ import (
 func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 	db := dbtest.Postgres(t)
 	through := db.PgBouncer(t, dbtest.PoolTransactions)
-	open := func() *dblock.Client[pgx.Tx] {
-		client, err := dblock.New(New(through.Pool(t)), dblock.WithLogger(slog.New(slog.DiscardHandler)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := client.Close(context.Background()); err != nil {
-				t.Error(err)
-			}
+	for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheDescribe} {
+		t.Run(mode.String(), func(t *testing.T) {
+			open := func() *dblock.Client[pgx.Tx] { return newClient(t, New(poolIn(t, through, mode))) }
+			handOver(t, db, open(), open(), mode.String(), func() {})
 		})
-		return client
 	}
-	one, two := open(), open()
-	held, err := one.Lock(t.Context(), "n")
+}
+
+// Broken by a listener that connects as the pool does.
+func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
+	db, another := dbtest.Postgres(t), dbtest.Postgres(t)
+	through := db.PgBouncer(t, dbtest.PoolTransactions)
+	config, err := pgx.ParseConfig(db.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := two.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrNotAcquired) {
+	overSQL := through.SQL(t)
+	overSQL.SetMaxOpenConns(3)
+	for name, client := range map[string]*dblock.Client[pgx.Tx]{
+		"a DSN":           newClient(t, New(through.Pool(t), Listen(db.DSN))),
+		"a configuration": newClient(t, New(through.Pool(t), Listen(config))),
+		"a pool":          newClient(t, New(through.Pool(t), Listen(db.Pool(t)))),
+	} {
+		t.Run(name, func(t *testing.T) {
+			handOver(t, db, newClient(t, New(db.Pool(t))), client, name, func() { listening(t, client.Stats) })
+		})
+	}
+	t.Run("over database/sql with a pool of 3", func(t *testing.T) {
+		client := newClient(t, NewSQL(overSQL, Listen(db.DSN)))
+		handOver(t, db, newClient(t, New(db.Pool(t))), client, "sql", func() { listening(t, client.Stats) })
+	})
+	t.Run("another database", func(t *testing.T) {
+		told := make(chan error, 99)
+		client := newClient(t, New(through.Pool(t), Listen(another.DSN)), dblock.WithObserver(dblock.Observer{
+			Listener: func(up bool, err error) { told <- err },
+		}))
+		handOver(t, db, newClient(t, New(db.Pool(t))), client, "other", func() {
+			if err := <-told; !errors.Is(err, dblock.ErrUnsupported) {
+				t.Errorf("%v", err)
+			}
+		})
+	})
+}
+
+func TestAnAddressToListenAtThatCannotBeReadIsRefused(t *testing.T) {
+	pool := dbtest.Postgres(t).Pool(t)
+	for _, option := range []Option{Listen("host=h port=many"), Listen((*pgx.ConnConfig)(nil)), Listen((*pgxpool.Pool)(nil))} {
+		if _, err := dblock.New(New(pool, option)); !errors.Is(err, dblock.ErrConfig) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+func newClient[TX any](t *testing.T, engine dblock.Engine[TX], options ...dblock.Option) *dblock.Client[TX] {
+	t.Helper()
+	client, err := dblock.New(engine, append(options, dblock.WithLogger(slog.New(slog.DiscardHandler)))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// poolIn opens a pool that sends statements in a mode of pgx.
+func poolIn(t *testing.T, db dbtest.Database, mode pgx.QueryExecMode) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.ConnConfig.DefaultQueryExecMode = mode
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// listening waits until a client listens.
+func listening(t *testing.T, stats func() dblock.Stats) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !stats().Listening; time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it does not listen")
+		}
+	}
+}
+
+// handOver has a lock go from one client to another that waits for it. queued is called before the
+// first gives it back.
+func handOver[A, B any](t *testing.T, db dbtest.Database, one *dblock.Client[A], two *dblock.Client[B], name string, queued func()) {
+	t.Helper()
+	held, err := one.Lock(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := two.TryLock(t.Context(), name); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Errorf("%v", err)
 	}
 	got := make(chan error, 1)
 	go func() {
-		l, err := two.Lock(t.Context(), "n")
+		l, err := two.Lock(t.Context(), name)
 		if err == nil && l.Token() <= held.Token() {
 			err = errors.New("the token did not rise")
 		}
@@ -49,8 +134,8 @@ func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 		got <- err
 	}()
 	direct := db.Pool(t)
-	for deadline, queued := time.After(10*time.Second), 0; queued != 1; {
-		if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters").Scan(&queued); err != nil {
+	for deadline, places := time.After(10*time.Second), 0; places != 1; {
+		if err := direct.QueryRow(t.Context(), "SELECT count(*) FROM dblock_waiters WHERE name = $1", name).Scan(&places); err != nil {
 			t.Fatal(err)
 		}
 		select {
@@ -59,6 +144,7 @@ func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 		case <-time.After(2 * time.Millisecond):
 		}
 	}
+	queued()
 	if err := held.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}

@@ -125,7 +125,7 @@ func (s statement) queue(b *pgx.Batch) {
 }
 
 func (d pgxDB) reserve(ctx context.Context, app string) (connection, error) {
-	conn, err := pgserver.Connect(ctx, d.pool, app, nil)
+	conn, err := pgserver.Connect(ctx, d.pool.Config(), app, nil)
 	if err != nil {
 		return nil, err
 	}

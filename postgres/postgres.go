@@ -26,12 +26,12 @@ import (
 
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock
 // never closes it, and opens connections beside it, with the pool's own configuration and hooks:
-// one for heartbeats, one to listen for wake-ups while somebody waits, and up to two for work
-// beside the application's transactions, when there is such work. pg_stat_activity shows them under
-// the application_name dblock/<app>, where app is WithApp. The tables are found by the search_path
-// of the pool's connections. Run migrate.Up or the files of package migrations first.
-func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
-	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}), Transactions: transactions[pgx.Tx]{ofPgx}}
+// one for heartbeats, one to listen for wake-ups while somebody waits (see Listen), and up to two
+// for work beside the application's transactions, when there is such work. pg_stat_activity shows
+// them under the application_name dblock/<app>, where app is WithApp. The tables are found by the
+// search_path of the pool's connections. Run migrate.Up or the files of package migrations first.
+func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
+	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}, options...), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
@@ -42,10 +42,10 @@ func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 // own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
 //
 // A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
-// method Raw (otelsql), and the pool allows 4. In any other case it polls every 100 ms, in one
-// statement for all waiters of a client, and so with lib/pq: a hand-off then takes some 100 ms
-// instead of a few. The client logs the reason once, at level INFO; for a driver that cannot
-// listen, at level DEBUG.
+// method Raw (otelsql), and the pool allows 4. In any other case it polls, in one statement for all
+// waiters of a client, and so with lib/pq: after an eighth of the time for which a name has stood
+// still, every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that
+// cannot listen, at level DEBUG.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
 // its default is 4 on a small machine, enough for one client. A client polls there, too, until
@@ -56,9 +56,12 @@ func New(pool *pgxpool.Pool) driver.Engine[pgx.Tx] {
 // ErrUnavailable. A client stops listening, and polls, while it has the connection that the pool
 // lacks.
 //
+// With Listen a client listens whatever the driver, on a connection beside the pool, which then has
+// to allow 3.
+//
 // The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
-func NewSQL(db *sql.DB) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}), Transactions: transactions[*sql.Tx]{ofSQL}}
+func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
+	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}, options...), Transactions: transactions[*sql.Tx]{ofSQL}}
 }
 
 // engine is the SQL of every transition; db is how statements reach the server.
@@ -67,6 +70,8 @@ type engine struct {
 	side        *connpool.Pool[upkeep]
 	app         atomic.Value // of the client that attended last: a string
 	lockTimeout string       // how long a statement of ours waits for a row that is locked
+	direct      *directConn  // how listeners connect; nil: as the pool does
+	anyServer   bool         // the application knows what it does
 	strict      atomic.Bool  // a statement by itself has failed at the application's isolation level
 }
 
@@ -78,8 +83,13 @@ const (
 	briefly = "20ms"
 )
 
-func newEngine(db database) *engine {
+func newEngine(db database, options ...Option) *engine {
 	e := &engine{db: db, lockTimeout: usualLockTimeout}
+	for _, o := range options {
+		if o != nil {
+			o(e)
+		}
+	}
 	e.side = newSidePool(e)
 	return e
 }
@@ -112,7 +122,12 @@ func (e *engine) alone(ctx context.Context, s statement) error {
 	return e.db.transact(ctx, s)
 }
 
-func (e *engine) Validate() error { return e.db.validate() }
+func (e *engine) Validate() error {
+	if err := e.db.validate(); err != nil {
+		return err
+	}
+	return e.direct.validate()
+}
 
 func (e *engine) Connections() (inUse, most int) { return e.db.connections() }
 

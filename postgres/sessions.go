@@ -26,7 +26,22 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 	return is, err
 }
 
+// known refuses a server on which locks would not exclude.
+func (e *engine) known(ctx context.Context) error {
+	if e.anyServer {
+		return nil
+	}
+	var version string
+	if err := e.db.exec(ctx, statement{sql: "SELECT version()"}.found(&version, new(bool))); err != nil {
+		return err
+	}
+	return pgserver.Refuse(version)
+}
+
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
+	if err := e.known(ctx); err != nil {
+		return pgserver.Interpret(err)
+	}
 	if err := e.db.room(ctx, e.side); err != nil {
 		return pgserver.Interpret(err)
 	}

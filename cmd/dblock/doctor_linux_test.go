@@ -28,7 +28,7 @@ func TestDoctorSeesAPooler(t *testing.T) {
 			return w.at(w.pgBouncer(mode)).doctor()
 		}
 		d := through("transaction")
-		d.hasOnly(isNote, "pooler", "by the transaction", "poll every 100 ms", "pool_mode = session")
+		d.hasOnly(isNote, "pooler", "by the transaction", "clients poll", "postgres.Listen", "pool_mode = session")
 		d.hasOnly(isNote, "LISTEN", "see pooler")
 		d.hasOnly(isOK, "schema")
 		var listening int

@@ -54,8 +54,8 @@ func pooler(ctx context.Context, e *examination) ([]finding, error) {
 			return nil, err
 		case moved:
 			e.pooling = byTransaction
-			return found(note("a pooler in between lends server connections by the transaction: clients poll every 100 ms instead of listening, and postgres.Advisory is refused",
-				"pool sessions (PgBouncer: pool_mode = session), or connect directly, for hand-overs in milliseconds"))
+			return found(note("a pooler in between lends server connections by the transaction: clients poll instead of listening, and postgres.Advisory is refused",
+				"for hand-overs in milliseconds let clients listen past it: postgres.New(pool, postgres.Listen(dsn)), with a DSN of the database itself; or pool sessions (PgBouncer: pool_mode = session), or connect directly"))
 		}
 	}
 	if said != mine {
@@ -141,7 +141,7 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 	case e.pooling == unknownPooling:
 		return found(unknown("it is not known whether a pooler is in between, on whose connections LISTEN would stay behind", "see pooler"))
 	case e.pooling == byTransaction:
-		return found(note("nothing is heard through such a pooler: clients poll every 100 ms", "see pooler"))
+		return found(note("nothing is heard through such a pooler: clients poll", "see pooler"))
 	}
 	channel := "dblock_doctor_" + rand.Text()
 	conn, err := e.Conn(ctx)
@@ -165,7 +165,7 @@ func listens(ctx context.Context, e *examination) ([]finding, error) {
 	})
 	switch {
 	case heard != nil && ctx.Err() == nil && pgconn.Timeout(heard):
-		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll every 100 ms", e.echo), "connect without a proxy in between"))
+		return found(note(fmt.Sprintf("a notification was sent and not heard within %v: clients poll", e.echo), "connect without a proxy in between"))
 	case heard != nil:
 		return nil, heard
 	case err != nil:

@@ -57,7 +57,8 @@ type holding struct {
 	slotOf   string
 	zone     string
 	late     time.Duration
-	retry    bool
+	retries  int
+	backoff  time.Duration
 	notGot   int
 
 	stderr  io.Writer
@@ -106,7 +107,8 @@ func execute(o *options) *cobra.Command {
 	f.StringVar(&h.slotOf, "slot-of", "", "run the command once for the latest time of this cron expression, over all hosts")
 	f.StringVar(&h.zone, "tz", "UTC", "time zone of --slot-of")
 	f.DurationVar(&h.late, "late", 10*time.Minute, "do not run a slot of --slot-of that is older")
-	f.BoolVar(&h.retry, "retry-failed", false, "run a slot again whose run failed, or whose host died")
+	f.IntVar(&h.retries, "retry-failed", 0, "how often a slot is run again whose run failed, or whose host died")
+	f.DurationVar(&h.backoff, "retry-backoff", 0, "not before this time has passed since a failure, twice as much after the second, and so on")
 	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired, "exit status where the lock is not free (--no-wait), or not in time (--wait)")
 	return c
 }
@@ -133,8 +135,10 @@ func (h *holding) check() error {
 		return errors.New("--once-per and --slot-of: for one name only")
 	case slots && (h.noWait || h.wait != 0 || h.shared || h.permits != "" || h.lease != 0 || h.minHold != 0 || h.owner != "" || len(h.metadata) > 0):
 		return errors.New("--once-per and --slot-of decide by themselves how the lock is held: give no other option of the lock")
-	case h.retry && !slots:
-		return errors.New("--retry-failed: of --once-per or --slot-of")
+	case (h.retries != 0 || h.backoff != 0) && !slots:
+		return errors.New("--retry-failed and --retry-backoff: of --once-per or --slot-of")
+	case h.retries < 0 || h.backoff < 0 || h.backoff != 0 && h.retries == 0:
+		return errors.New("--retry-failed: want at least 1, and --retry-backoff with it")
 	}
 	_, err := h.options()
 	if err == nil && h.slotOf != "" {
@@ -264,11 +268,14 @@ func (h *holding) acquire(ctx context.Context, c *dblock.Client[*sql.Tx]) (hold,
 		}
 		return holdOf(one), nil
 	}
-	take := c.LockAll
+	take, forAll := c.LockAll, make([]dblock.LocksOption, len(options))
 	if h.noWait {
 		take = c.TryLockAll
 	}
-	all, err := take(ctx, h.names, options...)
+	for i, option := range options {
+		forAll[i] = option
+	}
+	all, err := take(ctx, h.names, forAll...)
 	if err != nil {
 		return hold{}, h.notAcquired(ctx, err)
 	}
@@ -293,8 +300,8 @@ func (h *holding) notAcquired(ctx context.Context, err error) error {
 // once runs the command for a slot.
 func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command []string) error {
 	var options []dblock.RunOption
-	if h.retry {
-		options = append(options, dblock.RetryFailed())
+	if h.retries != 0 {
+		options = append(options, dblock.RetryFailed(h.retries, h.backoff))
 	}
 	// A signal ends the attempt. It does not end a run: the outcome of a run must be written.
 	attempt, cancel := context.WithCancelCause(context.WithoutCancel(ctx))

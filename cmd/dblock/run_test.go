@@ -275,7 +275,7 @@ func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
 	if s := w.process("run", "--once-per", "24h", "job", "--", "sh", "-c", "exit 5"); s.status != 0 {
 		t.Errorf("run again without being asked for: %+v", s)
 	}
-	if s := w.process("run", "--once-per", "24h", "--retry-failed", "job", "--", "true"); s.status != 0 {
+	if s := w.process("run", "--once-per", "24h", "--retry-failed", "2", "job", "--", "true"); s.status != 0 {
 		t.Errorf("%+v", s)
 	}
 	contains(t, w.must("jobs"), "ok")

@@ -140,7 +140,7 @@ func TestATaskEndsWithItsScheduler(t *testing.T) {
 func TestTheOutcomeOfATaskIsKept(t *testing.T) {
 	file := file(t)
 	c := client(t, file)
-	locker := must(t)(gocronlock.Every(c, time.Hour, dblock.RetryFailed()))
+	locker := must(t)(gocronlock.Every(c, time.Hour, dblock.RetryFailed(3, 0)))
 	run := func(f func() error) error {
 		t.Helper()
 		l, err := locker.Lock(t.Context(), job)

@@ -11,6 +11,9 @@
 //	dblock.acquire.failures    counter, {failure}   of them, those that did not get the lock
 //	dblock.hold.duration       histogram, s         from the grant to the end of the lock
 //	dblock.lock.losses         counter, {loss}      locks that ended with ErrLost
+//	dblock.job.runs            counter, {run}       runs of OncePer, OnceAt and Every that have ended
+//	dblock.job.slots.skipped   counter, {slot}      slots that began while an earlier run went on
+//	dblock.job.slots.missed    counter, {slot}      slots that no process asked for
 //	dblock.heartbeat.duration  histogram, s         round trips that keep the session alive
 //	dblock.heartbeat.failures  counter, {failure}   of them, those that failed
 //	dblock.listener.losses     counter, {loss}      times that the listener was lost, or could not be made
@@ -27,7 +30,7 @@
 //
 //	dblock.operation   "lock" or "trylock": of acquire.duration, acquire.failures
 //	dblock.lock.mode   "exclusive", "shared" or "permits": likewise
-//	error.type         dblock.Outcome of the error; absent without an error: of acquire, hold and heartbeat
+//	error.type         dblock.Outcome of the error; absent without an error: of acquire, hold, job.runs and heartbeat
 //	dblock.lock.name   only if asked for: WithNamesInMetrics, WithNamesInSpans
 //
 // Spans are called dblock.lock and dblock.trylock, and have dblock.lock.token once they end. A span

@@ -161,3 +161,17 @@ func TestWhatEndsWithItsContextIsMeasured(t *testing.T) {
 		t.Errorf("spans %v", ended)
 	}
 }
+
+func TestRunsOfJobsAreCounted(t *testing.T) {
+	const failure = "error.type"
+	sdk := newTelemetry(t)
+	o := dblockotel.Observer(sdk.with()...)
+	o.RunEnd(dblock.RunResult{Name: "j"})
+	o.RunEnd(dblock.RunResult{Name: "j", Err: errors.New("broken")})
+	o.SlotsLeftOut(dblock.LeftOut{Name: "j", Skipped: 1, Missed: 1})
+	same(t, sdk.collect(),
+		counter("dblock.job.runs", "How many runs of jobs have ended.", "{run}", attributes(), attributes(failure, "failed")),
+		counter("dblock.job.slots.skipped", "How many slots of jobs began while an earlier run went on.", "{slot}", attributes()),
+		counter("dblock.job.slots.missed", "How many slots of jobs no process asked for.", "{slot}", attributes()),
+	)
+}

@@ -40,7 +40,8 @@ var seconds = metric.WithExplicitBucketBoundaries(
 func Observer(options ...Option) dblock.Observer {
 	o := newObserver(newConfig(options))
 	return dblock.Observer{
-		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, Heartbeat: o.heartbeat, Listener: o.listener,
+		AcquireStart: o.acquireStart, AcquireEnd: o.acquireEnd, HoldEnd: o.holdEnd, RunEnd: o.runEnd, SlotsLeftOut: o.slotsLeftOut,
+		Heartbeat: o.heartbeat, Listener: o.listener,
 	}
 }
 
@@ -51,6 +52,9 @@ type observer struct {
 	failures       metric.Int64Counter
 	holds          metric.Float64Histogram
 	losses         metric.Int64Counter
+	runs           metric.Int64Counter
+	skipped        metric.Int64Counter
+	unasked        metric.Int64Counter
 	heartbeats     metric.Float64Histogram
 	missed         metric.Int64Counter
 	listenerLosses metric.Int64Counter
@@ -77,6 +81,9 @@ func newObserver(c config) *observer {
 	count(&o.failures, "dblock.acquire.failures", "{failure}", "How many requests did not get their lock.")
 	duration(&o.holds, "dblock.hold.duration", "How long locks were held.")
 	count(&o.losses, "dblock.lock.losses", "{loss}", "How many locks were lost while they were held.")
+	count(&o.runs, "dblock.job.runs", "{run}", "How many runs of jobs have ended.")
+	count(&o.skipped, "dblock.job.slots.skipped", "{slot}", "How many slots of jobs began while an earlier run went on.")
+	count(&o.unasked, "dblock.job.slots.missed", "{slot}", "How many slots of jobs no process asked for.")
 	duration(&o.heartbeats, "dblock.heartbeat.duration", "How long heartbeats took.")
 	count(&o.missed, "dblock.heartbeat.failures", "{failure}", "How many heartbeats failed.")
 	count(&o.listenerLosses, "dblock.listener.losses", "{loss}", "How often the listener was lost, or could not be made.")
@@ -130,6 +137,15 @@ func (o *observer) holdEnd(r dblock.HoldResult) {
 	if errors.Is(r.Err, dblock.ErrLost) {
 		o.losses.Add(ctx, 1, o.metric(r.Name, nil))
 	}
+}
+
+func (o *observer) runEnd(r dblock.RunResult) {
+	o.runs.Add(context.Background(), 1, o.metric(r.Name, r.Err))
+}
+
+func (o *observer) slotsLeftOut(s dblock.LeftOut) {
+	o.skipped.Add(context.Background(), s.Skipped, o.metric(s.Name, nil))
+	o.unasked.Add(context.Background(), s.Missed, o.metric(s.Name, nil))
 }
 
 func (o *observer) heartbeat(took time.Duration, err error) {

@@ -37,6 +37,8 @@ func expose(t *testing.T) exposed {
 	o := c.Observer()
 	o.AcquireEnd(t.Context(), dblock.Attempt{Wait: true}, dblock.AcquireResult{})
 	o.HoldEnd(dblock.HoldResult{})
+	o.RunEnd(dblock.RunResult{})
+	o.SlotsLeftOut(dblock.LeftOut{})
 	o.Heartbeat(time.Millisecond, nil)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(c)

@@ -20,6 +20,8 @@ type Collector struct {
 	failures       *prometheus.CounterVec
 	holds          *prometheus.HistogramVec
 	losses         *prometheus.CounterVec
+	runs           *prometheus.CounterVec
+	leftOut        *prometheus.CounterVec
 	heartbeats     prometheus.Histogram
 	missed         prometheus.Counter
 	listenerLosses prometheus.Counter
@@ -64,6 +66,8 @@ func New(client string, options ...Option) *Collector {
 		c.named("outcome"))
 	c.holds = prometheus.NewHistogramVec(histogram("dblock_hold_duration_seconds", "How long locks were held."), c.named("outcome"))
 	c.losses = prometheus.NewCounterVec(counter("dblock_locks_lost_total", "How many locks were lost while they were held."), c.named())
+	c.runs = prometheus.NewCounterVec(counter("dblock_job_runs_total", "How many runs of jobs have ended."), c.named("outcome"))
+	c.leftOut = prometheus.NewCounterVec(counter("dblock_job_slots_left_out_total", "How many slots of jobs nothing was begun in."), c.named("why"))
 	c.heartbeats = prometheus.NewHistogram(histogram("dblock_heartbeat_duration_seconds", "How long heartbeats took."))
 	c.missed = prometheus.NewCounter(counter("dblock_heartbeat_failures_total", "How many heartbeats failed."))
 	c.listenerLosses = prometheus.NewCounter(
@@ -73,6 +77,10 @@ func New(client string, options ...Option) *Collector {
 		c.losses.WithLabelValues()
 		for _, outcome := range []string{"refused", "timeout", "canceled", "deadlock", "unavailable", "failed"} {
 			c.failures.WithLabelValues(outcome)
+		}
+		c.runs.WithLabelValues("failed")
+		for _, why := range []string{skipped, missed} {
+			c.leftOut.WithLabelValues(why)
 		}
 	}
 	return c
@@ -95,7 +103,7 @@ func (c *Collector) values(name string, values ...string) []string {
 }
 
 func (c *Collector) collectors() []prometheus.Collector {
-	return []prometheus.Collector{c.acquires, c.failures, c.holds, c.losses, c.heartbeats, c.missed, c.listenerLosses}
+	return []prometheus.Collector{c.acquires, c.failures, c.holds, c.losses, c.runs, c.leftOut, c.heartbeats, c.missed, c.listenerLosses}
 }
 
 // Describe is of prometheus.Collector.

@@ -278,3 +278,21 @@ func TestACollectorCountsARealClient(t *testing.T) {
 dblock_heartbeat_failures_total{client="orders"} 0
 `, "dblock_heartbeat_failures_total")
 }
+
+func TestRunsOfJobsAreCounted(t *testing.T) {
+	c := dblockprom.New("orders")
+	o := c.Observer()
+	o.RunEnd(dblock.RunResult{Name: "j"})
+	o.RunEnd(dblock.RunResult{Name: "j", Err: errors.New("broken")})
+	o.SlotsLeftOut(dblock.LeftOut{Name: "j", Skipped: 2, Missed: 3})
+	shows(t, registry(t, c), `
+# HELP dblock_job_runs_total How many runs of jobs have ended.
+# TYPE dblock_job_runs_total counter
+dblock_job_runs_total{client="orders",outcome="failed"} 1
+dblock_job_runs_total{client="orders",outcome="ok"} 1
+# HELP dblock_job_slots_left_out_total How many slots of jobs nothing was begun in.
+# TYPE dblock_job_slots_left_out_total counter
+dblock_job_slots_left_out_total{client="orders",why="missed"} 3
+dblock_job_slots_left_out_total{client="orders",why="skipped"} 2
+`, "dblock_job_runs_total", "dblock_job_slots_left_out_total")
+}

@@ -11,7 +11,9 @@ import (
 // Observer returns what the client is to call: dblock.WithObserver(metrics.Observer()). It is for
 // one client.
 func (c *Collector) Observer() dblock.Observer {
-	return dblock.Observer{AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, Heartbeat: c.heartbeat, Listener: c.listener}
+	return dblock.Observer{
+		AcquireEnd: c.acquireEnd, HoldEnd: c.holdEnd, RunEnd: c.runEnd, SlotsLeftOut: c.slotsLeftOut, Heartbeat: c.heartbeat, Listener: c.listener,
+	}
 }
 
 func (c *Collector) acquireEnd(_ context.Context, a dblock.Attempt, r dblock.AcquireResult) {
@@ -27,6 +29,21 @@ func (c *Collector) holdEnd(r dblock.HoldResult) {
 	if errors.Is(r.Err, dblock.ErrLost) {
 		c.losses.WithLabelValues(c.values(r.Name)...).Inc()
 	}
+}
+
+func (c *Collector) runEnd(r dblock.RunResult) {
+	c.runs.WithLabelValues(c.values(r.Name, dblock.Outcome(r.Err))...).Inc()
+}
+
+// Why nothing was begun in a slot.
+const (
+	skipped = "skipped"
+	missed  = "missed"
+)
+
+func (c *Collector) slotsLeftOut(s dblock.LeftOut) {
+	c.leftOut.WithLabelValues(c.values(s.Name, skipped)...).Add(float64(s.Skipped))
+	c.leftOut.WithLabelValues(c.values(s.Name, missed)...).Add(float64(s.Missed))
 }
 
 func (c *Collector) heartbeat(took time.Duration, err error) {

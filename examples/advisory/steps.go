@@ -26,7 +26,7 @@ type client[TX any] interface {
 }
 
 type txLocker[TX any] interface {
-	LockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
+	LockTx(ctx context.Context, tx TX, names ...string) error
 	Close(ctx context.Context) error
 }
 

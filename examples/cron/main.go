@@ -1,7 +1,6 @@
 // Command cron shows a job that runs once in each slot of time, whatever number of servers asks for
-// it: each server has a ticker of its own and a clock of its own, and calls OncePer at every tick.
-// Slots are counted by the database's clock, so that two servers with clocks a second apart do not
-// run a job of a millisecond twice. One run fails, and is run again.
+// it, by Client.Every. Slots are counted by the database's clock, so that two servers with clocks a
+// second apart do not run a job of a millisecond twice. One run fails, and is run again.
 //
 //	go run ./examples/cron                                    on an SQLite file of its own
 //	go run ./examples/cron -dsn postgres://user:pass@host/db  on PostgreSQL
@@ -49,7 +48,7 @@ func run(ctx context.Context, dsn string, servers int, slot time.Duration, slots
 	if err := migrate.Up(ctx, db.SQL, db.Engine); err != nil {
 		return err
 	}
-	fmt.Printf("%d servers ask for the nightly report at every tick, for %d nights of %v, on %s.\n", servers, slots, slot, db.Place)
+	fmt.Printf("%d servers ask for the nightly report, for %d nights of %v, on %s.\n", servers, slots, slot, db.Place)
 	job := fmt.Sprintf("nightly report %d", time.Now().UnixNano()) // a new name for each run of this program
 	within, cancel := context.WithTimeout(ctx, time.Duration(slots)*slot)
 	defer cancel()

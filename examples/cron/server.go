@@ -16,24 +16,12 @@ type tx = *sql.Tx
 // reports counts the runs of all servers: the second one fails.
 var reports atomic.Int64
 
-// serve asks for the job at every tick, and mostly finds that it was run.
+// serve runs the job in each slot until ctx ends, unless another server does.
 func serve(ctx context.Context, client *dblock.Client[tx], server, job string, slot time.Duration) error {
-	tick := time.NewTicker(slot / 10)
-	defer tick.Stop()
-	for {
-		_, err := client.OncePer(ctx, job, slot, func(ctx context.Context, l *dblock.Lock[tx], slot time.Time) error {
-			fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
-			return report()
-		}, dblock.RetryFailed())
-		if err != nil && ctx.Err() == nil && !errors.Is(err, errPrinter) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-	}
+	return client.Every(ctx, job, slot, func(ctx context.Context, l *dblock.Lock[tx], slot time.Time) error {
+		fmt.Printf("  %s writes the report of %s, under token %d\n", server, slot.Format("15:04:05.000"), l.Token())
+		return report()
+	}, dblock.RetryFailed(3, slot/10))
 }
 
 var errPrinter = errors.New("the printer is out of paper")

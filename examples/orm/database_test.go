@@ -24,6 +24,7 @@ import (
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/postgres"
 	"github.com/dblock-go/dblock/sqlite"
@@ -74,7 +75,7 @@ func onSQLite(t *testing.T) database {
 }
 
 func onPostgres(t *testing.T) database {
-	d := database{engine: postgres.NewSQL, driver: "pgx", bun: pgdialect.New(), ent: dialect.Postgres}
+	d := database{engine: func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }, driver: "pgx", bun: pgdialect.New(), ent: dialect.Postgres}
 	d.listeners = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query LIKE 'LISTEN%'"
 	server, err := url.Parse(os.Getenv("DBLOCK_TEST_POSTGRES_DSN"))
 	if err != nil {

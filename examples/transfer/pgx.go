@@ -21,7 +21,7 @@ func (b pgxBank) close(ctx context.Context) error { return b.client.Close(ctx) }
 // lose one.
 func (b pgxBank) transfer(ctx context.Context, from, to int, amount int64) (done bool, err error) {
 	err = pgx.BeginFunc(ctx, b.pool, func(tx pgx.Tx) error {
-		if err := b.client.LockTx(ctx, tx, account(from), dblock.Also(account(to))); err != nil {
+		if err := b.client.LockTx(ctx, tx, account(from), account(to)); err != nil {
 			return err
 		}
 		var there, here int64

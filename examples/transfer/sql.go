@@ -25,7 +25,7 @@ func (b sqlBank) transfer(ctx context.Context, from, to int, amount int64) (done
 		return false, err
 	}
 	defer tx.Rollback() // after the commit it does nothing
-	if err := b.client.LockTx(ctx, tx, account(from), dblock.Also(account(to))); err != nil {
+	if err := b.client.LockTx(ctx, tx, account(from), account(to)); err != nil {
 		return false, err
 	}
 	var there, here int64

@@ -20,7 +20,7 @@ var (
 
 // open opens a connection beside the pool, with a read that can be interrupted.
 func (s server) open(ctx context.Context) (*pgx.Conn, error) {
-	return pgserver.Connect(ctx, s.pool, s.app, func(config *pgx.ConnConfig) {
+	return pgserver.Connect(ctx, s.pool.Config(), s.app, func(config *pgx.ConnConfig) {
 		// noTimeouts would come too late: it must wait until the session is known not to be a
 		// pooler's.
 		for _, timeout := range timeouts {
@@ -36,8 +36,16 @@ func (s server) open(ctx context.Context) (*pgx.Conn, error) {
 	})
 }
 
-// whichServer identifies the running server, by the moment of its start.
+// whichServer identifies the running server, by the moment of its start. It refuses one whose
+// advisory locks do not exclude.
 func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
+	version, err := simple(ctx, conn, "SELECT version()")
+	if err == nil {
+		err = pgserver.Refuse(version[0])
+	}
+	if err != nil {
+		return "", err
+	}
 	rows, err := simple(ctx, conn, "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
 	if err != nil {
 		return "", err

@@ -40,18 +40,23 @@ const (
 // At REPEATABLE READ and SERIALIZABLE a transaction sees the database as it was when its first
 // statement began. Where that is this one, the transaction sees the database as of before the wait:
 // lock at READ COMMITTED, or expect a serialisation error.
-func (c *Client) LockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
-	return c.InTx(ctx, "locktx", name, options, true, inTx(tx))
+func (c *Client) LockTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.InTx(ctx, "locktx", names, true, inTx(tx, false))
 }
 
 // TryLockTx is LockTx without waiting.
-func (c *Client) TryLockTx(ctx context.Context, tx pgx.Tx, name string, options ...contract.Option) error {
-	return c.InTx(ctx, "trylocktx", name, options, false, inTx(tx))
+func (c *Client) TryLockTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.InTx(ctx, "trylocktx", names, false, inTx(tx, false))
+}
+
+// LockSharedTx is LockTx for a reader.
+func (c *Client) LockSharedTx(ctx context.Context, tx pgx.Tx, names ...string) error {
+	return c.InTx(ctx, "locksharedtx", names, true, inTx(tx, true))
 }
 
 // inTx takes one name in a transaction.
-func inTx(tx pgx.Tx) func(ctx context.Context, name string, shared, wait bool) (bool, error) {
-	return func(ctx context.Context, name string, shared, wait bool) (bool, error) {
+func inTx(tx pgx.Tx, shared bool) func(ctx context.Context, name string, wait bool) (bool, error) {
+	return func(ctx context.Context, name string, wait bool) (bool, error) {
 		if tx == nil {
 			return false, fmt.Errorf("%w: the transaction is nil", contract.ErrInvalidOption)
 		}

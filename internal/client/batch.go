@@ -57,6 +57,9 @@ func (c *Client) AcquireAll(ctx context.Context, wants []Want, wait bool) (_ *Lo
 		all, failed, err := c.gather(ctx, requests, o, wait)
 		switch {
 		case err == nil:
+			for i, l := range all.locks {
+				l.watch(wants[i].Progress)
+			}
 			return all, "", nil
 		case ctx.Err() != nil && !errors.Is(err, ErrNotAcquired) && !errors.Is(err, driver.ErrUnavailable):
 			err = c.unseen(ctx, err)

@@ -39,7 +39,8 @@ type Config struct {
 // Want is a lock that is asked for. Of its request the name and what it wants are set.
 type Want struct {
 	driver.Request
-	Owner *Owner // nil: the one in the context, or a new one
+	Owner    *Owner        // nil: the one in the context, or a new one
+	Progress time.Duration // how long its holder may say nothing; 0: as long as it likes
 }
 
 // Tx is a transaction of the application's, with what the engine does in it.

@@ -20,7 +20,7 @@
 //	batch.go                                               several names as one lock
 //	convert.go  transaction.go                             what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
-//	acquire.go  unlock.go                                  acquiring, and the way back
+//	acquire.go  unlock.go  stall.go                        acquiring, and the way back
 //	rows.go                                                a hold in the database
 //	together.go                                            requests that join a queue together
 //	undo.go  loss.go                                       failed attempts; losses
@@ -30,7 +30,7 @@
 //	session.go  history.go  registry.go                    its parts
 //	batcher.go                                             what goroutines of a session send together
 //	hold.go  cohort.go  state.go  mode.go  txrelease.go    what is held
-//	calls.go  owner.go  errors.go  text.go  observer.go
+//	progress.go  calls.go  owner.go  errors.go  text.go  observer.go
 //
 // # States
 //

@@ -25,13 +25,14 @@ type hold struct {
 	contended bool // others were waiting when it was granted
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	unwatch   func()        // stops the watch over its own end; nil: it ends with its session only
-	fixed     bool          // it has a fixed lease
-	end       time.Duration // of the fixed lease, on the client's clock; the registry's mutex protects it
-	txRelease txRelease     // UnlockTx was called: a transaction may have released it
-	guardable atomic.Bool   // the row that Guard locks was made
-	stood     atomic.Bool   // it was held at a heartbeat
-	all       any           // the Locks that it was taken with; the registry's mutex protects it
+	unwatch   func()                   // stops the watch over its own end; nil: it ends with its session only
+	fixed     bool                     // it has a fixed lease
+	end       time.Duration            // of the fixed lease, on the client's clock; the registry's mutex protects it
+	txRelease txRelease                // UnlockTx was called: a transaction may have released it
+	guardable atomic.Bool              // the row that Guard locks was made
+	stood     atomic.Bool              // it was held at a heartbeat
+	progress  atomic.Pointer[progress] // nil: nobody watches whether its holder gets on
+	all       any                      // the Locks that it was taken with; the registry's mutex protects it
 	metadata  string
 	lease     time.Duration // of the request that it was granted for; 0: none
 	minHold   time.Duration // likewise

@@ -8,41 +8,126 @@ import (
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/jobs"
 )
 
-// Job runs f as the run of a slot of a job, unless the slot has been run, or is run, by another. f
-// is told when its slot begins. The outcome is what f returned; failure is everything else that
-// went wrong.
-func (c *Client) Job(ctx context.Context, name string, lock *Want, slot driver.Slot, retry bool, f func(ctx context.Context, l *Lock, begins time.Time) error) (ran bool, outcome, failure error) {
-	if err := c.begin(); err != nil { // Close ends the job's context, and waits for its outcome
-		return false, nil, err
+// Job is a job whose slot is to be run.
+type Job struct {
+	Name  string
+	Lock  *Want
+	Slot  driver.Slot
+	Retry driver.Retry
+	Run   func(ctx context.Context, l *Lock, begins time.Time) error // is told when its slot begins
+}
+
+// JobDone is what came of a Job.
+type JobDone struct {
+	Ran     bool
+	Outcome error         // of Run
+	Failure error         // everything else that went wrong
+	Next    time.Duration // until the slot, or the next one, may be due; 0: not known
+}
+
+// Do runs a job, unless its slot has been run, or is run, by another.
+func (c *Client) Do(ctx context.Context, j Job) (done JobDone) {
+	if done.Failure = c.begin(); done.Failure != nil { // Close ends the job's context, and waits for its outcome
+		return done
 	}
 	defer c.done()
-	l, err := c.lockJob(ctx, name, lock)
+	l, err := c.lockJob(ctx, j.Name, j.Lock)
 	if l == nil || err != nil {
-		return false, nil, err
+		return JobDone{Failure: err}
 	}
-	defer func() { failure = driver.Join(failure, l.Unlock(ctx)) }()
-	run := driver.Run{Name: name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
-	began, ours, err := c.beginRun(ctx, run, slot, retry)
+	defer func() { done.Failure = driver.Join(done.Failure, l.Unlock(ctx)) }()
+	run := driver.Run{Name: j.Name, Token: l.Token(), Session: l.hold.held().Session, Host: l.hold.owner.Host, Thread: l.hold.owner.Thread}
+	began, ours, err := c.beginRun(ctx, run, j.Slot, j.Retry)
 	if err != nil {
 		if errors.Is(err, driver.ErrFuture) {
-			return false, nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+			return JobDone{Failure: fmt.Errorf("%w: %w", ErrInvalidOption, err)}
 		}
 		c.disclaim(ctx, run, err)
-		return false, nil, err
+		return JobDone{Failure: err}
 	}
 	if !ours {
-		return false, nil, nil
+		return JobDone{Next: jobs.Next(began, j.Slot, j.Retry)}
 	}
 	if err := l.confirm(ctx); err != nil { // it may have been lost before the slot was claimed, and another be running
 		began.Failed, began.Detail = true, "the lock was lost before the job began"
 		_ = c.endRun(ctx, began)
-		return false, nil, err
+		return JobDone{Failure: err}
 	}
-	begins := time.UnixMicro(began.SlotEnds.UnixMicro() - slot.Length.Microseconds())
-	outcome, failure = c.run(ctx, l, began, func(ctx context.Context, l *Lock) error { return f(ctx, l, begins) })
-	return true, outcome, failure
+	c.tellLeftOut(ctx, began, j.Slot)
+	begins := time.UnixMicro(began.SlotEnds.UnixMicro() - j.Slot.Length.Microseconds())
+	since := c.config.Clock.Now()
+	outcome, failure := c.run(ctx, l, began, func(ctx context.Context, l *Lock) error { return j.Run(ctx, l, begins) })
+	took := c.config.Clock.Now() - since
+	if c.config.Observer != nil {
+		c.config.Observer.RunEnd(j.Name, begins, took, driver.Join(outcome, failure))
+	}
+	began.Ended, began.Failed = began.Began.Add(took), outcome != nil
+	began.Seen = began.Ended
+	return JobDone{true, outcome, failure, jobs.Next(began, j.Slot, j.Retry)}
+}
+
+// Every does a job in each of its slots until ctx ends: nil. It returns what to try again does not
+// mend.
+func (c *Client) Every(ctx context.Context, j Job) error {
+	unknown := min(max(j.Slot.Length/10, 100*time.Millisecond), 10*time.Second)
+	for {
+		done := c.Do(ctx, j)
+		switch err := driver.Join(done.Outcome, done.Failure); {
+		case ctx.Err() != nil:
+			return nil
+		case hopeless(done.Failure):
+			return done.Failure
+		case err != nil:
+			c.config.Log.Warn("dblock: a job failed", "name", j.Name, "error", err)
+		}
+		if done.Next == 0 {
+			done.Next = unknown
+		}
+		if !c.sleep(ctx, done.Next) {
+			return nil
+		}
+	}
+}
+
+// hopeless reports whether an error stays however often a call is repeated.
+func hopeless(err error) bool {
+	return errors.Is(err, ErrClosed) || errors.Is(err, ErrInvalidOption) || errors.Is(err, driver.ErrConfig) ||
+		errors.Is(err, driver.ErrSchema) || errors.Is(err, driver.ErrUnsupported)
+}
+
+// sleep waits by the client's clock, which goes on while the machine sleeps, or until the client is
+// closed; false: ctx has ended.
+func (c *Client) sleep(ctx context.Context, d time.Duration) bool {
+	over := make(chan struct{})
+	defer c.config.Clock.Alarm(c.config.Clock.Now()+d, func() { close(over) })()
+	select {
+	case <-over:
+		return true
+	case <-c.background.Done():
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// tellLeftOut tells the observer of the slots between a run and the one before it. It is of no
+// consequence for the job where that cannot be found out.
+func (c *Client) tellLeftOut(ctx context.Context, run driver.Run, slot driver.Slot) {
+	if c.config.Observer == nil || slot.Length == 0 || run.Tries > 1 {
+		return
+	}
+	_ = c.statement(ctx, func(ctx context.Context) error {
+		before, err := c.engine.Runs(ctx, run.Name, run.Began, 1)
+		if err == nil && len(before) > 0 {
+			if skipped, missed := jobs.LeftOut(before[0], run, slot.Length); skipped+missed > 0 {
+				c.config.Observer.SlotsLeftOut(run.Name, skipped, missed)
+			}
+		}
+		return err
+	})
 }
 
 // lockJob takes the lock of a job; nil where a run of it goes on. A client that has the lock only
@@ -87,7 +172,7 @@ func (l *Lock) confirm(ctx context.Context) error {
 
 // beginRun claims the slot. After a reply that was lost it looks first whether it has: by now it
 // may be the next slot's turn.
-func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry bool) (run driver.Run, ours bool, err error) {
+func (c *Client) beginRun(ctx context.Context, r driver.Run, slot driver.Slot, retry driver.Retry) (run driver.Run, ours bool, err error) {
 	again := false
 	err = c.inquire(ctx, func(ctx context.Context) (err error) {
 		if again {

@@ -107,8 +107,20 @@ func (c *Client) Acquire(ctx context.Context, w *Want, wait bool) (*Lock, error)
 		obs.end(0, err)
 		return nil, err
 	}
-	return c.handle(h, obs, h.id != w.Attempt), nil
+	l := c.handle(h, obs, h.id != w.Attempt)
+	l.watch(w.Progress)
+	return l, nil
 }
+
+// watch watches whether the holder gets on. A lock that is entered again is watched as it was.
+func (l *Lock) watch(every time.Duration) {
+	if !l.entered {
+		l.client.watchProgress(l.hold, every)
+	}
+}
+
+// Progress says that the holder gets on.
+func (l *Lock) Progress() { l.hold.progress.Load().getsOn(l.client.config.Clock.Now()) }
 
 // handle makes the handle of a hold, which is new or was entered again.
 func (c *Client) handle(h *hold, obs *observation, entered bool) *Lock {

@@ -86,6 +86,7 @@ func (c *Client) end(h *hold, cause error) {
 	if h.unwatch != nil {
 		h.unwatch()
 	}
+	defer h.progress.Load().end()
 	h.cancel(cause)
 	if errors.Is(cause, ErrLost) {
 		c.history.record(h, KindLost, fmt.Sprint(cause))

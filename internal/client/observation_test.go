@@ -63,6 +63,10 @@ func (d *diary) HoldEnd(name string, token int64, held time.Duration, err error)
 	d.add("over %s %d %v after %v", name, token, kind(err), held)
 }
 
+func (d *diary) RunEnd(name string, slot time.Time, took time.Duration, err error) {}
+
+func (d *diary) SlotsLeftOut(name string, skipped, missed int64) {}
+
 func (d *diary) Heartbeat(took time.Duration, err error) {}
 
 func (d *diary) Listener(up bool, err error) { d.add("listener %t %v", up, err) }

@@ -12,6 +12,8 @@ type Observer interface {
 	AcquireStart(ctx context.Context, a Acquisition) context.Context
 	AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error)
 	HoldEnd(name string, token int64, held time.Duration, err error)
+	RunEnd(name string, slot time.Time, took time.Duration, err error)
+	SlotsLeftOut(name string, skipped, missed int64)
 	Heartbeat(took time.Duration, err error)
 	Listener(up bool, err error)
 }

@@ -200,7 +200,7 @@ func (c *Client) detach(s *clientSession, h *hold) <-chan struct{} {
 // cohorts locked.
 func (c *Client) detachment(s *clientSession, h *hold) driver.Detachment {
 	rest := h.cohort.split(c.newAttempt(h.name), func(attempt string) *wait.Waiter { return s.hub.Add(h.name, attempt) })
-	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Rest: rest}
+	return driver.Detachment{Token: h.mode.Load().token, Host: h.owner.Host, Thread: h.owner.Thread, Behind: rest}
 }
 
 // detachmentTx is the detachment of a hold that a transaction is to make. Those behind it wait

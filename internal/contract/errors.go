@@ -15,6 +15,7 @@ import (
 var (
 	ErrNotAcquired   = errors.New("not acquired")
 	ErrLost          = errors.New("lost")
+	ErrStalled       = errors.New("its holder made no progress")
 	ErrDeadlock      = errors.New("deadlock")
 	ErrClosed        = errors.New("the client is closed")
 	ErrInvalidName   = errors.New("invalid lock name")

@@ -21,6 +21,37 @@ const (
 // Option configures one lock.
 type Option func(*Options)
 
+// LocksOption configures several locks: an Option, or a For.
+type LocksOption interface{ addTo(s *Several) }
+
+// For are options for one name of several.
+type For struct {
+	Name    string
+	Options []Option
+}
+
+// Several are the options of several names.
+type Several struct {
+	All  []Option
+	Each map[string][]Option
+}
+
+func (o Option) addTo(s *Several) { s.All = append(s.All, o) }
+
+func (f For) addTo(s *Several) { s.Each[f.Name] = append(s.Each[f.Name], f.Options...) }
+
+// OfSeveral sorts the options of several names.
+func OfSeveral(options []LocksOption) (Several, error) {
+	s := Several{Each: map[string][]Option{}}
+	for _, o := range options {
+		if o == nil {
+			return s, fmt.Errorf("%w: a nil LocksOption", ErrInvalidOption)
+		}
+		o.addTo(&s)
+	}
+	return s, nil
+}
+
 // Owner is an owner that the application has named.
 type Owner struct{ Host, Thread string }
 
@@ -34,10 +65,10 @@ type Options struct {
 	Of       int
 	Shares   int // how often Shared or Permits was said
 	Permits  bool
+	Progress time.Duration
+	Watched  bool
 	MinHold  time.Duration
 	Rests    bool
-	Also     []string            // LockTx
-	Each     map[string][]Option // LockAll
 }
 
 // Shared reports whether others may have the name as well.
@@ -45,7 +76,7 @@ func (o *Options) Shared() bool { return o.Units > 0 }
 
 // Leasing reports whether an option is there that only a lock in a table can have.
 func (o *Options) Leasing() bool {
-	return o.Owner != nil || o.Leased || o.Metadata != nil || o.Rests || o.Permits
+	return o.Owner != nil || o.Leased || o.Metadata != nil || o.Rests || o.Permits || o.Watched
 }
 
 // Of validates a name and the options of one lock.
@@ -61,6 +92,9 @@ func Of(name string, options []Option) (o Options, err error) {
 	}
 	if o.Leased && o.Lease < MinLease {
 		return o, fmt.Errorf("%w: Lease %v: want at least %v", ErrInvalidOption, o.Lease, MinLease)
+	}
+	if o.Watched && o.Progress < MinLease {
+		return o, fmt.Errorf("%w: Progress %v: want at least %v", ErrInvalidOption, o.Progress, MinLease)
 	}
 	switch {
 	case o.Shares > 1:
@@ -87,37 +121,18 @@ func Of(name string, options []Option) (o Options, err error) {
 	return o, nil
 }
 
-// OfOne is Of for a single lock outside a transaction.
-func OfOne(name string, options []Option) (Options, error) {
-	o, err := Of(name, options)
-	switch {
-	case err != nil:
-	case o.Each != nil:
-		err = fmt.Errorf("%w: For is for LockAll", ErrInvalidOption)
-	case len(o.Also) > 0:
-		err = fmt.Errorf("%w: Also is for LockTx", ErrInvalidOption)
+// NamesOfTx validates the names that LockTx was given, and returns them in the order in which they
+// are locked.
+func NamesOfTx(names []string) ([]string, error) {
+	if len(names) == 0 {
+		return nil, fmt.Errorf("%w: no names", ErrInvalidOption)
 	}
-	return o, err
-}
-
-// OfTx validates what LockTx was given, and returns the names in the order in which they are
-// locked.
-func OfTx(name string, options []Option) (names []string, shared bool, err error) {
-	o, err := Of(name, options)
-	if err != nil {
-		return nil, false, err
-	}
-	if o.Leasing() || o.Each != nil {
-		return nil, false, fmt.Errorf("%w: Owner, Lease, MinHold, Permits, Metadata and For are for leases", ErrInvalidOption)
-	}
-	names = append([]string{name}, o.Also...)
-	for _, also := range o.Also {
-		if err := CheckText(also); err != nil {
-			return nil, false, fmt.Errorf("%w: Also: %w", ErrInvalidName, err)
+	for _, name := range names {
+		if err := CheckText(name); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrInvalidName, err)
 		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), o.Shared(), nil
+	return slices.Compact(slices.Sorted(slices.Values(names))), nil
 }
 
 // CheckText refuses what not every engine keeps byte for byte.

@@ -2,15 +2,16 @@ package driver
 
 import (
 	"context"
+	"math"
 	"time"
 )
 
 // Jobs keep the runs of jobs in their slots.
 type Jobs interface {
 	// BeginRun claims a slot of a name. It returns false and the existing run where the slot is
-	// claimed already, or counts as run. With retry, a run that has failed, or that has a dead
-	// session, passes its claim on, and Tries goes up. The caller must hold the job's lock: the key
-	// decides between two claims at once only where they are for the same slot.
+	// claimed already, or counts as run. A run that has failed, or that has a dead session, passes
+	// its claim on where retry says so, and Tries goes up. The caller must hold the job's lock: the
+	// key decides between two claims at once only where they are for the same slot.
 	//
 	// A slot of the database's clock counts as run if a run under another interval, or of a moment,
 	// began within it. Slots of two intervals may have the same number: their ends tell them apart,
@@ -19,7 +20,7 @@ type Jobs interface {
 	// A moment counts as run if a later one has a run, failed or not, or if a run under an interval
 	// began at it or later. ErrFuture for a moment that is more than MaxAhead ahead of the
 	// database's clock: then nothing was done.
-	BeginRun(ctx context.Context, r Run, slot Slot, retry bool) (Run, bool, error)
+	BeginRun(ctx context.Context, r Run, slot Slot, retry Retry) (Run, bool, error)
 
 	// EndRun writes the outcome of a run. ErrNotHeld unless the claim is still that of the run's
 	// token.
@@ -56,6 +57,29 @@ func (s Slot) At(now int64) (number, begins, ends int64) {
 // Early reports whether the slot is a moment that is too far ahead of a clock.
 func (s Slot) Early(now int64) bool { return s.Length == 0 && s.Moment > now+MaxAhead.Microseconds() }
 
+// Retry says when a slot whose run has failed is run again. The zero value: never.
+type Retry struct {
+	Most    int           // how often, after the first run
+	Backoff time.Duration // how long after the first failure at least; twice as long after each further one
+}
+
+// At returns when a run that has failed may be tried again; false: it has not failed, or often
+// enough. A run whose process died failed when it began.
+func (r Retry) At(run Run) (at time.Time, again bool) {
+	if !run.Failed || run.Tries > r.Most {
+		return at, false
+	}
+	at = run.Began
+	if !run.Ended.IsZero() {
+		at = run.Ended
+	}
+	backoff := r.Backoff
+	for range run.Tries - 1 {
+		backoff = min(2*backoff, math.MaxInt64/4)
+	}
+	return at.Add(backoff), true
+}
+
 // Run is one run of a job in its slot.
 type Run struct {
 	Name     string
@@ -70,4 +94,5 @@ type Run struct {
 	Detail   string // why the run failed
 	Tries    int
 	SlotEnds time.Time // of a moment: the moment
+	Seen     time.Time // when this was read
 }

@@ -55,11 +55,12 @@ type Client interface {
 	Lock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
 	TryLock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
 	Do(ctx context.Context, name string, fn func(ctx context.Context, l Lock) error, options ...dblock.LockOption) error
-	LockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
-	TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error
-	LockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
-	TryLockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error)
+	LockTx(ctx context.Context, tx Tx, names ...string) error
+	TryLockTx(ctx context.Context, tx Tx, names ...string) error
+	LockAll(ctx context.Context, names []string, options ...dblock.LocksOption) (Locks, error)
+	TryLockAll(ctx context.Context, names []string, options ...dblock.LocksOption) (Locks, error)
 	OncePer(ctx context.Context, name string, interval time.Duration, fn func(ctx context.Context) error, options ...dblock.RunOption) (bool, error)
+	Every(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) error
 	OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error)
 	oncePer(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) (bool, error)
 	Runs(ctx context.Context, name string) iter.Seq2[dblock.Run, error]
@@ -285,19 +286,19 @@ func (c client[TX]) Do(ctx context.Context, name string, fn func(context.Context
 	return c.Client.Do(ctx, name, func(ctx context.Context, l *dblock.Lock[TX]) error { return fn(ctx, held[TX]{l}) }, options...)
 }
 
-func (c client[TX]) LockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error {
-	return c.Client.LockTx(ctx, typed[TX](tx), name, options...)
+func (c client[TX]) LockTx(ctx context.Context, tx Tx, names ...string) error {
+	return c.Client.LockTx(ctx, typed[TX](tx), names...)
 }
 
-func (c client[TX]) TryLockTx(ctx context.Context, tx Tx, name string, options ...dblock.LockOption) error {
-	return c.Client.TryLockTx(ctx, typed[TX](tx), name, options...)
+func (c client[TX]) TryLockTx(ctx context.Context, tx Tx, names ...string) error {
+	return c.Client.TryLockTx(ctx, typed[TX](tx), names...)
 }
 
-func (c client[TX]) LockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error) {
+func (c client[TX]) LockAll(ctx context.Context, names []string, options ...dblock.LocksOption) (Locks, error) {
 	return locksOf(c.Client.LockAll(ctx, names, options...))
 }
 
-func (c client[TX]) TryLockAll(ctx context.Context, names []string, options ...dblock.LockOption) (Locks, error) {
+func (c client[TX]) TryLockAll(ctx context.Context, names []string, options ...dblock.LocksOption) (Locks, error) {
 	return locksOf(c.Client.TryLockAll(ctx, names, options...))
 }
 
@@ -320,6 +321,10 @@ type job func(ctx context.Context, slot time.Time) error
 
 func (c client[TX]) oncePer(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) (bool, error) {
 	return c.Client.OncePer(ctx, name, interval, typedJob[TX](fn), options...)
+}
+
+func (c client[TX]) Every(ctx context.Context, name string, interval time.Duration, fn job, options ...dblock.RunOption) error {
+	return c.Client.Every(ctx, name, interval, typedJob[TX](fn), options...)
 }
 
 func (c client[TX]) OnceAt(ctx context.Context, name string, slot time.Time, fn job, options ...dblock.RunOption) (bool, error) {

@@ -201,7 +201,7 @@ func leftCohort(t *testing.T, e *env) {
 func behind(r driver.Request, attempt string, members int) driver.Detachment {
 	rest := request(r.Session, attempt)
 	rest.Members = members
-	return driver.Detachment{Host: r.Host, Thread: "member of " + r.Thread, Rest: rest}
+	return driver.Detachment{Host: r.Host, Thread: "member of " + r.Thread, Behind: rest}
 }
 
 // detached is how a member of a cohort is shown, once it is alone.
@@ -227,7 +227,7 @@ func detachedMember(t *testing.T, e *env) {
 			l.shows(detached(r, d), alone, 2-at+2)
 			var queued []string
 			if at < 2 {
-				queued = append(queued, d.Rest.Attempt)
+				queued = append(queued, d.Behind.Attempt)
 			}
 			l.sees(s, queued, r.Attempt, alone)
 		}
@@ -238,7 +238,7 @@ func detachedMember(t *testing.T, e *env) {
 		}
 		token := d.Token
 		if at < 2 {
-			token = l.release(s, token, d.Rest).Token
+			token = l.release(s, token, d.Behind).Token
 		}
 		token = l.release(s, token, other).Token
 		l.release(x, token)
@@ -270,7 +270,7 @@ func detachedNot(t *testing.T, e *env) {
 	}
 	refused(s, g.Token, g.First) // another member has been detached
 	refused(s, g.Token, g.Token)
-	rest := l.release(s, d.Token, d.Rest)
+	rest := l.release(s, d.Token, d.Behind)
 	refused(s, g.Token, d.Token)
 	l.release(s, rest.Token)
 	refused(s, rest.Token, rest.Token)
@@ -292,13 +292,13 @@ func detachedWithFewer(t *testing.T, e *env) {
 
 	// The rest is a cohort as any other, and so is detached.
 	l.highest = g.Token
-	g = l.release(s, d.Token, d.Rest)
-	again := behind(d.Rest, "", 0)
+	g = l.release(s, d.Token, d.Behind)
+	again := behind(d.Behind, "", 0)
 	again.Token = g.First
 	if err := l.detach(s, g.Token, again); err != nil {
 		t.Fatal(err)
 	}
-	l.shows(detached(d.Rest, again), driver.Grant{First: again.Token, Token: again.Token}, 1)
+	l.shows(detached(d.Behind, again), driver.Grant{First: again.Token, Token: again.Token}, 1)
 	l.handed(l.remove(protocol.Undo(s, "n", "rest")), request(x, "x1"))
 }
 
@@ -332,7 +332,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	if err != nil || raised != g.Token {
 		t.Fatalf("raised to %d, %v: want %d", raised, err, g.Token)
 	}
-	rest := l.release(s, raised, d.Rest)
+	rest := l.release(s, raised, d.Behind)
 	l.join(cohort(s, "s2", 2))
 	g = l.release(s, rest.Token, cohort(s, "s2", 2))
 	d = behind(cohort(s, "s2", 2), "rest2", 1)
@@ -351,7 +351,7 @@ func plainAfterDetaching(t *testing.T, e *env) {
 	}
 	l.granted(whole, request(s, "s2"))
 	l.shows(detached(cohort(s, "s2", 2), d), whole, 1)
-	l.release(s, whole.Token, d.Rest)
+	l.release(s, whole.Token, d.Behind)
 }
 
 func (l *line) downgrade(h driver.Held) error {
@@ -570,6 +570,11 @@ func heardCohort(t *testing.T, e *env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, hints, over := make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1)
 	listener := e.app(t, 5).Backend
+	up, err := listener.Upkeep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer up.Close()
 	go func() {
 		over <- listener.Listen(ctx, s, func() { close(ready) }, func(h driver.Hint) { hints <- h })
 	}()

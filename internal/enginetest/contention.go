@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -63,7 +62,7 @@ func writeInTurn(t *testing.T, a App, c Client, level sql.IsolationLevel, rounds
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		these := names(round)
-		err = c.LockTx(ctx, tx, these[0], dblock.Also(these[1:]...))
+		err = c.LockTx(ctx, tx, these...)
 		cancel()
 		if err == nil {
 			err = tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)")

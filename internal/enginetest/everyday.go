@@ -85,7 +85,7 @@ func everydayTransactions(t *testing.T, e *env, app App, a, b Client, table stri
 	}
 	for range 2 { // the second finds what the first has prepared
 		tx := beginTx(t, app, e.readCommitted())
-		lockTx(t, a, tx, "tx", dblock.Also("tx/2"))
+		lockTx(t, a, tx, "tx", "tx/2")
 		if e.wiring.Kind != SQLite { // where it has locked the database
 			refused(t, b, "tx")
 		}
@@ -107,7 +107,7 @@ func everydayJobs(t *testing.T, c Client) {
 		t.Errorf("%v, %v", ran, err)
 	}
 	for _, want := range []bool{true, false} {
-		if ran, err := job(nil, dblock.RetryFailed()); ran != want || err != nil {
+		if ran, err := job(nil, dblock.RetryFailed(3, 0)); ran != want || err != nil {
 			t.Errorf("%v, %v", ran, err)
 		}
 	}

@@ -19,8 +19,8 @@ var handingOver = inPlaces(own{
 	{"random requests have the answers, and leave the rows, that the protocol says", sameAsProtocol},
 })
 
-// sameAsProtocol has a fixed seed, so that a failure comes again. Each listener has a connection,
-// on MariaDB two.
+// sameAsProtocol has a fixed seed, so that a failure comes again. Each listener has two
+// connections, with that of the heartbeats.
 func sameAsProtocol(t *testing.T, e *env) {
 	for _, attended := range []bool{false, true} {
 		a := e.app(t, 32)

@@ -16,6 +16,7 @@ import (
 var once = inPlaces(own{
 	{"OncePer runs a slot once, over all clients, however short the job", oncePer},
 	{"a slot that failed is run again with RetryFailed, and not without", retryFailed},
+	{"Every runs a job in the slot that goes on and in the next", every},
 	{"OncePer whose interval has changed runs a slot once, and leaves none out", intervalChanges},
 	{"OncePer with several intervals at once runs a job once while their slots have a run", intervalsAtOnce},
 	{"Jobs returns the latest run of each job, whatever its slot, in the order of names", listJobs},
@@ -84,6 +85,26 @@ func oncePer(t *testing.T, e *env) {
 	})
 }
 
+// Broken by a call that is not told the database's time: then Every comes when it should not, or
+// not at all.
+func every(t *testing.T, e *env) {
+	c := e.client(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	const interval = time.Second
+	slots := make(chan time.Time, 9)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Every(ctx, "job", interval, func(_ context.Context, slot time.Time) error { slots <- slot; return nil })
+	}()
+	first, second := within(t, soon, "the first run", slots), within(t, soon, "the second run", slots)
+	if d := second.Sub(first); d <= 0 || d%interval != 0 || !first.Equal(first.Truncate(interval)) {
+		t.Errorf("run for %v and %v", first, second)
+	}
+	cancel()
+	is(t, within(t, soon, "Every ends with its context", ended), nil)
+}
+
 func retryFailed(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
 	trouble := errors.New("trouble")
@@ -98,10 +119,10 @@ func retryFailed(t *testing.T, e *env) {
 	if ran, err := job(b, nil); ran || err != nil {
 		t.Errorf("a failed slot was run again: %v, %v", ran, err)
 	}
-	if ran, err := job(b, nil, dblock.RetryFailed()); !ran || err != nil {
+	if ran, err := job(b, nil, dblock.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("a failed slot was not run again: %v, %v", ran, err)
 	}
-	if ran, err := job(a, nil, dblock.RetryFailed()); ran || err != nil {
+	if ran, err := job(a, nil, dblock.RetryFailed(3, 0)); ran || err != nil {
 		t.Errorf("a slot that went well was run again: %v, %v", ran, err)
 	}
 	for run, err := range a.Runs(t.Context(), "job") {
@@ -110,7 +131,7 @@ func retryFailed(t *testing.T, e *env) {
 		}
 	}
 	if ran, err := a.OncePer(t.Context(), "nested", longSlot, func(ctx context.Context) error {
-		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context) error { return trouble }, dblock.RetryFailed())
+		ran, err := a.OncePer(ctx, "nested", longSlot, func(context.Context) error { return trouble }, dblock.RetryFailed(3, 0))
 		if ran {
 			t.Error("a job ran within itself")
 		}
@@ -150,7 +171,7 @@ func retryDead(t *testing.T, e *env) {
 		end <- err
 	}()
 	within(t, soon, "the run begins", began)
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed()); ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed(3, 0)); ran || err != nil {
 		t.Fatalf("beside a run that goes on: %v, %v", ran, err)
 	}
 	e.end(t, e.session(t, "once/job"))
@@ -159,7 +180,7 @@ func retryDead(t *testing.T, e *env) {
 	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }); ran || err != nil {
 		t.Errorf("without RetryFailed: %v, %v", ran, err)
 	}
-	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed()); !ran || err != nil {
+	if ran, err := b.OncePer(t.Context(), "job", longSlot, func(context.Context) error { return nil }, dblock.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("with RetryFailed: %v, %v", ran, err)
 	}
 }
@@ -242,8 +263,8 @@ func intervalChanges(t *testing.T, e *env) {
 	run("hourly", hour, true)
 	e.ranAt(t, "failed", day, 20_000, 4, true)
 	run("failed", longer, false)
-	run("failed", longer, true, dblock.RetryFailed())
-	run("failed", longer, false, dblock.RetryFailed())
+	run("failed", longer, true, dblock.RetryFailed(3, 0))
+	run("failed", longer, false, dblock.RetryFailed(3, 0))
 
 	// The same number, by an interval that is longer by a second or so.
 	before := e.slotWith(t, 20_000, 5)

@@ -349,7 +349,7 @@ func ownInput(t *testing.T, o owning) {
 		_, err := c.Lock(t.Context(), o.name, option)
 		is(t, err, dblock.ErrUnsupported)
 	}
-	for _, option := range []dblock.LockOption{nil, dblock.Also("also"), dblock.For("n"), dblock.Lease(1)} {
+	for _, option := range []dblock.LockOption{nil, dblock.Lease(1)} {
 		_, err := c.TryLock(t.Context(), o.name, option)
 		is(t, err, dblock.ErrInvalidOption)
 	}

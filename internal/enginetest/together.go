@@ -58,8 +58,6 @@ func allAtOnce(t *testing.T, e *env) {
 	}
 	_, err = a.LockAll(t.Context(), []string{"a"}, dblock.For("b", dblock.Shared()))
 	is(t, err, dblock.ErrInvalidOption)
-	_, err = a.Lock(t.Context(), "a", dblock.For("a", dblock.Shared()))
-	is(t, err, dblock.ErrInvalidOption)
 }
 
 func allOrNone(t *testing.T, e *env) {
@@ -181,7 +179,7 @@ func allAgain(t *testing.T, e *env) {
 
 func allModes(t *testing.T, e *env) {
 	a, b := e.client(t), e.client(t)
-	options := []dblock.LockOption{dblock.For("r", dblock.Shared()), dblock.For("s", dblock.Permits(1, 2))}
+	options := []dblock.LocksOption{dblock.For("r", dblock.Shared()), dblock.For("s", dblock.Permits(1, 2))}
 	one, err := a.LockAll(t.Context(), []string{"r", "s", "w"}, options...)
 	if err != nil {
 		t.Fatal(err)

@@ -28,11 +28,11 @@ var transactions = inPlaces(own{
 	{"LockTx refuses bad input before any I/O", lockTxInput},
 })
 
-func lockTx(t testing.TB, c Client, tx Tx, name string, options ...dblock.LockOption) {
+func lockTx(t testing.TB, c Client, tx Tx, names ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := c.LockTx(ctx, tx, name, options...); err != nil {
+	if err := c.LockTx(ctx, tx, names...); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -198,7 +198,7 @@ func lockTxAgain(t *testing.T, e *env) {
 	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
 		tx := beginTx(t, a, level)
 		lockTx(t, c, tx, name)
-		lockTx(t, c, tx, name, dblock.Also(name, name+"+"))
+		lockTx(t, c, tx, name, name, name+"+")
 		e.usable(t, tx)
 
 		err := c.Do(t.Context(), name, func(ctx context.Context, l Lock) error {
@@ -240,17 +240,11 @@ func lockTxInput(t *testing.T, e *env) {
 	c := e.clientOf(t, a)
 	e.exec(t, "CREATE TABLE app (n integer)")
 	tx := beginTx(t, a, e.levels()[0])
-	for _, try := range []func(context.Context, Tx, string, ...dblock.LockOption) error{c.LockTx, c.TryLockTx} {
+	for _, try := range []func(context.Context, Tx, ...string) error{c.LockTx, c.TryLockTx} {
 		is(t, try(t.Context(), tx, ""), dblock.ErrInvalidName)
-		is(t, try(t.Context(), tx, "n", dblock.Also("m", "")), dblock.ErrInvalidName)
-		is(t, try(t.Context(), tx, "n", dblock.Lease(time.Minute)), dblock.ErrInvalidOption)
-		is(t, try(t.Context(), tx, "n", dblock.Owner("h", "t")), dblock.ErrInvalidOption)
-		is(t, try(t.Context(), tx, "n", dblock.Shared()), dblock.ErrUnsupported)
-		is(t, try(t.Context(), tx, "n", dblock.Permits(1, 2)), dblock.ErrInvalidOption)
+		is(t, try(t.Context(), tx, "n", "m", ""), dblock.ErrInvalidName)
+		is(t, try(t.Context(), tx), dblock.ErrInvalidOption)
 		is(t, try(nil, tx, "n"), dblock.ErrInvalidOption) //nolint:staticcheck // what is tested
-	}
-	if _, err := c.Lock(t.Context(), "n", dblock.Also("m")); !errors.Is(err, dblock.ErrInvalidOption) {
-		t.Errorf("Lock with Also: %v", err)
 	}
 	e.usable(t, tx)
 }

@@ -32,11 +32,18 @@ type Row struct {
 // said anything.
 func (r Row) failed() bool { return r.Failed || r.EndedAt == 0 && r.SessionExpiresAt <= r.NowUs }
 
+// due reports whether a run is to be tried again by now.
+func (r Row) due(retry driver.Retry) bool {
+	at, again := retry.At(r.Run())
+	return again && at.UnixMicro() <= r.NowUs
+}
+
 // Run is the run as clients see it.
 func (r Row) Run() driver.Run {
 	run := driver.Run{
 		Name: r.Name, Slot: r.Slot, Token: r.Token, Session: r.SessionID, Host: r.Host, Thread: r.Thread, Began: time.UnixMicro(r.BeganAt),
 		Failed: r.failed(), Detail: r.Detail, Tries: int(r.Tries), SlotEnds: time.UnixMicro(r.SlotEnds),
+		Seen: time.UnixMicro(r.NowUs),
 	}
 	if r.EndedAt != 0 {
 		run.Ended = time.UnixMicro(r.EndedAt)
@@ -100,7 +107,7 @@ type Tables interface {
 }
 
 // Begin is driver.Jobs.BeginRun. Where the claim comes too late, it reads everything anew.
-func Begin(t Tables, run driver.Run, slot driver.Slot, retry bool) (driver.Run, bool, error) {
+func Begin(t Tables, run driver.Run, slot driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
 	for {
 		now, err := t.Clock()
 		if err != nil {
@@ -112,9 +119,9 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry bool) (driver.Run, 
 		number, begins, ends := slot.At(now)
 		due := Row{
 			Name: run.Name, Slot: number, Token: run.Token, SessionID: run.Session, Host: run.Host, Thread: run.Thread,
-			BeganAt: now, Tries: 1, SlotEnds: ends, SessionExpiresAt: math.MaxInt64,
+			BeganAt: now, Tries: 1, SlotEnds: ends, SessionExpiresAt: math.MaxInt64, NowUs: now,
 		}
-		a := About{run.Name, number, math.MaxInt64, begins, ends, retry}
+		a := About{run.Name, number, math.MaxInt64, begins, ends, retry.Most > 0}
 		if slot.Length == 0 {
 			a.Later, a.Below = number, math.MaxInt64
 		}
@@ -122,7 +129,7 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry bool) (driver.Run, 
 		if err != nil {
 			return driver.Run{}, false, err
 		}
-		is, over, free := decide(a, due, rows)
+		is, over, free := decide(a, due, rows, retry)
 		if !free {
 			return is.Run(), is.Token == run.Token && is.EndedAt == 0, nil
 		}
@@ -135,7 +142,7 @@ func Begin(t Tables, run driver.Run, slot driver.Slot, retry bool) (driver.Run, 
 // decide returns the run as which the slot counts, or, where it is free, the one that is due and
 // the token of the run whose place that takes. A run with the same number and another end is one of
 // another interval.
-func decide(a About, due Row, rows []Row) (is Row, over int64, free bool) {
+func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int64, free bool) {
 	again := false // the slot has failed, and is due again
 	for _, r := range rows {
 		if r.Slot != a.Number {
@@ -144,7 +151,7 @@ func decide(a About, due Row, rows []Row) (is Row, over int64, free bool) {
 		if over = r.Token; r.SlotEnds != due.SlotEnds {
 			continue
 		}
-		if r.Token == due.Token || !a.Retry || !r.failed() {
+		if r.Token == due.Token || !r.due(retry) {
 			return r, 0, false
 		}
 		again, due.Tries = true, r.Tries+1
@@ -162,4 +169,22 @@ func decide(a About, due Row, rows []Row) (is Row, over int64, free bool) {
 		}
 	}
 	return due, over, true
+}
+
+// Next returns how long after a run was seen its slot, or the next one, may be due.
+func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
+	_, _, ends := slot.At(run.Seen.UnixMicro())
+	next := time.UnixMicro(ends)
+	if at, again := retry.At(run); again && at.Before(next) {
+		next = at
+	}
+	return max(next.Sub(run.Seen), 0)
+}
+
+// LeftOut counts the slots between a run and the one before it: those that began while that one
+// went on, and those that nobody asked for.
+func LeftOut(before, run driver.Run, length time.Duration) (skipped, missed int64) {
+	all := max(int64(run.SlotEnds.Add(-length).Sub(before.SlotEnds)/length), 0)
+	skipped = max(int64((before.Ended.Sub(before.SlotEnds)+length-1)/length), 0)
+	return min(skipped, all), all - min(skipped, all)
 }

@@ -36,7 +36,12 @@ func (f *fake) Claim(_ Row, over int64) (bool, error) {
 	return false, nil
 }
 
-// ran is a run that has ended well.
+var (
+	never = driver.Retry{}
+	often = driver.Retry{Most: 9}
+)
+
+// ran is a run that has ended well, in its second try.
 func ran(slot, ends, began int64) Row {
 	return Row{Slot: slot, SlotEnds: ends, BeganAt: began, EndedAt: began + 1, Token: 7, Tries: 2, NowUs: now}
 }
@@ -54,45 +59,50 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 	for _, test := range []struct {
 		says  string
 		slot  driver.Slot
-		retry bool
+		retry driver.Retry
 		rows  []Row
 		due   bool
 		over  int64 // the run whose place is taken
 		tries int
 	}{
-		{"a job that never ran", tens, false, nil, true, 0, 1},
-		{"a slot that ran", tens, true, []Row{ran(123, 1240, 1231)}, false, 0, 2},
-		{"one that failed, without a retry", tens, false, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
-		{"one that failed", tens, true, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
-		{"one that runs", tens, true, []Row{running(ran(123, 1240, 1231), now+1)}, false, 0, 2},
-		{"one whose session is over", tens, true, []Row{running(ran(123, 1240, 1231), now)}, true, 7, 3},
-		{"one whose session is dead", tens, true, []Row{running(ran(123, 1240, 1231), 0)}, true, 7, 3},
-		{"one whose session is dead, without a retry", tens, false, []Row{running(ran(123, 1240, 1231), 0)}, false, 0, 2},
-		{"the slot before", tens, false, []Row{ran(122, 1230, 1229)}, true, 0, 1},
-		{"the slot before, which began late", tens, false, []Row{ran(122, 1230, 1231)}, true, 0, 1},
-		{"a slot of another interval with the same number", tens, false, []Row{ran(123, 124, 120)}, true, 7, 1},
-		{"and its run began within this one", tens, false, []Row{ran(123, 2000, 1231)}, false, 0, 2},
-		{"a run of another interval at its begin", tens, false, []Row{ran(61, 1240, 1230)}, false, 0, 2},
-		{"before its begin", tens, false, []Row{ran(61, 1240, 1229)}, true, 0, 1},
-		{"at its end", tens, false, []Row{ran(61, 1250, 1240)}, true, 0, 1},
-		{"a failed run of another interval", tens, false, []Row{failed(ran(61, 1240, 1231))}, false, 0, 2},
-		{"a failed run of another interval, with a retry", tens, true, []Row{failed(ran(61, 1240, 1231))}, true, 0, 1},
-		{"beside one that has not failed", tens, true, []Row{failed(ran(61, 1240, 1231)), ran(40, 1260, 1231)}, false, 0, 2},
-		{"a slot that failed beside another interval's run", tens, true, []Row{failed(ran(123, 1240, 1231)), ran(61, 1240, 1231)}, true, 7, 3},
-		{"a run of a moment within the slot", tens, false, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
-		{"a moment that never ran", moment, false, nil, true, 0, 1},
-		{"a moment that ran", moment, true, []Row{ran(1230, 1230, 1231)}, false, 0, 2},
-		{"a moment that failed", moment, true, []Row{failed(ran(1230, 1230, 1231))}, true, 7, 3},
-		{"an earlier moment", moment, false, []Row{ran(1229, 1229, 1229)}, true, 0, 1},
-		{"an earlier moment that ran later", moment, false, []Row{ran(1229, 1229, 1231)}, true, 0, 1},
-		{"a later moment", moment, false, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
-		{"a later moment that failed", moment, true, []Row{failed(ran(1231, 1231, 1231))}, false, 0, 2},
-		{"a moment that failed before a later one", moment, true, []Row{failed(ran(1230, 1230, 1231)), ran(1231, 1231, 1231)}, false, 0, 2},
-		{"a run of an interval at the moment", moment, false, []Row{ran(123, 1240, 1230)}, false, 0, 2},
-		{"a run of an interval long after it", moment, false, []Row{ran(999, 9999, 9991)}, false, 0, 2},
-		{"a run of an interval before it", moment, false, []Row{ran(123, 1240, 1229)}, true, 0, 1},
-		{"a failed run of an interval", moment, true, []Row{failed(ran(123, 1240, 1230))}, true, 0, 1},
-		{"a moment that failed, and a run of an interval", moment, true, []Row{failed(ran(1230, 1230, 1231)), ran(123, 1240, 1231)}, false, 0, 2},
+		{"a job that never ran", tens, never, nil, true, 0, 1},
+		{"a slot that ran", tens, often, []Row{ran(123, 1240, 1231)}, false, 0, 2},
+		{"one that failed, without a retry", tens, never, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
+		{"one that failed", tens, often, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
+		{"one that failed as often as it may", tens, driver.Retry{Most: 1}, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
+		{"and once less often", tens, driver.Retry{Most: 2}, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
+		{"one that failed a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond}, []Row{failed(ran(123, 1240, 1231))}, false, 0, 2},
+		{"one that failed long enough ago", tens, driver.Retry{Most: 9, Backoff: time.Microsecond}, []Row{failed(ran(123, 1240, 1231))}, true, 7, 3},
+		{"one whose process died a moment ago", tens, driver.Retry{Most: 9, Backoff: 2 * time.Microsecond}, []Row{running(ran(123, 1240, 1231), now)}, false, 0, 2},
+		{"one that runs", tens, often, []Row{running(ran(123, 1240, 1231), now+1)}, false, 0, 2},
+		{"one whose session is over", tens, often, []Row{running(ran(123, 1240, 1231), now)}, true, 7, 3},
+		{"one whose session is dead", tens, often, []Row{running(ran(123, 1240, 1231), 0)}, true, 7, 3},
+		{"one whose session is dead, without a retry", tens, never, []Row{running(ran(123, 1240, 1231), 0)}, false, 0, 2},
+		{"the slot before", tens, never, []Row{ran(122, 1230, 1229)}, true, 0, 1},
+		{"the slot before, which began late", tens, never, []Row{ran(122, 1230, 1231)}, true, 0, 1},
+		{"a slot of another interval with the same number", tens, never, []Row{ran(123, 124, 120)}, true, 7, 1},
+		{"and its run began within this one", tens, never, []Row{ran(123, 2000, 1231)}, false, 0, 2},
+		{"a run of another interval at its begin", tens, never, []Row{ran(61, 1240, 1230)}, false, 0, 2},
+		{"before its begin", tens, never, []Row{ran(61, 1240, 1229)}, true, 0, 1},
+		{"at its end", tens, never, []Row{ran(61, 1250, 1240)}, true, 0, 1},
+		{"a failed run of another interval", tens, never, []Row{failed(ran(61, 1240, 1231))}, false, 0, 2},
+		{"a failed run of another interval, with a retry", tens, often, []Row{failed(ran(61, 1240, 1231))}, true, 0, 1},
+		{"beside one that has not failed", tens, often, []Row{failed(ran(61, 1240, 1231)), ran(40, 1260, 1231)}, false, 0, 2},
+		{"a slot that failed beside another interval's run", tens, often, []Row{failed(ran(123, 1240, 1231)), ran(61, 1240, 1231)}, true, 7, 3},
+		{"a run of a moment within the slot", tens, never, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
+		{"a moment that never ran", moment, never, nil, true, 0, 1},
+		{"a moment that ran", moment, often, []Row{ran(1230, 1230, 1231)}, false, 0, 2},
+		{"a moment that failed", moment, often, []Row{failed(ran(1230, 1230, 1231))}, true, 7, 3},
+		{"an earlier moment", moment, never, []Row{ran(1229, 1229, 1229)}, true, 0, 1},
+		{"an earlier moment that ran later", moment, never, []Row{ran(1229, 1229, 1231)}, true, 0, 1},
+		{"a later moment", moment, never, []Row{ran(1231, 1231, 1231)}, false, 0, 2},
+		{"a later moment that failed", moment, often, []Row{failed(ran(1231, 1231, 1231))}, false, 0, 2},
+		{"a moment that failed before a later one", moment, often, []Row{failed(ran(1230, 1230, 1231)), ran(1231, 1231, 1231)}, false, 0, 2},
+		{"a run of an interval at the moment", moment, never, []Row{ran(123, 1240, 1230)}, false, 0, 2},
+		{"a run of an interval long after it", moment, never, []Row{ran(999, 9999, 9991)}, false, 0, 2},
+		{"a run of an interval before it", moment, never, []Row{ran(123, 1240, 1229)}, true, 0, 1},
+		{"a failed run of an interval", moment, often, []Row{failed(ran(123, 1240, 1230))}, true, 0, 1},
+		{"a moment that failed, and a run of an interval", moment, often, []Row{failed(ran(1230, 1230, 1231)), ran(123, 1240, 1231)}, false, 0, 2},
 	} {
 		t.Run(test.says, func(t *testing.T) {
 			f := &fake{rows: test.rows}
@@ -112,7 +122,7 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 		row  Row
 		ours bool
 	}{{"the caller's own claim", own, true}, {"the caller's own run, which has ended", ended, false}} {
-		if run, ours, err := Begin(&fake{rows: []Row{test.row}}, driver.Run{Token: 8}, tens, true); ours != test.ours || run.Token != 8 || err != nil {
+		if run, ours, err := Begin(&fake{rows: []Row{test.row}}, driver.Run{Token: 8}, tens, often); ours != test.ours || run.Token != 8 || err != nil {
 			t.Errorf("%s: %+v, %v, %v", test.says, run, ours, err)
 		}
 	}
@@ -120,7 +130,7 @@ func TestASlotIsDueUnlessARunStandsForIt(t *testing.T) {
 
 func TestAClaimThatComesTooLateFindsTheRun(t *testing.T) {
 	f := &fake{before: []Row{running(ran(123, 1240, 1231), now+1)}}
-	run, ours, err := Begin(f, driver.Run{Token: 8}, tens, true)
+	run, ours, err := Begin(f, driver.Run{Token: 8}, tens, often)
 	if err != nil || ours || run.Token != 7 {
 		t.Errorf("%+v, %v, %v", run, ours, err)
 	}
@@ -128,11 +138,11 @@ func TestAClaimThatComesTooLateFindsTheRun(t *testing.T) {
 
 func TestAMomentFarAheadIsNotBegun(t *testing.T) {
 	far := driver.Slot{Moment: now + driver.MaxAhead.Microseconds()}
-	if _, ours, err := Begin(&fake{}, driver.Run{}, far, false); !ours || err != nil {
+	if _, ours, err := Begin(&fake{}, driver.Run{}, far, never); !ours || err != nil {
 		t.Errorf("%v, %v, want begun", ours, err)
 	}
 	far.Moment++
-	if _, ours, err := Begin(&fake{}, driver.Run{}, far, false); ours || !errors.Is(err, driver.ErrFuture) {
+	if _, ours, err := Begin(&fake{}, driver.Run{}, far, never); ours || !errors.Is(err, driver.ErrFuture) {
 		t.Errorf("%v, %v, want ErrFuture", ours, err)
 	}
 }

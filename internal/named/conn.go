@@ -14,7 +14,7 @@ import (
 
 // wanted are the variables that decide whether a server is refused, and that identify it. Which of
 // them a server has depends on its kind.
-var wanted = append([]string{"hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
+var wanted = append([]string{"version", "hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
 	errReplica = errors.New("the server is read-only (read_only=ON), as replicas are: named locks that are taken there are nothing to the " +
@@ -25,6 +25,9 @@ var (
 
 // refuse refuses a server whose variables say that it cannot keep named locks.
 func refuse(variables map[string]string) error {
+	if err := mysqlserver.Refuse(variables["version"]); err != nil {
+		return err
+	}
 	if which := mysqlserver.SeveralWriters(variables); which != "" {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the server is %s: each node has named locks of its own, so that two clients "+
 			"could hold one; keep locks in tables, mysql.New", which))

@@ -35,6 +35,15 @@ func (c *comparison) listen(session string) {
 	ready := make(chan struct{})
 	go func() {
 		defer close(e.closed)
+		if b, beats := l.(interface {
+			Upkeep(ctx context.Context) (driver.Upkeep, error)
+		}); beats {
+			up, err := b.Upkeep(c.ctx)
+			if err != nil {
+				return
+			}
+			defer up.Close()
+		}
 		_ = l.Listen(c.ctx, session, func() { close(ready) }, func(h driver.Hint) {
 			e.mu.Lock()
 			defer e.mu.Unlock()

@@ -293,7 +293,7 @@ func (c *comparison) convert(name string) {
 		c.doing = fmt.Sprintf("Detach %+v at %d", h, member)
 		c.general(how, func(n *protocol.Name, mine bool) (a answer) {
 			a.err = protocol.Detach(n, lock(mine), driver.Detachment{
-				Token: lock(mine).Token - (h.token - member), Host: "member", Thread: "t", Rest: rest,
+				Token: lock(mine).Token - (h.token - member), Host: "member", Thread: "t", Behind: rest,
 			})
 			return a
 		})

@@ -9,12 +9,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Connect opens a connection as the pool would, with its configuration and hooks, but outside its
-// budget. The server shows it under ConnectionName. change may change the configuration after
+// Connect opens a connection as a pool with this configuration would, with its hooks, but outside
+// its budget. The server shows it under ConnectionName. change may change the configuration after
 // BeforeConnect has; nil: it stays.
-func Connect(ctx context.Context, pool *pgxpool.Pool, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
-	like := pool.Config()
-	config := like.ConnConfig
+func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
+	config := like.ConnConfig.Copy()
 	if like.BeforeConnect != nil {
 		if err := like.BeforeConnect(ctx, config); err != nil {
 			return nil, err

@@ -33,7 +33,7 @@ func notHeld(err error) error {
 
 // Downgrade turns the whole name into one unit of Readers, with the same attempt and token, and
 // hands over. It keeps the time since when the name is held: there was no moment without a holder.
-// It succeeds if the lock is such a share already. ErrNotHeld, also of a cohort: it is detached
+// It succeeds if the lock is a share already. ErrNotHeld, also of a cohort: it is detached
 // first. ErrCapacity where waiters want permits.
 func Downgrade(n *Name, h Held) error {
 	found, held, err := n.find(h.Session, h.Token, "")
@@ -73,7 +73,7 @@ func Upgrade(n *Name, h Held, attempt string) (Grant, bool, error) {
 		if err := n.drop(s); err != nil {
 			return Grant{}, false, err
 		}
-		token := max(n.Token+1, n.Now)
+		token := n.nextToken()
 		n.Token, n.Since = token, n.Now
 		n.take(Request{Session: s.Session, Host: s.Host, Thread: s.Thread, Attempt: s.Attempt, Metadata: s.Metadata},
 			Grant{First: token, Token: token}, s.Ends)
@@ -100,15 +100,15 @@ func Raise(n *Name, h Held, token int64) (int64, error) {
 
 // Detachment says which member of a cohort is to be its only holder.
 type Detachment struct {
-	Token  int64  // of the member; 0: nothing is detached
+	Token  int64  // of the member; 0, beside a release in a transaction: nothing is to be detached
 	Host   string // with Thread: the member's owner
 	Thread string
-	Rest   Request // the place of the members behind it: its Session, Attempt, Host, Thread and Wait count
+	Behind Request // the place of the members behind it; Members 0: there are none
 }
 
 // Detach leaves one member of a cohort as the only holder of the name, under the cohort's attempt.
 // The members behind it become one place at the head of the queue, under an attempt of its own. The
-// members before it have been served, and those behind it may be fewer than were counted. It is
+// members before it have had the lock, and of those behind it some may have given up. It is
 // safe to repeat. ErrNotHeld where the cohort does not have the name by h.
 func Detach(n *Name, h Held, d Detachment) error {
 	if n.holds(h.Session, d.Token) && n.First == d.Token {
@@ -118,13 +118,13 @@ func Detach(n *Name, h Held, d Detachment) error {
 		return ErrNotHeld
 	}
 	n.First, n.Last, n.Host, n.Thread = d.Token, d.Token, d.Host, d.Thread
-	if d.Rest.Members == 0 {
+	if d.Behind.Members == 0 {
 		return nil
 	}
 	n.Capacity, _ = n.Joined(0)
 	n.Head--
-	rest := d.Rest
-	rest.Name = n.Row.Name
-	n.join(rest, n.Head)
+	behind := d.Behind
+	behind.Name = n.Row.Name
+	n.join(behind, n.Head)
 	return nil
 }

@@ -66,7 +66,7 @@ func TestDowngrade(t *testing.T) {
 		{"not by another's token", requests(request("a")), nil, downgrading(held("A", 1)), notHeld},
 		{"not of a cohort", requests(request("a", members(2))), nil, downgrading(held("A", 1)), notHeld},
 		{"not where permits are waited for", requests(request("a"), request("b", permits(1, 3))), nil, downgrading(held("A", 0)),
-			"error: the name is shared with another number of units"},
+			"error: readers and permits do not share a name"},
 		{"permits of earlier do not count", requests(request("a", permits(1, 3))), func(tab *table) {
 			tab.does(removal(protocol.Release(shared("A", 0), true, false)))
 			tab.join(request("b"))
@@ -103,7 +103,7 @@ func TestRaise(t *testing.T) {
 func TestDetach(t *testing.T) {
 	cohort := request("a", members(4))
 	rest := request("a9", members(2))
-	second := protocol.Detachment{Token: began + 1, Host: "A", Thread: "t", Rest: rest}
+	second := protocol.Detachment{Token: began + 1, Host: "A", Thread: "t", Behind: rest}
 	run(t, []row{
 		{"a member alone has the name, those behind it wait before all", requests(cohort, request("b")), nil, detaching(held("A", 3), second), ": a=1 < a9*2 b"},
 		{"those behind it may have left", requests(cohort, request("b")), nil, detaching(held("A", 3), protocol.Detachment{Token: began + 1}), ": a=1 < b"},
@@ -132,7 +132,7 @@ func TestDetach(t *testing.T) {
 func TestADetachedMemberIsTheOwner(t *testing.T) {
 	tab := newTable(t)
 	tab.join(request("a", members(2)))
-	tab.does(detaching(held("A", 1), protocol.Detachment{Token: began, Host: "h", Thread: "t", Rest: request("a9", members(1))}))
+	tab.does(detaching(held("A", 1), protocol.Detachment{Token: began, Host: "h", Thread: "t", Behind: request("a9", members(1))}))
 	if row, _ := tab.Row("n"); row.Host != "h" || row.Thread != "t" || row.Attempt != "a" {
 		t.Errorf("%+v", row)
 	}

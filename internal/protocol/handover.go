@@ -10,14 +10,14 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 	case n.resting():
 		return false, n.forewarn()
 	}
-	first, end := len(n.Handoffs), true
-	ends := false // a grant ends, or can be had again, at a time that those behind do not know of
+	first, exhausted := len(n.Handoffs), true
+	timed := false // a grant has a lease or a rest: those behind must learn when to look
 	for p, err := range n.queue() {
 		if err != nil {
 			return false, err
 		}
 		if p.Alive && !n.Fits(p.Units, p.Of) {
-			end = false
+			exhausted = false
 			break
 		}
 		changed = true
@@ -25,24 +25,24 @@ func (n *Name) handOver(self string) (changed bool, err error) {
 		n.Head = p.Ticket + 1
 		if p.Alive {
 			n.Handoffs = append(n.Handoffs, Handoff{p.Session, p.Attempt, n.grant(p.Request)})
-			ends = ends || p.Lease > 0 || p.MinHold > 0
+			timed = timed || p.Lease > 0 || p.MinHold > 0
 		}
-		if end = !n.held() && !n.resting(); !end {
+		if exhausted = !n.held(); !exhausted {
 			break
 		}
 	}
-	if end && n.Waiters > 0 { // places were deleted by hand
+	if exhausted && n.Waiters > 0 { // places were deleted by hand
 		n.Waiters, changed = 0, true
 	}
-	n.announce(n.Handoffs[first:], self)
-	if ends && n.Waiters > 0 {
+	n.tellGranted(n.Handoffs[first:], self)
+	if timed && n.Waiters > 0 {
 		err = n.forewarn()
 	}
 	return changed, err
 }
 
-// announce tells the sessions of grants, but the one that asks, which is answered.
-func (n *Name) announce(granted []Handoff, self string) {
+// tellGranted tells the sessions of grants, but the one that asks, which is answered.
+func (n *Name) tellGranted(granted []Handoff, self string) {
 	for i := range granted {
 		h := &granted[i]
 		h.Grant.Contended = n.Waiters > 0

@@ -20,7 +20,7 @@ type Removal struct {
 	Attempt   string
 	Token     int64  // of a lock; 0: a place in the queue, or, ByAttempt, whatever there is
 	Shared    bool   // ByHolder: it is a share
-	Contended bool   // ByHolder: others may wait; false: the single statement may do that suffices without waiters
+	Contended bool   // ByHolder: others may wait; false: an engine may take its short way for a name without waiters
 	Guarded   bool   // ByHolder, ByAttempt: it was guarded, and leaves only once its guarded transactions have ended
 	LeaseOver bool   // ByTime: its fixed lease is over, so that its session may be alive
 	Self      string // the session that asks: a grant to it needs no notification
@@ -43,7 +43,8 @@ func Undo(session, name, attempt string) Removal {
 
 // TakeOver is the removal of an expired holder, or of an expired place in the queue, as it was
 // seen. Remove expires the session first where that is due. Where the holder is another by now, or
-// alive, nothing leaves. With the zero Holder nothing leaves, and the name is handed over.
+// neither its session nor its fixed lease is over, nothing leaves. With the zero Holder nothing
+// leaves, and the name is handed over.
 func TakeOver(self, name string, h Holder) Removal {
 	r := Removal{
 		Cause: ByTime, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token,
@@ -55,8 +56,8 @@ func TakeOver(self, name string, h Holder) Removal {
 	return r
 }
 
-// Break is the removal of a holder that lives. The old holder is notified. Where a transaction
-// guards its hold, no new one begins for two seconds.
+// Break is the removal of a holder or a place, alive or not. The old holder is notified. Where a
+// transaction guards its hold, no new one begins for two seconds.
 func Break(self, name string, h Holder, e Event) Removal {
 	return Removal{Cause: ByForce, Name: name, Session: h.Session, Attempt: h.Attempt, Token: h.Grant.Token, Self: self, Event: e}
 }
@@ -90,9 +91,8 @@ func (n *Name) remove(h hold) error {
 }
 
 // Remove takes something off a name, as the Removal says, hands over, and reports whether there was
-// something to take off, or with the cause Nothing whether anything was handed over. A cohort
-// leaves whole, by its last token. ErrBusy, and nothing was done, where a transaction guards the
-// hold that would leave.
+// something to take off, or with the cause Nothing whether the queue changed. A cohort
+// leaves whole, by its last token. ErrBusy where a transaction guards the hold that would leave.
 func Remove(n *Name, r Removal) (left bool, err error) {
 	switch r.Cause {
 	case ByHolder:

@@ -14,7 +14,7 @@ type Row struct {
 	Token                          int64  // the highest token ever reserved
 	Since                          int64  // of the last grant; with no holder, of the last release
 	Ends                           int64  // of the holder's fixed lease; 0: it has none
-	Rests                          int64  // until then the name is granted to nobody
+	Rests                          int64  // until then no waiter and no other owner is granted the name
 	Metadata, Asked                string // of the holder
 	Units                          int    // that shares have
 	Capacity                       int    // the smallest number of units that a share states; it counts while there are shares or waiters
@@ -43,8 +43,8 @@ type Share struct {
 }
 
 // Source is what a transition can read of a name whose row it has locked, and the two rows that it
-// can lock: a session that may be dead, and a guard. Its methods return ErrBusy, or the server's
-// own error, which end the transition.
+// can lock and mark: a session that may be dead, and a guard. Its methods return ErrBusy, or the
+// server's own error, which end the transition.
 type Source interface {
 	// Places returns up to limit places with a higher ticket than after, in the order of tickets.
 	Places(after int64, limit int) ([]Place, error)
@@ -64,9 +64,9 @@ type Source interface {
 
 	// Seize locks the guard of an attempt's hold against all guarded transactions, without waiting,
 	// and marks it, so that none begins any more. It does nothing where the hold was never guarded.
-	// ErrGuarded and ErrBusy where a guarded transaction is open. With announce, no new one begins
-	// for two seconds then.
-	Seize(attempt string, announce bool) error
+	// ErrGuarded and ErrBusy where a guarded transaction is open. With holdOff, no new one begins
+	// for two seconds then: the engine writes that beside the transaction that failed.
+	Seize(attempt string, holdOff bool) error
 }
 
 // Changes is what a transition leaves to be written and sent. The row is written where Changed says
@@ -103,7 +103,7 @@ func (n *Name) Changed() bool { return n.Row != n.before }
 // held reports whether somebody has the whole name.
 func (n *Name) held() bool { return n.Session != "" }
 
-// resting reports whether nobody is granted the name yet.
+// resting reports whether the MinHold of the latest grant goes on.
 func (n *Name) resting() bool { return n.Rests > n.Now }
 
 // holds reports whether a session has the whole name by this token.

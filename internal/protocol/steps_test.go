@@ -109,8 +109,8 @@ func (w *world) converts(h hold) []step {
 		d := protocol.Detachment{Token: token, Host: h.host, Thread: h.thread + "d"}
 		s := step{says: "detach a member of " + h.attempt, self: h.session, owns: h.attempt}
 		if behind := int(h.last - token); behind > 0 {
-			d.Rest = request(h.attempt+"-", members(behind))
-			s.rest = &d.Rest
+			d.Behind = request(h.attempt+"-", members(behind))
+			s.rest = &d.Behind
 		}
 		s.run = func(n *protocol.Name) (protocol.Grant, bool, error) {
 			return protocol.Grant{}, false, protocol.Detach(n, h.held(), d)

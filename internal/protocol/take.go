@@ -19,14 +19,20 @@ func stated(r Request) int {
 	return r.Of
 }
 
+// units says what a capacity is of.
+func units(capacity int) string {
+	if capacity == Readers {
+		return "readers"
+	}
+	return fmt.Sprintf("%d permits", capacity)
+}
+
 // Join takes the lock as Take does, or else joins the end of the queue. So one statement has one
-// outcome to be found out. ErrCapacity for permits where holders or waiters read the name, and the
-// other way round.
+// outcome to be found out. ErrCapacity for permits of a name that is read, and the other way round.
 func Join(n *Name, r Request) (Grant, Outcome, error) {
 	capacity, collides := n.Joined(stated(r))
 	if collides {
-		return Grant{}, 0, fmt.Errorf("%w: %q has %d units, the request is for one of %d: readers and permits do not share a name",
-			ErrCapacity, n.Row.Name, capacity, r.Of)
+		return Grant{}, 0, fmt.Errorf("%w: %q has %s, the request is for %s", ErrCapacity, n.Row.Name, units(capacity), units(r.Of))
 	}
 	if grant, taken := Take(n, r); taken {
 		return grant, Granted, nil
@@ -37,10 +43,12 @@ func Join(n *Name, r Request) (Grant, Outcome, error) {
 	return Grant{}, Queued, nil
 }
 
-// grant gives a name that has room to a request. Its tokens rise above all earlier ones and above
-// the clock.
+// nextToken is above all earlier tokens of the name, and not below the clock.
+func (n *Name) nextToken() int64 { return max(n.Token+1, n.Now) }
+
+// grant gives a name to a request.
 func (n *Name) grant(r Request) Grant {
-	g := Grant{First: max(n.Token+1, n.Now), Lease: r.Lease}
+	g := Grant{First: n.nextToken(), Lease: r.Lease}
 	g.Token = g.First + int64(r.members()) - 1
 	n.Token, n.Since = g.Token, n.Now
 	ends := int64(0)

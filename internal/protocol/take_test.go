@@ -90,11 +90,11 @@ func TestJoin(t *testing.T) {
 		{"a request that would fit waits behind those who wait", requests(request("a", reads), request("b")), nil,
 			joining(request("c", reads)), "queued: a:r=0 < b c"},
 		{"permits collide with readers that hold", requests(request("a", reads)), nil, joining(request("b", permits(1, 3))),
-			"error: the name is shared with another number of units"},
+			"error: readers and permits do not share a name"},
 		{"and with those that wait", requests(request("a"), request("b", reads)), nil, joining(request("c", permits(1, 3))),
-			"error: the name is shared with another number of units"},
+			"error: readers and permits do not share a name"},
 		{"readers with permits", requests(request("a"), request("b", permits(1, 3))), nil, joining(request("c", reads)),
-			"error: the name is shared with another number of units"},
+			"error: readers and permits do not share a name"},
 		{"but not with those of earlier", requests(request("a", permits(1, 3))), func(tab *table) {
 			tab.does(removal(protocol.Release(shared("A", 0), true, false)))
 		}, joining(request("b", reads)), "granted 1: b:r=1"},

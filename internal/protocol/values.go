@@ -15,10 +15,11 @@ var (
 	// ErrNotHeld: the holder that is meant does not hold the name.
 	ErrNotHeld = errors.New("not held by this session and token")
 
-	// ErrCapacity: readers and permits do not share a name.
-	ErrCapacity = errors.New("the name is shared with another number of units")
+	// ErrCapacity: readers and permits do not share a name. It goes by what was last asked for:
+	// where a writer holds the name and another waits, readers that were before them still count.
+	ErrCapacity = errors.New("readers and permits do not share a name")
 
-	// ErrBusy: another transaction has locked a row that is needed. Nothing was done.
+	// ErrBusy: another transaction has locked a row that is needed. Nothing is done.
 	ErrBusy = errors.New("another transaction has locked the row")
 
 	// ErrGuarded is joined to ErrBusy: a transaction that guards the hold is open.
@@ -38,8 +39,8 @@ type Request struct {
 	Metadata string        // JSON object, "" for none
 	MinHold  time.Duration // from the grant on; the name is granted to no other owner before this is over; whole names only
 	Units    int           // 0: the whole name, exclusive; otherwise a share of so many units
-	Of       int           // with Units: how many there are, as the request states it
-	Wait     bool          // false: return at once, with ErrBusy where an open transaction is in the way
+	Of       int           // with Units: how many there are, as the request states it; Units ≤ Of
+	Wait     bool          // false: no statement waits for a row that an open transaction has locked (ErrBusy)
 }
 
 // members are at least 1.
@@ -79,9 +80,9 @@ type Handoff struct {
 	Grant   Grant
 }
 
-// Hint is a notification to a listener. Grant is set, with its token, where the hint comes from the
-// committed grant itself and no time in it counts from the moment when the statement ran. Otherwise
-// the grant must be looked up.
+// Hint is a notification to a listener. Grant is set where the hint comes from the committed grant
+// itself and that has no fixed lease, of which the rest would age on the way. Otherwise the grant
+// must be looked up.
 type Hint struct {
 	Attempt string // "" if unknown
 	Grant   Grant

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -119,7 +120,7 @@ func (c *Client) take(ctx context.Context, op, name string, options []contract.O
 }
 
 func (c *Client) tryTake(ctx context.Context, name string, options []contract.Option, wait bool) (*handle, error) {
-	o, err := contract.OfOne(name, options)
+	o, err := contract.Of(name, options)
 	switch {
 	case err != nil:
 		return nil, err
@@ -128,7 +129,7 @@ func (c *Client) tryTake(ctx context.Context, name string, options []contract.Op
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case o.Leasing():
-		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
+		return nil, fmt.Errorf("%w: Owner, Lease, MinHold, Progress, Permits and Metadata need a lock in a table", driver.ErrUnsupported)
 	case o.Shared() && !c.shares:
 		return nil, fmt.Errorf("%w: the server has no shared named locks", driver.ErrUnsupported)
 	}
@@ -222,8 +223,9 @@ func refused(cause error) error { return fmt.Errorf("%w: %w", contract.ErrNotAcq
 func failure(op, name string, err error) error { return fmt.Errorf("dblock: %s %q: %w", op, name, err) }
 
 // InTx takes names until a transaction ends, in their order. lock takes one of them.
-func (c *Client) InTx(ctx context.Context, op, name string, options []contract.Option, wait bool, lock func(ctx context.Context, name string, shared, wait bool) (bool, error)) error {
-	names, shared, err := contract.OfTx(name, options)
+func (c *Client) InTx(ctx context.Context, op string, names []string, wait bool, lock func(ctx context.Context, name string, wait bool) (bool, error)) error {
+	failed := strings.Join(names, ", ")
+	names, err := contract.NamesOfTx(names)
 	switch {
 	case err != nil:
 	case ctx == nil:
@@ -234,13 +236,13 @@ func (c *Client) InTx(ctx context.Context, op, name string, options []contract.O
 		err = c.begin()
 	}
 	if err != nil {
-		return failure(op, name, err)
+		return failure(op, failed, err)
 	}
 	defer c.underWay.Done()
 	within, cancel := contract.UntilClosed(ctx, c.open)
 	defer cancel()
 	for _, name := range names {
-		got, err := lock(within, name, shared, wait)
+		got, err := lock(within, name, wait)
 		if err = c.outcome(ctx, got, wait, err); err != nil {
 			return failure(op, name, err)
 		}

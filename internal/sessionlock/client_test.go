@@ -21,7 +21,7 @@ func TestATryThatIsNotAnsweredIsNotHeld(t *testing.T) {
 		for what, try := range map[string]func() error{
 			"TryLock": func() error { _, err := c.TryLock(ctx, "n"); return err },
 			"TryLockTx": func() error {
-				return c.InTx(ctx, "trylocktx", "n", nil, false, func(ctx context.Context, _ string, _, _ bool) (bool, error) {
+				return c.InTx(ctx, "trylocktx", []string{"n"}, false, func(ctx context.Context, _ string, _ bool) (bool, error) {
 					<-ctx.Done()
 					return false, ctx.Err()
 				})

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -26,8 +27,11 @@ const (
 	// firstLook is the delay from the first waiter of a name to the first look at it. Most
 	// hand-offs are faster.
 	firstLook = 100 * time.Millisecond
-	// pollInterval is the interval of looks while no listener is connected.
-	pollInterval = 100 * time.Millisecond
+	// fastestPoll and slowestPoll bound the interval of looks while no listener is connected.
+	// Between them it is a part of the time for which a name has stood still: a name that moves on
+	// fast is looked at often, and what is held for long is not.
+	fastestPoll, slowestPoll = 5 * time.Millisecond, 100 * time.Millisecond
+	stillness                = 8
 	// busyRetry is the delay before a takeover is tried again after a guarded transaction refused
 	// it.
 	busyRetry = 200 * time.Millisecond
@@ -99,11 +103,39 @@ type Hub struct {
 	mu        sync.Mutex // protects what follows
 	started   bool
 	listening bool
+	deaf      bool // no listener is connected, and the latest try has failed
 	watchers  int
-	waiters   map[string]*Waiter       // by attempt
-	names     map[string]int           // how many waiters each has, with those that wait for news only
-	due       map[string]time.Duration // when each name is to be looked at
-	states    map[string]driver.State  // as last seen
+	waiters   map[string]*Waiter // by attempt
+	names     map[string]*name   // that waiters wait for
+}
+
+// name is a name that somebody waits for.
+type name struct {
+	waiters int           // with those that wait for news only
+	due     time.Duration // when it is to be looked at; 0: a hint came; never: no waiter has joined the queue yet
+	wait    time.Duration // how long before due that was decided
+	seen    bool          // state is known
+	state   driver.State  // as last seen
+	moved   time.Duration // when it was first seen so, or began to be waited for
+}
+
+const never = time.Duration(math.MaxInt64)
+
+// lookIn schedules the next look.
+func (n *name) lookIn(wait, now time.Duration) { n.due, n.wait = now+wait, wait }
+
+// pollAfter is how long after a look the next one is due while nothing listens.
+func (n *name) pollAfter(now time.Duration) time.Duration {
+	return min(max((now-n.moved)/stillness, fastestPoll), slowestPoll)
+}
+
+// saw notes a state.
+func (n *name) saw(state driver.State, now time.Duration) {
+	was, is := n.state, state
+	if !n.seen || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
+		n.moved = now
+	}
+	n.seen, n.state = true, state
 }
 
 // New makes the hub of a session, which ends with ctx. Nothing runs before the first waiter, or
@@ -111,8 +143,7 @@ type Hub struct {
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
-		waiters: map[string]*Waiter{}, names: map[string]int{}, due: map[string]time.Duration{},
-		states: map[string]driver.State{},
+		waiters: map[string]*Waiter{}, names: map[string]*name{},
 	}
 }
 
@@ -133,12 +164,15 @@ func (h *Hub) Ready(ctx context.Context) {
 
 // Add registers an attempt. It MUST be called before the request is sent: a grant may come before
 // the request returns.
-func (h *Hub) Add(name, attempt string) *Waiter {
-	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
+func (h *Hub) Add(of, attempt string) *Waiter {
+	w := &Waiter{Name: of, Attempt: attempt, C: make(chan Result, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters[w.Attempt] = w
-	h.names[w.Name]++
+	if h.names[of] == nil {
+		h.names[of] = &name{due: never}
+	}
+	h.names[of].waiters++
 	return w
 }
 
@@ -175,8 +209,12 @@ func (h *Hub) expect(w *Waiter) {
 		return
 	}
 	h.start()
-	if _, known := h.due[w.Name]; !known {
-		h.due[w.Name] = h.config.Clock.Now() + firstLook
+	if n := h.names[w.Name]; n.due == never {
+		n.moved = h.config.Clock.Now()
+		n.lookIn(firstLook, n.moved)
+		if h.deaf {
+			n.lookIn(fastestPoll, n.moved)
+		}
 		h.wake()
 	}
 }
@@ -201,8 +239,10 @@ func (h *Hub) Remove(w *Waiter) (r Result, answered bool) {
 func (h *Hub) State(name string) (driver.State, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s, ok := h.states[name]
-	return s, ok
+	if n := h.names[name]; n != nil {
+		return n.state, n.seen
+	}
+	return driver.State{}, false
 }
 
 // Deliver answers the waiters of this hub that a statement of this process granted a lock to,
@@ -234,8 +274,8 @@ func (h *Hub) Listening() bool {
 // Recheck schedules a look at a name now, after a statement with an unknown outcome.
 func (h *Hub) Recheck(name string) {
 	h.mu.Lock()
-	if h.names[name] > 0 {
-		h.due[name] = 0
+	if n := h.names[name]; n != nil {
+		n.due = 0
 	}
 	h.mu.Unlock()
 	h.wake()
@@ -257,10 +297,9 @@ func (h *Hub) forget(w *Waiter) {
 	if w.watcher != nil {
 		h.watchers--
 	}
-	if h.names[w.Name]--; h.names[w.Name] == 0 {
+	n := h.names[w.Name]
+	if n.waiters--; n.waiters == 0 {
 		delete(h.names, w.Name)
-		delete(h.due, w.Name)
-		delete(h.states, w.Name)
 	}
 }
 
@@ -327,15 +366,15 @@ func (h *Hub) polls(because error) {
 		level = slog.LevelDebug
 	}
 	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
-		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "every", pollInterval, "because", because)
+		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every", slowestPoll, "because", because)
 	}
 }
 
 func (h *Hub) setListening(listening bool) {
 	h.mu.Lock()
-	h.listening = listening
-	for name := range h.names {
-		h.due[name] = 0 // earlier hints were missed
+	h.listening, h.deaf = listening, !listening
+	for _, n := range h.names {
+		n.due = 0 // earlier hints were missed
 	}
 	h.mu.Unlock()
 	if listening && h.config.Stray != nil {
@@ -353,10 +392,10 @@ func (h *Hub) heard(hint driver.Hint) {
 	case w != nil && w.watcher == nil && hint.Grant.Token != 0 && hint.Grant.Lease == 0:
 		h.grant(hint.Attempt, hint.Grant, h.config.Clock.Now())
 	case w != nil:
-		h.due[w.Name] = 0
+		h.names[w.Name].due = 0
 	case hint.Attempt == "":
-		for name := range h.names {
-			h.due[name] = 0
+		for _, n := range h.names {
+			n.due = 0
 		}
 		for _, w := range h.waiters {
 			w.notify(true)

@@ -31,30 +31,26 @@ func (h *Hub) loop() {
 }
 
 // next returns the names that are due, or the time until one is. When a name is due without a hint,
-// the names that are due soon join its statement.
+// those join its statement that have waited for half of their time.
 func (h *Hub) next() (names []string, pause time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.config.Clock.Now()
 	pause = h.config.Safety
 	overdue := false
-	for name := range h.names {
-		due, known := h.due[name]
-		if !known {
-			continue // its first waiter has not joined the queue yet
-		}
-		pause = min(pause, due-now)
+	for name, n := range h.names {
+		pause = min(pause, n.due-now)
 		switch {
-		case due == 0:
+		case n.due == 0:
 			names = append(names, name)
-		case due <= now:
+		case n.due <= now:
 			overdue = true
 		}
 	}
 	if overdue {
 		names = names[:0]
-		for name, due := range h.due {
-			if due <= now+h.config.Safety/4 {
+		for name, n := range h.names {
+			if n.due <= now+n.wait/2 {
 				names = append(names, name)
 			}
 		}
@@ -77,7 +73,7 @@ func (h *Hub) look(names []string) {
 		if h.ctx.Err() == nil {
 			h.config.Looking.Failed(err, "session", h.session)
 		}
-		h.schedule(names, pollInterval+rand.N(pollInterval))
+		h.schedule(names, slowestPoll+rand.N(slowestPoll))
 		return
 	}
 	h.config.Looking.Worked("session", h.session)
@@ -100,8 +96,8 @@ func (h *Hub) ask(names []string) (queued map[string][]*Waiter) {
 	defer h.mu.Unlock()
 	queued = make(map[string][]*Waiter, len(names))
 	for _, name := range names {
-		if h.names[name] > 0 {
-			h.due[name] = h.config.Clock.Now() + h.config.Safety // until the answer says when
+		if n := h.names[name]; n != nil {
+			n.lookIn(h.config.Safety, h.config.Clock.Now()) // until the answer says when
 			queued[name] = nil
 		}
 	}
@@ -134,7 +130,8 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 			h.answer(w, Result{})
 		}
 	}
-	if h.names[state.Name] == 0 {
+	n, now := h.names[state.Name], h.config.Clock.Now()
+	if n == nil {
 		return nil
 	}
 	if h.watchers > 0 {
@@ -144,10 +141,10 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 			}
 		}
 	}
-	h.states[state.Name] = state
+	n.saw(state, now)
 	wait := h.config.Safety
-	if !h.listening {
-		wait = pollInterval
+	if h.deaf {
+		wait = n.pollAfter(now)
 	}
 	for _, obstacle := range []driver.Holder{state.Holder, state.Head} {
 		if obstacle.Session == "" {
@@ -165,8 +162,8 @@ func (h *Hub) settle(state driver.State, before []*Waiter, asked time.Duration) 
 		overdue = append(overdue, driver.Holder{})
 		wait = min(wait, slack)
 	}
-	if h.due[state.Name] != 0 { // 0: another hint came meanwhile
-		h.due[state.Name] = h.config.Clock.Now() + wait
+	if n.due != 0 { // 0: another hint came meanwhile
+		n.lookIn(wait, now)
 	}
 	return overdue
 }
@@ -201,10 +198,9 @@ func (h *Hub) reclaim(ctx context.Context, name string, holder driver.Holder) {
 func (h *Hub) schedule(names []string, in time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at := h.config.Clock.Now() + in
 	for _, name := range names {
-		if due, known := h.due[name]; known && due != 0 && h.names[name] > 0 {
-			h.due[name] = at
+		if n := h.names[name]; n != nil && n.due != 0 && n.due != never {
+			n.lookIn(in, h.config.Clock.Now())
 		}
 	}
 }

@@ -140,6 +140,29 @@ CREATE TABLE dblock_wanted (
     wanted_until bigint NOT NULL
 );
 
+-- For transactions in any language: it raises unless a lock is held with this token, and until the transaction ends nobody
+-- takes the lock over, or releases it. Until then nobody can queue for the name, either: the name's row is locked. A lock
+-- that a process passes on among its own requests has several tokens in its row, and is refused.
+-- +goose StatementBegin
+CREATE OR REPLACE FUNCTION dblock_guard(lock_name text, lock_token bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    held dblock_locks%ROWTYPE;
+BEGIN
+    SELECT l.* INTO held FROM dblock_locks l WHERE l.name = lock_name FOR SHARE;
+    IF held.session_id IS NOT NULL AND held.last_token = lock_token AND held.first_token = lock_token THEN
+        RETURN;
+    END IF;
+    IF held.shared_units > 0 AND EXISTS (SELECT FROM dblock_shares s WHERE s.name = lock_name AND s.token = lock_token) THEN
+        RETURN;
+    END IF;
+    IF held.session_id IS NOT NULL AND lock_token BETWEEN held.first_token AND held.last_token THEN
+        RAISE EXCEPTION 'dblock: the lock "%" is passed on among the requests of one process: which of them has token % is known there only',
+            lock_name, lock_token USING ERRCODE = 'object_not_in_prerequisite_state';
+    END IF;
+    RAISE EXCEPTION 'dblock: the lock "%" is not held with token %', lock_name, lock_token USING ERRCODE = 'object_not_in_prerequisite_state';
+END $$;
+-- +goose StatementEnd
+
 -- The history. An id is no order of commits across names; of one name it is where events are written under its row's lock.
 CREATE TABLE dblock_events (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -377,4 +400,4 @@ DROP VIEW dblock_queue, dblock_who, dblock_holders;
 -- dblock_locks first, as statements of a client read: otherwise a client that runs on deadlocks with this.
 DROP TABLE dblock_locks, dblock_shares, dblock_waiters, dblock_guards, dblock_wanted, dblock_heartbeats, dblock_sessions,
     dblock_events, dblock_runs, dblock_watchers, dblock_incarnation, dblock_schema;
-DROP FUNCTION dblock_now(), dblock_durable();
+DROP FUNCTION dblock_guard(text, bigint), dblock_now(), dblock_durable();

@@ -44,7 +44,7 @@ func (d *doubtful) Remove(ctx context.Context, r driver.Removal) ([]driver.Hando
 	return next, left, nil
 }
 
-func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry bool) (driver.Run, bool, error) {
+func (d *doubtful) BeginRun(ctx context.Context, r driver.Run, of driver.Slot, retry driver.Retry) (driver.Run, bool, error) {
 	run, ours, err := d.Backend.BeginRun(ctx, r, of, retry)
 	if d.begin.Swap(false) {
 		d.end()
@@ -182,10 +182,10 @@ func TestASlotThatWasClaimedWithoutTheCallersKnowingCanBeRetried(t *testing.T) {
 	d.end = cancel
 	d.begin.Store(true)
 	job := func(context.Context, *dblock.Lock[*sql.Tx], time.Time) error { return nil }
-	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed()); ran || !errors.Is(err, context.Canceled) {
+	if ran, err := client.OncePer(ctx, "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); ran || !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", ran, err)
 	}
-	if ran, err := other.OncePer(t.Context(), "job", 24*time.Hour, job, dblock.RetryFailed()); !ran || err != nil {
+	if ran, err := other.OncePer(t.Context(), "job", 24*time.Hour, job, dblock.RetryFailed(3, 0)); !ran || err != nil {
 		t.Errorf("again: %v, %v", ran, err)
 	}
 }

@@ -55,7 +55,7 @@ func Example_lockTx() {
 
 	tx := must(db.BeginTx(ctx, nil))
 	defer tx.Rollback()
-	if err := client.LockTx(ctx, tx, "account/a", dblock.Also("account/b")); err != nil {
+	if err := client.LockTx(ctx, tx, "account/a", "account/b"); err != nil {
 		log.Fatal(err)
 	}
 	must(tx.ExecContext(ctx, "UPDATE accounts SET balance = balance - 10 WHERE id = 'a'"))

@@ -56,7 +56,7 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tx.Rollback()
-	if err := client.LockTx(t.Context(), tx, "b", dblock.Also("a")); err != nil {
+	if err := client.LockTx(t.Context(), tx, "b", "a"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := client.Lock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) { // which is no attempt

@@ -43,7 +43,11 @@ func (a *actor) under(c command) context.Context {
 
 // lockAll tells of several locks as if they were one, of the first name.
 func (a *actor) lockAll(c command) {
-	all, err := a.client.LockAll(a.under(c), c.Names, c.Portion.options()...)
+	var options []dblock.LocksOption
+	for _, option := range c.Portion.options() {
+		options = append(options, option)
+	}
+	all, err := a.client.LockAll(a.under(c), c.Names, options...)
 	if err != nil {
 		a.report(event{What: evRefused, Op: c.Op, Name: c.Names[0]}.with(err))
 		return

@@ -31,7 +31,7 @@ const deskConns = 8
 type desk[TX any] struct {
 	client      *dblock.Client[TX]
 	native      dblock.Locker // of the server's own locks; nil: not with this kind of transaction
-	nativeTx    txLocker[TX]  // the same for transactions; nil: there is none
+	nativeTx    txSharer[TX]  // the same for transactions; nil: there is none
 	begin       func(ctx context.Context) (TX, error)
 	exec        func(ctx context.Context, tx TX, statement string) error
 	number      func(ctx context.Context, tx TX, query string) (int64, error)
@@ -43,8 +43,14 @@ type desk[TX any] struct {
 
 // txLocker takes locks in transactions.
 type txLocker[TX any] interface {
-	LockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
-	TryLockTx(ctx context.Context, tx TX, name string, options ...dblock.LockOption) error
+	LockTx(ctx context.Context, tx TX, names ...string) error
+	TryLockTx(ctx context.Context, tx TX, names ...string) error
+}
+
+// txSharer takes them as a reader, too.
+type txSharer[TX any] interface {
+	txLocker[TX]
+	LockSharedTx(ctx context.Context, tx TX, names ...string) error
 }
 
 func pgxDesk(c actorConfig) (*desk[pgx.Tx], error) {

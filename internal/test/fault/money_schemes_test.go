@@ -41,17 +41,16 @@ func (t *teller[TX]) underLockTx(ctx context.Context, random *rand.Rand, m move)
 // lockTx waits for as long as it takes, or not so long, or not at all. A worker that did not get
 // the lock still has a transaction.
 func (t *teller[TX]) lockTx(ctx context.Context, random *rand.Rand, client txLocker[TX], scheme string, tx TX, names []string) error {
-	also := dblock.Also(names[1:]...)
 	var err error
 	switch random.IntN(10) {
 	case 0:
-		err = client.TryLockTx(ctx, tx, names[0], also)
+		err = client.TryLockTx(ctx, tx, names...)
 	case 1, 2:
 		ctx, cancel := context.WithTimeout(ctx, 1+time.Duration(random.Int64N(int64(impatience))))
 		defer cancel()
-		err = client.LockTx(ctx, tx, names[0], also)
+		err = client.LockTx(ctx, tx, names...)
 	default:
-		return client.LockTx(ctx, tx, names[0], also)
+		return client.LockTx(ctx, tx, names...)
 	}
 	if errors.Is(err, dblock.ErrNotAcquired) {
 		var state interface{ SQLState() string }

@@ -71,7 +71,7 @@ func (b *bank) freeForTransactions(names []string) {
 	}
 	if !within(patience, func() bool {
 		err = d.within(b.Context(), func(tx *sql.Tx) error {
-			return d.client.TryLockTx(b.Context(), tx, names[0], dblock.Also(names[1:]...))
+			return d.client.TryLockTx(b.Context(), tx, names...)
 		})
 		return err == nil
 	}) {

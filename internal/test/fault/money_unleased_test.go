@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/session"
 	"github.com/dblock-go/dblock/optimistic"
 )
@@ -36,7 +35,7 @@ func (t *teller[TX]) underAdvisory(ctx context.Context, random *rand.Rand, m mov
 	}
 	return t.within(ctx, func(tx TX) error {
 		if t.config.Bug != bugNoAdvisory {
-			if err := t.nativeTx.LockTx(ctx, tx, till, dblock.Shared()); err != nil {
+			if err := t.nativeTx.LockSharedTx(ctx, tx, till); err != nil {
 				return err
 			}
 			if err := t.lockTx(ctx, random, t.nativeTx, schemeAdvisory, tx, m.names()); err != nil {

@@ -25,7 +25,7 @@ func (w *crew) ascend(ctx context.Context, random *rand.Rand, c *client) {
 		case 0, 1, 2, 3:
 			continue
 		case 4: // and whatever comes after it
-			names, options := []string{name}, []dblock.LockOption{}
+			names, options := []string{name}, []dblock.LocksOption{}
 			for _, other := range order[i+1:] {
 				if random.IntN(2) == 0 {
 					names = append(names, other)

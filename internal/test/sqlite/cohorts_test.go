@@ -164,8 +164,8 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 		held := driver.Held{Name: "n", Session: s, Token: grant.Token}
 		d := driver.Detachment{Token: grant.Token - int64(behind), Host: "member", Thread: "t"}
 		if behind > 0 {
-			d.Rest = request("n", s)
-			d.Rest.Members = behind
+			d.Behind = request("n", s)
+			d.Behind.Members = behind
 		}
 		tx := f.begin()
 		must(t, f.tx().Guard(t.Context(), tx, held, nil))
@@ -181,7 +181,7 @@ func TestAMemberIsReleasedInATransactionOfTheApplications(t *testing.T) {
 		state := f.look(s, "n")
 		next := r
 		if behind > 0 {
-			next = d.Rest
+			next = d.Behind
 		}
 		got := state.Holder.Grant
 		if state.Holder.Attempt != next.Attempt || got.Token-got.First != int64(next.Members)-1 || got.First <= grant.Token || state.Waiters != want {

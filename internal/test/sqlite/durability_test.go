@@ -54,7 +54,7 @@ var kept = map[string]func(f *fixture, s string){
 		must(f.t, f.Record(f.t.Context(), []driver.Event{{Name: "n", Kind: "note"}}))
 	},
 	"a run": func(f *fixture, s string) {
-		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, driver.Slot{Length: time.Hour}, false)
+		_, ours, err := f.BeginRun(f.t.Context(), driver.Run{Name: "n", Token: 1, Session: s}, driver.Slot{Length: time.Hour}, driver.Retry{})
 		if err != nil || !ours {
 			f.t.Fatal(ours, err)
 		}

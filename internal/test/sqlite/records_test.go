@@ -148,12 +148,20 @@ func TestARunIsBegunOnceInItsSlot(t *testing.T) {
 	a, b := f.session(), f.session()
 	const interval = 24 * time.Hour
 	began := time.Now()
-	begin := func(session string, token int64, retry, want bool) driver.Run {
+	begin := func(session string, token int64, again, want bool) driver.Run {
 		t.Helper()
+		var retry driver.Retry
+		if again {
+			retry.Most = 9
+		}
 		r, ours, err := f.BeginRun(t.Context(), driver.Run{Name: "job", Token: token, Session: session, Host: "h", Thread: "t"}, driver.Slot{Length: interval}, retry)
 		if err != nil || ours != want {
 			t.Fatalf("%+v, %v, %v", r, ours, err)
 		}
+		if time.Since(r.Seen).Abs() > time.Minute {
+			t.Errorf("seen at %v", r.Seen)
+		}
+		r.Seen = time.Time{}
 		return r
 	}
 	r := begin(a, 1, false, true)

@@ -2,11 +2,13 @@
 package pq
 
 import (
+	"database/sql"
 	"os"
 	"testing"
 
 	_ "github.com/lib/pq"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/postgres"
@@ -19,7 +21,7 @@ func TestMain(m *testing.M) {
 
 func TestBehaviour(t *testing.T) {
 	enginetest.Run(t, enginetest.Wiring{
-		Name: "pq", Kind: enginetest.Postgres, Open: enginetest.OnSQL(postgres.NewSQL),
+		Name: "pq", Kind: enginetest.Postgres, Open: enginetest.OnSQL(func(db *sql.DB) dblock.Engine[*sql.Tx] { return postgres.NewSQL(db) }),
 		// lib/pq knows one style of dates, and no modes of execution.
 		Settings: enginetest.PostgresSettings[1:7], ReadOnly: enginetest.PostgresReadOnly,
 	})

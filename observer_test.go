@@ -21,9 +21,11 @@ func noting(name string, calls *[]string) Observer {
 		AcquireEnd: func(ctx context.Context, a Attempt, r AcquireResult) {
 			note("end " + a.Name + " in " + ctx.Value(pathKey{}).(string) + " " + Outcome(r.Err))
 		},
-		HoldEnd:   func(r HoldResult) { note("hold " + r.Name + " " + Outcome(r.Err)) },
-		Heartbeat: func(took time.Duration, err error) { note("heartbeat " + took.String() + " " + Outcome(err)) },
-		Listener:  func(up bool, err error) { note("listener " + Outcome(err)) },
+		RunEnd:       func(r RunResult) { note("run " + r.Name + " " + Outcome(r.Err)) },
+		SlotsLeftOut: func(s LeftOut) { note("left out " + s.Name) },
+		HoldEnd:      func(r HoldResult) { note("hold " + r.Name + " " + Outcome(r.Err)) },
+		Heartbeat:    func(took time.Duration, err error) { note("heartbeat " + took.String() + " " + Outcome(err)) },
+		Listener:     func(up bool, err error) { note("listener " + Outcome(err)) },
 	}
 }
 
@@ -36,12 +38,16 @@ func TestObserversAreCalledInTheirOrderAndAtTheEndOfAnAcquireInTheOpposite(t *te
 	ctx := all.AcquireStart(t.Context(), a)
 	all.AcquireEnd(ctx, a, AcquireResult{Err: ErrDeadlock})
 	all.HoldEnd(HoldResult{Name: "n", Err: ErrLost})
+	all.RunEnd(RunResult{Name: "j"})
+	all.SlotsLeftOut(LeftOut{Name: "j"})
 	all.Heartbeat(time.Second, ErrUnavailable)
 	all.Listener(true, nil)
 	want := []string{
 		"a start n in ", "b start n in a", "c start n in ab",
 		"c end n in abc deadlock", "b end n in abc deadlock", "a end n in abc deadlock",
 		"a hold n lost", "b hold n lost", "c hold n lost",
+		"a run j ok", "b run j ok", "c run j ok",
+		"a left out j", "b left out j", "c left out j",
 		"a heartbeat 1s unavailable", "b heartbeat 1s unavailable", "c heartbeat 1s unavailable",
 		"a listener ok", "b listener ok", "c listener ok",
 	}

@@ -1,0 +1,73 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// Option configures New and NewSQL.
+type Option func(*engine)
+
+// Listen has clients listen on connections to this address, one for each, and not to their pool's:
+// for a pool behind something that lends connections by the transaction (PgBouncer, Supavisor,
+// Neon, RDS Proxy), through which nothing is heard, so that clients poll. It MUST
+// lead to the same database past the pooler. It is a DSN, a configuration, or a pool, of which only
+// the configuration and the hooks are used.
+//
+// A client listens from the first time that it waits. A DSN that cannot be read is ErrConfig from
+// dblock.New. Where an address cannot be reached, or is of another database, the client says so in
+// its log and to Observer.Listener, and polls. Default: as the pool connects.
+func Listen[D string | *pgx.ConnConfig | *pgxpool.Pool](direct D) Option {
+	d := directConn{}
+	switch direct := any(direct).(type) {
+	case string:
+		d.config, d.err = pgxpool.ParseConfig(direct) // it knows the parameters of pools, too
+	case *pgx.ConnConfig:
+		if d.err = errNilAddress; direct != nil {
+			d.config, d.err = new(pgxpool.Config), nil
+			d.config.ConnConfig = direct.Copy()
+		}
+	case *pgxpool.Pool:
+		if d.err = errNilAddress; direct != nil {
+			d.config, d.err = direct.Config(), nil
+		}
+	}
+	return func(e *engine) { e.direct = &d }
+}
+
+// AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
+// servers that speak PostgreSQL's protocol, and whose locks are not PostgreSQL's: CockroachDB,
+// YugabyteDB, Amazon Redshift. Nothing was tested there.
+func AnyServer() Option { return func(e *engine) { e.anyServer = true } }
+
+var errNilAddress = errors.New("it is nil")
+
+// directConn is how listeners connect that do not connect as the pool does.
+type directConn struct {
+	config *pgxpool.Config
+	err    error
+}
+
+func (d *directConn) validate() error {
+	if d == nil || d.err == nil {
+		return nil
+	}
+	return driver.Fail(driver.ErrConfig, fmt.Errorf("postgres.Listen: %w", d.err))
+}
+
+// listen is that of database. exec runs a statement through the pool.
+func (d *directConn) listen(ctx context.Context, app, channel string, exec func(context.Context, statement) error, ready func(), wake func(driver.Hint)) error {
+	conn, err := pgserver.Connect(ctx, d.config, app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
+	if err != nil {
+		return err
+	}
+	defer pgserver.Close(conn)
+	return listenOn(ctx, conn, channel, exec, ready, wake)
+}
