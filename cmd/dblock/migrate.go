@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"time"
 
@@ -51,7 +52,7 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 			}
 			return err
 		}),
-	}, down(with), dump(o, &names))
+	}, down(with), dump(&names), plainSQL(&names))
 	return c
 }
 
@@ -71,17 +72,14 @@ func down(with func(func(context.Context, *cobra.Command, *sql.DB, string, []mig
 }
 
 // dump writes the migrations as files.
-func dump(o *options, names *[]string) *cobra.Command {
+func dump(names *[]string) *cobra.Command {
 	var engine string
 	c := &cobra.Command{
 		Use: "dump FOLDER --engine ENGINE", Short: "Write the migrations as files for goose", Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			chosen, err := chosenSets(*names)
+			chosen, err := chosenFor(engine, *names)
 			if err != nil {
 				return err
-			}
-			if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
-				return usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres, migrate.MySQL, migrate.SQLite)}
 			}
 			files, err := migrate.Copy(args[0], engine, time.Now(), chosen...)
 			for _, file := range files {
@@ -92,6 +90,37 @@ func dump(o *options, names *[]string) *cobra.Command {
 	}
 	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
 	return c
+}
+
+// plainSQL prints the migrations for tools other than goose.
+func plainSQL(names *[]string) *cobra.Command {
+	var engine string
+	var down bool
+	c := &cobra.Command{
+		Use: "sql --engine ENGINE [--down]", Short: "Print plain SQL that makes the tables, for Atlas, golang-migrate or Flyway", Args: arguments(cobra.NoArgs),
+		RunE: func(c *cobra.Command, _ []string) error {
+			chosen, err := chosenFor(engine, *names)
+			if err != nil {
+				return err
+			}
+			text, err := migrate.SQL(engine, down, chosen...)
+			if err == nil {
+				_, err = io.WriteString(c.OutOrStdout(), text)
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&engine, "engine", "", "postgres, mysql or sqlite")
+	c.Flags().BoolVar(&down, "down", false, "what removes them")
+	return c
+}
+
+// chosenFor are the sets that were named, for an engine that was named.
+func chosenFor(engine string, names []string) ([]migrate.Set, error) {
+	if !slices.Contains([]string{migrate.Postgres, migrate.MySQL, migrate.SQLite}, engine) {
+		return nil, usageError{fmt.Errorf("--engine %q: want %s, %s (also for MariaDB) or %s", engine, migrate.Postgres, migrate.MySQL, migrate.SQLite)}
+	}
+	return chosenSets(names)
 }
 
 func chosenSets(names []string) (chosen []migrate.Set, err error) {

@@ -43,3 +43,18 @@ func TestADumpIsForGoose(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+func TestPlainSQLIsForOtherTools(t *testing.T) {
+	for _, engine := range []string{"postgres", "mysql", "sqlite"} {
+		s := alone(t, "migrate", "sql", "--engine", engine, "--set", "locks,fences")
+		if s.status != 0 || !strings.Contains(s.out, "CREATE TABLE") || !strings.Contains(s.out, "dblock_fences") || strings.Contains(s.out, "+goose") || strings.Contains(s.out, "DROP TABLE") {
+			t.Errorf("%s: %+v", engine, s)
+		}
+		if s := alone(t, "migrate", "sql", "--engine", engine, "--down"); s.status != 0 || !strings.Contains(s.out, "DROP TABLE") || strings.Contains(s.out, "CREATE TABLE") {
+			t.Errorf("%s: %+v", engine, s)
+		}
+	}
+	if s := alone(t, "migrate", "sql"); s.status != exitUsage {
+		t.Errorf("%+v", s)
+	}
+}

@@ -49,6 +49,7 @@ func (c *Client) linger(h *hold, cause error) {
 	if h.unwatch != nil {
 		h.unwatch()
 	}
+	h.progress.Load().end()
 	leave := func() {
 		if c.registry.take(h, finish) {
 			c.end(h, cause)
