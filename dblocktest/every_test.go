@@ -86,6 +86,19 @@ func TestEveryTriesAgainAfterABackoffThatDoubles(t *testing.T) {
 	})
 }
 
+func TestEveryTriesAgainAtOnceWithoutABackoff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := dblocktest.New[*Tx](t)
+		runs, trouble := newLog(), errors.New("trouble")
+		stop := every(t, f, 24*time.Hour, func(context.Context, time.Time) error { runs.add("run"); return trouble }, dblock.RetryFailed(2, 0))
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		runs.expect(t, "0s run", "0s run", "0s run")
+	})
+}
+
 func TestEverySurvivesAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := dblocktest.New[*Tx](t)

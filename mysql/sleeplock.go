@@ -17,7 +17,8 @@ import (
 // a mutex that all sleepers of the server share, and asks for another one. The thread that kills it
 // holds that other mutex and tries for the first. So two KILLs at the same time, or one while
 // another thread falls asleep, stop both sides and every other sleeper for two seconds (seen on
-// 10.11). A wait for a named lock has a mutex of its own.
+// 10.11). A wait for a named lock has a mutex of its own. Where somebody alters dblock's tables, a
+// heartbeat may be the victim of a deadlock with such a wait: it is sent again.
 type sleepLocks struct {
 	mu    sync.Mutex
 	names []string      // that are held, as far as is known; the latest last

@@ -171,14 +171,14 @@ func decide(a About, due Row, rows []Row, retry driver.Retry) (is Row, over int6
 	return due, over, true
 }
 
-// Next returns how long after a run was seen its slot, or the next one, may be due.
+// Next returns how long after a run was seen its slot, or the next one, may be due: more than 0.
 func Next(run driver.Run, slot driver.Slot, retry driver.Retry) time.Duration {
 	_, _, ends := slot.At(run.Seen.UnixMicro())
 	next := time.UnixMicro(ends)
 	if at, again := retry.At(run); again && at.Before(next) {
 		next = at
 	}
-	return max(next.Sub(run.Seen), 0)
+	return max(next.Sub(run.Seen), time.Microsecond)
 }
 
 // LeftOut counts the slots between a run and the one before it: those that began while that one
