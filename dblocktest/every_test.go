@@ -54,7 +54,7 @@ func TestEveryRunsEachSlotOnceOverAllProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := dblocktest.New[*Tx](t)
 		b := a.Another(t)
-		time.Sleep(time.Now().Truncate(time.Hour).Add(90 * time.Minute).Sub(time.Now())) // half past
+		time.Sleep(time.Until(time.Now().Truncate(time.Hour).Add(90 * time.Minute))) // half past
 		runs := newLog()
 		job := func(_ context.Context, slot time.Time) error { runs.add(slot.UTC().Format("15:04")); return nil }
 		stops := []func() error{every(t, a, time.Hour, job), every(t, b, time.Hour, job)}
@@ -165,7 +165,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 				}
 			},
 		})))
-		time.Sleep(time.Now().Truncate(time.Minute).Add(time.Minute).Sub(time.Now()))
+		time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 		told.began = time.Now()
 		run := func(takes time.Duration, err error) {
 			if ran, got := f.Client.OncePer(t.Context(), "job", time.Minute, func(context.Context, *dblock.Lock[*Tx], time.Time) error {
