@@ -90,6 +90,8 @@ func TestAskReachesEveryHolder(t *testing.T) {
 		}
 		first, second := b.share(t, b.reader("n")), c.share(t, c.reader("n"))
 		b.wait(t, b.request("n"))
+		b.sleeps(t, s) // between two statements they would miss what tells of no grant
+		c.sleeps(t, s)
 		if n, err := a.ask(t.Context(), "n", "let me in", driver.Event{Name: "n", Kind: "asked", Detail: "let me in"}); err != nil || n != 2 {
 			t.Fatal(n, err)
 		}
@@ -151,9 +153,11 @@ func TestThoseWhoWatchHearOfIt(t *testing.T) {
 			must(t, a.Watch(t.Context(), b.session, "n", "w"))
 		}
 		must(t, a.Watch(t.Context(), "nobody", "n", "v"))
+		b.sleeps(t, s) // between two statements it would miss what tells of no grant
 		must(t, a.Stir(t.Context(), "n"))
 		b.hint(t)
 		event := driver.Event{Name: "n", Kind: "elected", Token: held.Token}
+		b.sleeps(t, s)
 		must(t, a.announce(t.Context(), held, event))
 		b.hint(t)
 		wrong := held

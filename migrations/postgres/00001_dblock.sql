@@ -146,16 +146,20 @@ CREATE TABLE dblock_wanted (
 -- +goose StatementBegin
 CREATE OR REPLACE FUNCTION dblock_guard(lock_name text, lock_token bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
-    held dblock_locks%ROWTYPE;
+    held boolean;
+    first bigint;
+    last bigint;
+    shared integer;
 BEGIN
-    SELECT l.* INTO held FROM dblock_locks l WHERE l.name = lock_name FOR SHARE;
-    IF held.session_id IS NOT NULL AND held.last_token = lock_token AND held.first_token = lock_token THEN
+    SELECT l.session_id IS NOT NULL, l.first_token, l.last_token, l.shared_units INTO held, first, last, shared
+      FROM dblock_locks l WHERE l.name = lock_name FOR SHARE;
+    IF held AND first = lock_token AND last = lock_token THEN
         RETURN;
     END IF;
-    IF held.shared_units > 0 AND EXISTS (SELECT FROM dblock_shares s WHERE s.name = lock_name AND s.token = lock_token) THEN
+    IF shared > 0 AND EXISTS (SELECT FROM dblock_shares s WHERE s.name = lock_name AND s.token = lock_token) THEN
         RETURN;
     END IF;
-    IF held.session_id IS NOT NULL AND lock_token BETWEEN held.first_token AND held.last_token THEN
+    IF held AND lock_token BETWEEN first AND last THEN
         RAISE EXCEPTION 'dblock: the lock "%" is passed on among the requests of one process: which of them has token % is known there only',
             lock_name, lock_token USING ERRCODE = 'object_not_in_prerequisite_state';
     END IF;

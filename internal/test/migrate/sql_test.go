@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/migrations"
@@ -18,8 +20,10 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 		pool := db.SQL(t)
 		apply := pool
 		if db.Engine == migrate.MySQL {
-			var err error
-			apply, err = sql.Open("mysql", db.DSN+"&multiStatements=true")
+			config, err := mysql.ParseDSN(db.DSN)
+			ok(t, err)
+			config.MultiStatements = true
+			apply, err = sql.Open("mysql", config.FormatDSN())
 			ok(t, err)
 			defer apply.Close()
 		}
