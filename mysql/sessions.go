@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
@@ -29,7 +30,8 @@ func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 
 // OpenSession examines a connection first: what would make a grant worth nothing is refused before
 // there is one.
-// known refuses a server on which locks would not exclude.
+// known refuses a server on which locks would not exclude. It comes before all else that is asked,
+// which such a server may not answer.
 func (e *engine) known(ctx context.Context) error {
 	if e.anyServer {
 		return nil
@@ -38,17 +40,17 @@ func (e *engine) known(ctx context.Context) error {
 	if err := e.db.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return err
 	}
-	return mysqlserver.Refuse(version)
+	return foreign.Refuse(version)
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
 		return err
 	}
-	if err := e.examine(ctx, e.db); err != nil {
+	if err := e.known(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	if err := e.known(ctx); err != nil {
+	if err := e.examine(ctx, e.db); err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

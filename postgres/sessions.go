@@ -7,6 +7,7 @@ import (
 
 	"github.com/dblock-go/dblock/gen/postgresdb"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -35,7 +36,7 @@ func (e *engine) known(ctx context.Context) error {
 	if err := e.db.exec(ctx, statement{sql: "SELECT version()"}.found(&version, new(bool))); err != nil {
 		return err
 	}
-	return pgserver.Refuse(version)
+	return foreign.Refuse(version)
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {

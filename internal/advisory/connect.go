@@ -8,6 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
@@ -36,21 +38,17 @@ func (s server) open(ctx context.Context) (*pgx.Conn, error) {
 	})
 }
 
-// whichServer identifies the running server, by the moment of its start. It refuses one whose
-// advisory locks do not exclude.
+// whichServer identifies the running server, by the moment of its start. A server whose advisory
+// locks do not exclude is refused.
 func whichServer(ctx context.Context, conn *pgx.Conn) (string, error) {
-	version, err := simple(ctx, conn, "SELECT version()")
-	if err == nil {
-		err = pgserver.Refuse(version[0])
+	rows, err := simple(ctx, conn, "SELECT version(); SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
+	if len(rows) > 0 { // what such a server says to the second does not matter
+		err = driver.Join(foreign.Refuse(rows[0]), err)
 	}
 	if err != nil {
 		return "", err
 	}
-	rows, err := simple(ctx, conn, "SELECT (extract(epoch FROM pg_postmaster_start_time()) * 1000000)::int8")
-	if err != nil {
-		return "", err
-	}
-	return "server started at " + rows[0] + " µs", nil
+	return "server started at " + rows[1] + " µs", nil
 }
 
 // simple runs statements by the simple protocol, which every pooler understands, and returns the

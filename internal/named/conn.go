@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/foreign"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
@@ -25,7 +26,7 @@ var (
 
 // refuse refuses a server whose variables say that it cannot keep named locks.
 func refuse(variables map[string]string) error {
-	if err := mysqlserver.Refuse(variables["version"]); err != nil {
+	if err := foreign.Refuse(variables["version"]); err != nil {
 		return err
 	}
 	if which := mysqlserver.SeveralWriters(variables); which != "" {

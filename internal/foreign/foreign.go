@@ -1,0 +1,32 @@
+// Package foreign knows the servers that speak the protocol of PostgreSQL or MySQL and have other
+// locks.
+package foreign
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+// servers are known by a word of their version, in lower case.
+var servers = []struct{ word, name, why string }{
+	{"cockroachdb", "CockroachDB", "it has no LISTEN, and its session-level advisory locks are granted to everybody"},
+	{"-yb-", "YugabyteDB", "it has no LISTEN, and its row locks and advisory locks are not PostgreSQL's"},
+	{"redshift", "Amazon Redshift", "it has no row locks and no LISTEN, and does not enforce unique keys"},
+	{"tidb", "TiDB", "its row locks are not InnoDB's, and IS_USED_LOCK does not tell the connection that has a lock"},
+	{"oceanbase", "OceanBase", "its row locks are not InnoDB's"},
+	{"vitess", "Vitess (PlanetScale is made of it)", "transactions, named locks and KILL go through its proxy, to whatever server that chooses"},
+}
+
+// Refuse returns ErrConfig for a server on which locks are not known to exclude, by its version.
+func Refuse(version string) error {
+	version = strings.ToLower(version)
+	for _, s := range servers {
+		if strings.Contains(version, s.word) {
+			return driver.Fail(driver.ErrConfig, fmt.Errorf(
+				"the server is %s, on which these locks are not known to exclude: %s. Keep the locks in PostgreSQL, MySQL, MariaDB or SQLite, and check tokens here (package fence)", s.name, s.why))
+		}
+	}
+	return nil
+}
