@@ -2,12 +2,9 @@ package dblocktest
 
 import (
 	"database/sql"
-	"fmt"
-	"io/fs"
 	"net/url"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/dblock-go/dblock"
@@ -55,10 +52,12 @@ func SQLite(t testing.TB, options ...dblock.Option) *Database {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	for _, set := range migrations.Sets {
-		if err := migrateUp(db, set); err != nil {
-			t.Fatalf("dblocktest: SQLite: %v", err)
-		}
+	tables, err := migrations.SQL("sqlite", false, migrations.Sets...)
+	if err == nil {
+		_, err = db.Exec(tables)
+	}
+	if err != nil {
+		t.Fatalf("dblocktest: SQLite: %v", err)
 	}
 	return (&Database{DB: db}).Another(t, options...)
 }
@@ -68,27 +67,4 @@ func SQLite(t testing.TB, options ...dblock.Option) *Database {
 func (d *Database) Another(t testing.TB, options ...dblock.Option) *Database {
 	t.Helper()
 	return &Database{Client: newClient(t, sqlite.New(d.DB), options), DB: d.DB}
-}
-
-// migrateUp makes the tables of a set.
-func migrateUp(db *sql.DB, set migrations.Set) error {
-	files, err := migrations.FS("sqlite", set)
-	if err != nil {
-		return err
-	}
-	names, err := fs.Glob(files, "*.sql")
-	if err != nil {
-		return err
-	}
-	for _, name := range names {
-		text, err := fs.ReadFile(files, name)
-		if err != nil {
-			return err
-		}
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-		if _, err := db.Exec(up); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
 }

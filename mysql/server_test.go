@@ -7,7 +7,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -68,23 +67,16 @@ func each(t *testing.T, test func(t *testing.T, s server)) {
 // migrate runs the migrations as they stand, statement by statement, on one connection.
 func (s server) migrate(t *testing.T) {
 	t.Helper()
-	dir, err := migrations.FS("mysql")
-	must(t, err)
-	files, err := fs.Glob(dir, "*.sql")
+	up, err := migrations.SQL("mysql", false)
 	must(t, err)
 	conn, err := s.pool.Conn(t.Context())
 	must(t, err)
 	defer conn.Close()
-	for _, file := range files {
-		text, err := fs.ReadFile(dir, file)
-		must(t, err)
-		up, _, _ := strings.Cut(string(text), "-- +goose Down")
-		up = regexp.MustCompile(`(?m) *--.*$`).ReplaceAllString(up, "")
-		for statement := range strings.SplitSeq(up, ";\n") {
-			if strings.TrimSpace(statement) != "" {
-				_, err := conn.ExecContext(t.Context(), statement)
-				must(t, err)
-			}
+	up = regexp.MustCompile(`(?m) *--.*$`).ReplaceAllString(up, "")
+	for statement := range strings.SplitSeq(up, ";\n") {
+		if strings.TrimSpace(statement) != "" {
+			_, err := conn.ExecContext(t.Context(), statement)
+			must(t, err)
 		}
 	}
 }

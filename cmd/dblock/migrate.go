@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock/migrate"
+	tables "github.com/dblock-go/dblock/migrations"
 )
 
 // sets are the tables that there may be.
@@ -103,7 +104,7 @@ func plainSQL(names *[]string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			text, err := migrate.SQL(engine, down, chosen...)
+			text, err := tables.SQL(engine, down, chosen...)
 			if err == nil {
 				_, err = io.WriteString(c.OutOrStdout(), text)
 			}

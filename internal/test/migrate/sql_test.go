@@ -28,7 +28,7 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 			defer apply.Close()
 		}
 		for _, down := range []bool{false, true} {
-			text, err := migrate.SQL(db.Engine, down, migrations.Sets...)
+			text, err := migrations.SQL(db.Engine, down, migrations.Sets...)
 			ok(t, err)
 			if strings.Contains(text, "goose") {
 				t.Errorf("down %v: goose is in it", down)
@@ -53,7 +53,7 @@ func TestPlainSQLMakesTheTablesAndRemovesThem(t *testing.T) {
 				}
 			}
 		}
-		if _, err := migrate.SQL("oracle", false); err == nil {
+		if _, err := migrations.SQL("oracle", false); err == nil {
 			t.Error("SQL of an engine that is none")
 		}
 	})

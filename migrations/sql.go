@@ -1,26 +1,22 @@
-package migrate
+package migrations
 
 import (
 	"io/fs"
 	"slices"
 	"strings"
-
-	"github.com/dblock-go/dblock/migrations"
 )
 
 // SQL returns the migrations of an engine and some sets as plain SQL, without goose's annotations:
 // for tools that keep a history of their own (Atlas, golang-migrate, Flyway). Default: Locks. With
 // down it is what removes the tables. It has several statements; on PostgreSQL some have bodies in
-// dollar quotes. A later build may add to it: compare what is at the end.
+// dollar quotes. A later build only adds to its end.
 func SQL(engine string, down bool, sets ...Set) (string, error) {
-	var text strings.Builder
-	all := orLocks(sets)
-	if down {
-		all = slices.Clone(all)
-		slices.Reverse(all)
+	if len(sets) == 0 {
+		sets = []Set{Locks}
 	}
-	for _, set := range all {
-		files, err := migrations.FS(engine, set)
+	var parts []string
+	for _, set := range sets {
+		files, err := FS(engine, set)
 		if err != nil {
 			return "", err
 		}
@@ -28,18 +24,18 @@ func SQL(engine string, down bool, sets ...Set) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if down {
-			slices.Reverse(names)
-		}
 		for _, name := range names {
 			file, err := fs.ReadFile(files, name)
 			if err != nil {
 				return "", err
 			}
-			text.WriteString(part(string(file), down))
+			parts = append(parts, part(string(file), down))
 		}
 	}
-	return text.String(), nil
+	if down {
+		slices.Reverse(parts)
+	}
+	return strings.Join(parts, ""), nil
 }
 
 // part is one direction of a migration.
