@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// progress is the watch over a hold whose holder says that it gets on. Heartbeats say only that its
-// process lives.
+// progress is the watch over a hold with the option Progress. Heartbeats only show that the process
+// lives.
 type progress struct {
 	every time.Duration
-	last  atomic.Int64                // when the holder said so, on the client's clock
+	last  atomic.Int64                // the latest call of Progress, on the client's clock
 	stop  atomic.Pointer[func() bool] // stops the alarm
 }
 
-// due is when the holder will have said nothing for too long.
+// due is when the next call of Progress is too late.
 func (p *progress) due() time.Duration { return time.Duration(p.last.Load()) + p.every }
 
-// getsOn notes that the holder does.
+// getsOn notes a call of Progress.
 func (p *progress) getsOn(now time.Duration) {
 	if p != nil {
 		p.last.Store(int64(now))

@@ -8,8 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 )
 
-// watchProgress ends a hold whose holder says nothing for so long, and gives it back; 0: it does
-// not watch.
+// watchProgress gives a hold back that has had no progress for so long; 0: it does not watch.
 func (c *Client) watchProgress(h *hold, every time.Duration) {
 	if every == 0 {
 		return
@@ -35,7 +34,7 @@ func (c *Client) awaitProgress(h *hold, p *progress) {
 	}
 }
 
-// stall takes a lock from a holder that does not get on. Its next Unlock says ErrLost.
+// stall ends a hold without progress, and gives it back. The holder's Unlock says ErrLost.
 func (c *Client) stall(h *hold, silent time.Duration) {
 	if c.begin() != nil {
 		return // Close gives it back
@@ -47,10 +46,7 @@ func (c *Client) stall(h *hold, silent time.Duration) {
 	}
 	c.logLoss(h)
 	c.tellEnded(h, cause)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.entries = 0
-	if err := c.rows(h).release(c.tidying, h); err != nil && !errors.Is(err, ErrLost) {
-		c.config.Log.Warn("dblock: a lock whose holder stalled is given back later", "name", h.name, "error", err)
+	if err := c.takeBack(h, cause); err != nil && !errors.Is(err, ErrLost) {
+		c.config.Log.Warn("dblock: a lock whose holder stalled is given back later", "error", err)
 	}
 }

@@ -66,6 +66,11 @@ func (c *Client) giveUp(h *hold) error {
 	if !c.drop(h, ErrClosed) {
 		return nil
 	}
+	return c.takeBack(h, ErrClosed)
+}
+
+// takeBack releases a dropped hold for its holder, who did not unlock it.
+func (c *Client) takeBack(h *hold, cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ctx := c.tidying
@@ -78,7 +83,7 @@ func (c *Client) giveUp(h *hold) error {
 	if errors.Is(err, ErrLost) {
 		c.tellEnded(h, err)
 	}
-	c.tellEnded(h, ErrClosed)
+	c.tellEnded(h, cause)
 	if err != nil && !(h.entries == 0 && errors.Is(err, ErrLost)) { // an Unlock under way has done it
 		return fmt.Errorf("unlocking %q: %w", h.name, err)
 	}
