@@ -106,11 +106,11 @@ type Hub struct {
 	deaf      bool // no listener is connected, and the latest try has failed
 	watchers  int
 	waiters   map[string]*Waiter // by attempt
-	names     map[string]*name   // that waiters wait for
+	names     map[string]*awaited
 }
 
-// name is a name that somebody waits for.
-type name struct {
+// awaited is a name that somebody waits for.
+type awaited struct {
 	waiters int           // with those that wait for news only
 	due     time.Duration // when it is to be looked at; 0: a hint came; never: no waiter has joined the queue yet
 	wait    time.Duration // how long before due that was decided
@@ -122,15 +122,15 @@ type name struct {
 const never = time.Duration(math.MaxInt64)
 
 // lookIn schedules the next look.
-func (n *name) lookIn(wait, now time.Duration) { n.due, n.wait = now+wait, wait }
+func (n *awaited) lookIn(wait, now time.Duration) { n.due, n.wait = now+wait, wait }
 
 // pollAfter is how long after a look the next one is due while nothing listens.
-func (n *name) pollAfter(now time.Duration) time.Duration {
+func (n *awaited) pollAfter(now time.Duration) time.Duration {
 	return min(max((now-n.moved)/stillness, fastestPoll), slowestPoll)
 }
 
 // saw notes a state.
-func (n *name) saw(state driver.State, now time.Duration) {
+func (n *awaited) saw(state driver.State, now time.Duration) {
 	was, is := n.state, state
 	if !n.seen || was.Holder.Grant.Token != is.Holder.Grant.Token || was.Used != is.Used || was.Waiters != is.Waiters {
 		n.moved = now
@@ -143,7 +143,7 @@ func (n *name) saw(state driver.State, now time.Duration) {
 func New(ctx context.Context, backend Backend, session string, config Config) *Hub {
 	return &Hub{
 		backend: backend, session: session, config: config, ctx: ctx, woken: make(chan struct{}, 1), tried: make(chan struct{}),
-		waiters: map[string]*Waiter{}, names: map[string]*name{},
+		waiters: map[string]*Waiter{}, names: map[string]*awaited{},
 	}
 }
 
@@ -164,15 +164,15 @@ func (h *Hub) Ready(ctx context.Context) {
 
 // Add registers an attempt. It MUST be called before the request is sent: a grant may come before
 // the request returns.
-func (h *Hub) Add(of, attempt string) *Waiter {
-	w := &Waiter{Name: of, Attempt: attempt, C: make(chan Result, 1)}
+func (h *Hub) Add(name, attempt string) *Waiter {
+	w := &Waiter{Name: name, Attempt: attempt, C: make(chan Result, 1)}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiters[w.Attempt] = w
-	if h.names[of] == nil {
-		h.names[of] = &name{due: never}
+	if h.names[name] == nil {
+		h.names[name] = &awaited{due: never}
 	}
-	h.names[of].waiters++
+	h.names[name].waiters++
 	return w
 }
 
