@@ -178,24 +178,23 @@ func observedBy(first, second Observer) Observer {
 	return both
 }
 
-// one and two make one callback of two, either of which may be nil.
+// one makes one callback of two, either of which may be nil; two is the same with two arguments.
 func one[A any](first, second func(A)) func(A) {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
 	}
 	return func(a A) { first(a); second(a) }
 }
 
 func two[A, B any](first, second func(A, B)) func(A, B) {
-	if first == nil || second == nil {
-		return either(first, second, first == nil)
+	switch {
+	case first == nil:
+		return second
+	case second == nil:
+		return first
 	}
 	return func(a A, b B) { first(a, b); second(a, b) }
-}
-
-func either[F any](first, second F, no bool) F {
-	if no {
-		return second
-	}
-	return first
 }

@@ -41,7 +41,7 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
 	mysql.Nap(e.Backend, nap)
 	must(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
-	beating(t, e.Backend)
+	drivertest.Beating(t, e.Backend)
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
@@ -57,14 +57,6 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 		t.Fatal("never ready")
 	}
 	return e
-}
-
-// beating opens a connection for heartbeats, without which nobody listens.
-func beating(t *testing.T, b dblock.Backend) {
-	t.Helper()
-	up, err := b.Upkeep(t.Context())
-	must(t, err)
-	t.Cleanup(func() { _ = up.Close() })
 }
 
 // end stops the listener and waits for it.
@@ -419,7 +411,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		ready := make(chan struct{})
 		ended := make(chan error, 1)
 		direct := s.engine(t)
-		beating(t, direct)
+		drivertest.Beating(t, direct)
 		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(dblock.Hint) {}) }()
 		select {
 		case <-ready:
@@ -498,7 +490,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		defer pool.Close()
 		backend := mysql.New(pool).Backend
 		mysql.Proof(backend, 100*time.Millisecond)
-		beating(t, backend)
+		drivertest.Beating(t, backend)
 		err := backend.Listen(t.Context(), id(), func() { t.Error("ready") }, func(dblock.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError

@@ -102,12 +102,12 @@ func (s *source) Expire(session string) (dead bool, err error) {
 
 // Seize is as of protocol.Source. Nobody parks a connection behind a guarded transaction: it does
 // not wait.
-func (s *source) Seize(attempt string, announce bool) error {
+func (s *source) Seize(attempt string, holdOff bool) error {
 	_, err := s.q.LockGuard(s.ctx, attempt)
 	guarded, err := granted(err)
 	switch {
 	case errors.Is(err, driver.ErrBusy):
-		if announce {
+		if holdOff {
 			*s.refused = attempt
 		}
 		return driver.Fail(driver.ErrGuarded, err)

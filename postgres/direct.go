@@ -64,7 +64,7 @@ func (d *directConn) validate() error {
 
 // listen is that of database. exec runs a statement through the pool.
 func (d *directConn) listen(ctx context.Context, app, channel string, exec func(context.Context, statement) error, ready func(), wake func(driver.Hint)) error {
-	conn, err := pgserver.Connect(ctx, d.config, app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
+	conn, err := pgserver.Connect(ctx, d.config.Copy(), app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
 	if err != nil {
 		return err
 	}

@@ -143,12 +143,12 @@ func (s *source) Expire(session string) (dead bool, err error) {
 
 // Seize is as of protocol.Source. That the guard's row is written fails a guarded transaction with
 // an older snapshot.
-func (s *source) Seize(attempt string, announce bool) error {
+func (s *source) Seize(attempt string, holdOff bool) error {
 	err := s.exec(query(postgresdb.LockGuard, attempt), query(postgresdb.TouchGuard, attempt))
 	if pgserver.State(err) != pgserver.LockNotAvailable {
 		return err
 	}
-	if announce {
+	if holdOff {
 		s.wanted = attempt
 	}
 	return driver.Fail(driver.ErrGuarded, err)

@@ -11,7 +11,7 @@
 //	dblock.acquire.failures    counter, {failure}   of them, those that did not get the lock
 //	dblock.hold.duration       histogram, s         from the grant to the end of the lock
 //	dblock.lock.losses         counter, {loss}      locks that ended with ErrLost
-//	dblock.job.runs            counter, {run}       runs of OncePer, OnceAt and Every that have ended
+//	dblock.job.runs            counter, {run}       runs of jobs that have ended
 //	dblock.job.slots.skipped   counter, {slot}      slots that began while an earlier run went on
 //	dblock.job.slots.missed    counter, {slot}      slots that no process asked for
 //	dblock.heartbeat.duration  histogram, s         round trips that keep the session alive

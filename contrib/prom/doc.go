@@ -16,8 +16,8 @@
 //	dblock_acquire_failures_total      by outcome: of them, those that did not get the lock
 //	dblock_hold_duration_seconds       histogram, by outcome: from the grant to the end of the lock
 //	dblock_locks_lost_total            locks that ended with ErrLost
-//	dblock_job_runs_total              by outcome: runs of OncePer, OnceAt and Every that have ended
-//	dblock_job_slots_left_out_total    by why: slots of OncePer and Every in which nothing was begun
+//	dblock_job_runs_total              by outcome: runs of jobs that have ended
+//	dblock_job_slots_left_out_total    by why: slots in which nothing was begun
 //	dblock_heartbeat_duration_seconds  histogram: round trips that keep the session alive
 //	dblock_heartbeat_failures_total    of them, those that failed
 //	dblock_listener_losses_total       times that the listener was lost, or could not be made

@@ -11,7 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/jobs"
 )
 
-// Job is a job whose slot is to be run.
+// Job is a run that is asked for.
 type Job struct {
 	Name  string
 	Lock  *Want

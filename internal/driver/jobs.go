@@ -57,7 +57,7 @@ func (s Slot) At(now int64) (number, begins, ends int64) {
 // Early reports whether the slot is a moment that is too far ahead of a clock.
 func (s Slot) Early(now int64) bool { return s.Length == 0 && s.Moment > now+MaxAhead.Microseconds() }
 
-// Retry says when a slot whose run has failed is run again. The zero value: never.
+// Retry says when a slot is run again after a failed run. The zero value: never.
 type Retry struct {
 	Most    int           // how often, after the first run
 	Backoff time.Duration // how long after the first failure at least; twice as long after each further one

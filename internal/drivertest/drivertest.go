@@ -3,6 +3,7 @@ package drivertest
 
 import (
 	"context"
+	"testing"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/protocol"
@@ -42,4 +43,14 @@ func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest [
 		}
 	}
 	return rest, err
+}
+
+// Beating opens a connection for heartbeats, which a listener needs, until the test has ended.
+func Beating(t testing.TB, b driver.Backend) {
+	t.Helper()
+	up, err := b.Upkeep(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close() })
 }

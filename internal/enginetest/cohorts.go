@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/drivertest"
 	"github.com/dblock-go/dblock/internal/protocol"
 )
 
@@ -570,11 +571,7 @@ func heardCohort(t *testing.T, e *env) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, hints, over := make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1)
 	listener := e.app(t, 5).Backend
-	up, err := listener.Upkeep(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer up.Close()
+	drivertest.Beating(t, listener)
 	go func() {
 		over <- listener.Listen(ctx, s, func() { close(ready) }, func(h driver.Hint) { hints <- h })
 	}()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,77 +117,6 @@ func guarded(t *testing.T, e *env) {
 		}
 	})
 }
-
-// bySQL guards a lock in a transaction as docs/transactions.md says, in any language.
-func (e *env) bySQL(tx Tx, name string, token int64) error {
-	if e.wiring.Kind == Postgres {
-		return tx.exec(context.Background(), fmt.Sprintf("SELECT dblock_guard('%s', %d)", name, token))
-	}
-	count := fmt.Sprintf("SELECT COUNT(*) FROM dblock_locks WHERE name = '%s' AND session_id IS NOT NULL AND first_token = %d AND last_token = %[2]d", name, token)
-	if e.wiring.Kind != SQLite {
-		count += " LOCK IN SHARE MODE"
-	} else if err := tx.exec(context.Background(), "INSERT INTO app (n) VALUES (1)"); err != nil { // as BEGIN IMMEDIATE locks the database
-		return err
-	}
-	n, err := tx.number(context.Background(), count)
-	if err == nil && n != 1 {
-		err = driver.ErrNotHeld
-	}
-	return err
-}
-
-// Broken by a statement that reads the lock's row without locking it.
-func guardedBySQL(t *testing.T, e *env) {
-	a, other := e.app(t, 5), e.app(t, 5)
-	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
-		for kind, takeover := range takeovers {
-			if takeover.units > 0 && e.wiring.Kind != Postgres || takeover.units == 0 && takeover.lease > 0 {
-				continue // the statement is for whole names; the test ages a lease in the row that is locked
-			}
-			t.Run(kind, func(t *testing.T) {
-				held, holder := e.takeFor(t, a, name+strings.ReplaceAll(kind, "'", ""), takeover)
-				tx := beginTx(t, a, level)
-				snapshot(t, tx)
-				if err := e.bySQL(tx, held.Name, held.Token); err != nil {
-					t.Fatal(err)
-				}
-				if e.wiring.Kind != SQLite { // where nobody can write now
-					if err := takeover.take(t, e, other, held, holder); !errors.Is(err, driver.ErrBusy) {
-						t.Fatalf("taking over a guarded lock: %v, want ErrBusy", err)
-					}
-				}
-				e.commitOne(t, tx)
-				if err := takeover.take(t, e, other, held, holder); err != nil {
-					t.Fatalf("taking over after the transaction: %v", err)
-				}
-				late := beginTx(t, a, level)
-				if err := e.bySQL(late, held.Name, held.Token); err == nil {
-					t.Fatal("a lock that was taken over is guarded")
-				}
-				rollback(t, late)
-			})
-		}
-	})
-}
-
-// Broken by a lock that stays with its holder, or goes while a transaction is guarded by it.
-func stalled(t *testing.T, e *env) {
-	a := e.app(t, 5)
-	c := e.clientOf(t, a)
-	e.exec(t, "CREATE TABLE app (n integer)")
-	l := lock(t, c, "n", dblock.Progress(minProgress))
-	tx := beginTx(t, a, e.levels()[0])
-	if err := l.Guard(t.Context(), tx); err != nil && !errors.Is(err, dblock.ErrLost) { // this may take longer
-		t.Fatal(err)
-	}
-	ended(t, soon, l, dblock.ErrStalled)
-	waiting := locking(t.Context(), c, "n")
-	e.commitOne(t, tx)
-	unlock(t, granted(t, soon, waiting))
-	is(t, l.Unlock(t.Context()), dblock.ErrLost, dblock.ErrStalled)
-}
-
-const minProgress = 100 * time.Millisecond
 
 // commitOne writes something in the transaction and commits.
 func (e *env) commitOne(t testing.TB, tx Tx) {

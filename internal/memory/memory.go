@@ -13,10 +13,10 @@ import (
 
 // Names are the rows of names. The caller makes one transition at a time.
 type Names struct {
-	Now    func() int64                              // microseconds since 1970
-	Alive  func(session string) bool                 // neither dead nor over its time
-	Expire func(session string) (dead bool)          // as protocol.Source has it
-	Seize  func(attempt string, announce bool) error // as protocol.Source has it; nil: no hold is ever guarded
+	Now    func() int64                             // microseconds since 1970
+	Alive  func(session string) bool                // neither dead nor over its time
+	Expire func(session string) (dead bool)         // as protocol.Source has it
+	Seize  func(attempt string, holdOff bool) error // as protocol.Source has it; nil: no hold is ever guarded
 
 	names map[string]*name
 }
@@ -154,9 +154,9 @@ func (s source) Shares() ([]protocol.Share, error) { return slices.Clone(s.n.sha
 func (s source) Expire(session string) (bool, error) { return s.Names.Expire(session), nil }
 
 // Seize is as of protocol.Source.
-func (s source) Seize(attempt string, announce bool) error {
+func (s source) Seize(attempt string, holdOff bool) error {
 	if s.Names.Seize == nil {
 		return nil
 	}
-	return s.Names.Seize(attempt, announce)
+	return s.Names.Seize(attempt, holdOff)
 }

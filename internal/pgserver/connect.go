@@ -10,10 +10,10 @@ import (
 )
 
 // Connect opens a connection as a pool with this configuration would, with its hooks, but outside
-// its budget. The server shows it under ConnectionName. change may change the configuration after
-// BeforeConnect has; nil: it stays.
+// its budget. It changes like, which is a copy. The server shows it under ConnectionName. change
+// may change the configuration after BeforeConnect has; nil: it stays.
 func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
-	config := like.ConnConfig.Copy()
+	config := like.ConnConfig
 	if like.BeforeConnect != nil {
 		if err := like.BeforeConnect(ctx, config); err != nil {
 			return nil, err

@@ -67,11 +67,11 @@ func newTable(t testing.TB) *table {
 			}
 			return strings.Contains(tab.dead, session)
 		},
-		Seize: func(attempt string, announce bool) error {
+		Seize: func(attempt string, holdOff bool) error {
 			if attempt == tab.guarded {
 				return fmt.Errorf("%w: %w", protocol.ErrBusy, protocol.ErrGuarded)
 			}
-			if announce {
+			if holdOff {
 				attempt += "!"
 			}
 			tab.seized = append(tab.seized, attempt)
