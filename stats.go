@@ -8,7 +8,7 @@ import (
 
 // Stats is what a client knows of itself.
 type Stats struct {
-	Session       string    // that is alive; "": none, before the first lock and while the database is away
+	Session       string    // that is alive; "": none, before the first lock, while the database is away, and of an idle client
 	AliveUntil    time.Time // when the session ends if no heartbeat succeeds any more, by this machine's clock
 	Listening     bool      // waiters are woken by a listener; false: the client polls, or nothing has waited yet
 	Held          int       // locks and shares, each counted once, however often it was entered

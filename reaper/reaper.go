@@ -57,6 +57,7 @@ type config struct {
 	report                       func(Report)
 	log                          *slog.Logger
 	events                       bool
+	while                        func() bool
 }
 
 // Interval sets the pause between sweeps, which varies by a quarter at random so that reapers do
@@ -79,6 +80,10 @@ func Batch(n int) Option { return func(c *config) { c.batch = n } }
 // Events makes the reaper write each lock that it takes from the dead into the history (kind
 // "expired"). A client with WithEvents gives this option to its own reaper. Default: off.
 func Events() Option { return func(c *config) { c.events = true } }
+
+// While has Run sweep only when f reports true. A client gives this option to its own reaper, which
+// rests while the client has no session. Default: always.
+func While(f func() bool) Option { return func(c *config) { c.while = f } }
 
 // OnReport sets a function that is called after each sweep that did something. Default: the report
 // is logged, at level INFO where sessions of clients that died were expired, and otherwise at
@@ -107,6 +112,9 @@ func configOf(options []Option) (config, error) {
 		return c, fmt.Errorf("dblock: reaper: Batch %d: want at least 1", c.batch)
 	case c.log == nil:
 		return c, errors.New("dblock: reaper: Logger(nil): want a logger, slog.DiscardHandler for silence")
+	}
+	if c.while == nil {
+		c.while = func() bool { return true }
 	}
 	if c.report == nil {
 		c.report = func(r Report) {
@@ -144,6 +152,10 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
+		}
+		if !c.while() {
+			sweeps--
+			continue
 		}
 		report, err := r.sweep(ctx, c.batch, sweeps%purgeEvery == 0)
 		if !report.Zero() {

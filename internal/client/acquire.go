@@ -159,7 +159,7 @@ func (c *Client) tryAcquire(ctx context.Context, r *driver.Request, o Owner, wai
 // session returns the session that is alive now, and opens one where none is. Without wait it does
 // not wait for a transaction which has locked the database: ErrBusy.
 func (c *Client) session(ctx context.Context, wait bool) (*clientSession, error) {
-	if s := c.sessions.alive(); s != nil {
+	if s := c.sessions.use(); s != nil {
 		return s, nil
 	}
 	open := c.sessions.open

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -31,7 +32,7 @@ type calls struct {
 	hangUp      context.CancelFunc       // ends it
 	tidying     context.Context          // ends when Close has done its work, or was given no more time for it
 	abort       context.CancelFunc       // ends it
-	underWay    sync.WaitGroup           // calls, and what they left to be undone
+	underWay    tally                    // calls, and what they left to be undone
 
 	mu     sync.Mutex // protects closed; underWay is added to with it locked, or within a call
 	closed bool
@@ -52,11 +53,46 @@ func (c *calls) begin() error {
 	if c.closed {
 		return ErrClosed
 	}
-	c.underWay.Add(1)
+	c.underWay.add()
 	return nil
 }
 
-func (c *calls) done() { c.underWay.Done() }
+func (c *calls) done() { c.underWay.done() }
+
+// between runs f, and tells it whether a call is under way. No call begins meanwhile.
+func (c *calls) between(f func(underWay bool)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f(c.underWay.n.Load() > 0)
+}
+
+// tally is a sync.WaitGroup that tells whether there is something to wait for.
+type tally struct {
+	n   atomic.Int64
+	all sync.WaitGroup
+}
+
+func (t *tally) add() {
+	t.n.Add(1)
+	t.all.Add(1)
+}
+
+func (t *tally) done() {
+	t.n.Add(-1)
+	t.all.Done()
+}
+
+// Go runs f in a goroutine that is waited for.
+func (t *tally) Go(f func()) {
+	t.add()
+	go func() {
+		defer t.done()
+		f()
+	}()
+}
+
+// Wait returns when nothing is under way any more.
+func (t *tally) Wait() { t.all.Wait() }
 
 // close lets no call begin any more. It reports false where that was so already.
 func (c *calls) close() bool {

@@ -27,7 +27,7 @@ func New(engine driver.Backend, config Config) *Client {
 	c.detaching = report("telling who has a lock")
 	c.sessions = &sessions{
 		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
-		reconcile: c.reconcile, holding: c.registry.holding, unknown: c.unknownGrant, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseAll, opened: config.Opened,
+		reconcile: c.reconcile, holding: c.registry.holding, unused: c.registry.empty, unknown: c.unknownGrant, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseAll, opened: config.Opened,
 		opening: make(chan struct{}, 1),
 		reports: reports{
 			beating: report("the heartbeat"), connecting: report("connecting for heartbeats"), hearing: report("listening for grants"),
@@ -47,7 +47,7 @@ func (c *Client) serve() {
 	}
 	if c.config.Reap {
 		c.sessions.running.Go(func() {
-			options := []reaper.Option{reaper.Logger(c.config.Log)}
+			options := []reaper.Option{reaper.Logger(c.config.Log), reaper.While(func() bool { return c.sessions.alive() != nil })}
 			if c.config.Events {
 				options = append(options, reaper.Events())
 			}

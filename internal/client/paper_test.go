@@ -24,6 +24,8 @@ type paper struct {
 	mu    sync.Mutex // protects what follows
 	away  chan struct{}
 	names memory.Names
+
+	statements, opened, ended int
 }
 
 func newPaper() *paper {
@@ -74,6 +76,7 @@ var errAway = driver.Fail(driver.ErrUnavailable, errors.New("away"))
 
 // reached is why the database cannot be reached, or nil. MUST be called with mu locked.
 func (p *paper) reached() error {
+	p.statements++
 	select {
 	case <-p.away:
 		return errAway
@@ -86,6 +89,13 @@ func (p *paper) reach() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reached()
+}
+
+// asked is how many statements it was sent.
+func (p *paper) asked() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.statements
 }
 
 func (p *paper) Change(_ context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
@@ -101,13 +111,24 @@ func (p *paper) Change(_ context.Context, how driver.How, transition func(n *pro
 func (p *paper) Connections() (inUse, most int)              { return 0, 0 }
 func (p *paper) Attend(string, time.Duration) (leave func()) { return func() {} }
 func (p *paper) Close() error                                { return nil }
-func (p *paper) EndSession(context.Context, string) error    { return p.reach() }
 
 func (p *paper) Schema(context.Context) (driver.Schema, error) {
 	return driver.Schema{Version: driver.SchemaVersion}, p.reach()
 }
 
-func (p *paper) OpenSession(context.Context, driver.Session) error { return p.reach() }
+func (p *paper) OpenSession(context.Context, driver.Session) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.opened++
+	return p.reached()
+}
+
+func (p *paper) EndSession(context.Context, string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ended++
+	return p.reached()
+}
 
 func (p *paper) Orphans(context.Context, string, int) ([]driver.Attempt, error) {
 	return nil, p.reach()
@@ -233,6 +254,9 @@ func (p *paper) Listen(ctx context.Context, _ string, ready func(), _ func(drive
 		return errAway
 	}
 }
+
+func (p *paper) Watch(context.Context, string, string, string) error { return p.reach() }
+func (p *paper) Unwatch(context.Context, string, string) error       { return p.reach() }
 
 func (p *paper) WaitGraph(context.Context, []string) ([]driver.Wait, error) { return nil, p.reach() }
 func (p *paper) Record(context.Context, []driver.Event) error               { return p.reach() }

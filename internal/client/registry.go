@@ -199,6 +199,13 @@ func (r *registry) holding() bool {
 	return false
 }
 
+// empty reports whether the client holds nothing, asks for nothing, and has nothing to give back.
+func (r *registry) empty() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.attempts) == 0
+}
+
 // noteContended remembers that others want a name. MUST be called with mu locked.
 func (r *registry) noteContended(name string) {
 	if len(r.contended) >= maxContended {

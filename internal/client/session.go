@@ -20,6 +20,11 @@ import (
 	"github.com/dblock-go/dblock/internal/wait"
 )
 
+// idleTTLs is how many TTLs a session outlives its last use.
+const idleTTLs = 4
+
+var errIdle = errors.New("the client has used its session for nothing")
+
 // clientSession is a session of a client, with what belongs to it: the waiting room, what its
 // goroutines send together, the search for deadlocks.
 type clientSession struct {
@@ -62,6 +67,7 @@ type sessions struct {
 
 	reconcile func(ctx context.Context, s *session.Session, list func(context.Context) ([]driver.Attempt, error)) error
 	holding   func() bool
+	unused    func() bool // nothing is held, asked for, or to be given back
 	unknown   func(attempt string)
 	reclaimed func(name string, holder driver.Holder)
 	lost      func(s *clientSession) // called when a session is over
@@ -75,11 +81,12 @@ type sessions struct {
 
 	polls   atomic.Bool    // a session has said why it polls
 	opening chan struct{}  // a token: one goroutine at a time opens a session
+	used    atomic.Bool    // since retire last looked
 	running sync.WaitGroup // sessions, and what first has begun
 
 	mu     sync.Mutex // protects what follows
 	latest *clientSession
-	leave  func() // ends what the engine keeps for this client; nil before the first session
+	leave  func() // ends what the engine keeps for this client; nil without a session
 }
 
 // reports are of what the sessions of a client do, one after the other.
@@ -102,7 +109,7 @@ func (m *sessions) open(ctx context.Context) (*clientSession, error) {
 // tryOpen is open that does not wait for a transaction of the application's which has locked the
 // database: ErrBusy.
 func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
-	if s := m.alive(); s != nil {
+	if s := m.use(); s != nil {
 		return s, nil
 	}
 	select {
@@ -111,7 +118,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if s := m.alive(); s != nil {
+	if s := m.use(); s != nil {
 		return s, nil
 	}
 	if err := m.checkSchema(ctx); err != nil {
@@ -123,7 +130,7 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 		Reconcile: m.reconcile, Holding: m.holding,
 	})
 	if err != nil {
-		m.refused()
+		m.depart()
 		return nil, err
 	}
 	s := &clientSession{Session: in}
@@ -148,10 +155,13 @@ func (m *sessions) tryOpen(ctx context.Context) (*clientSession, error) {
 	m.latest = s
 	m.mu.Unlock()
 	m.running.Go(func() {
-		<-in.Context().Done()
+		idle := m.retire(s)
 		in.Stop(nil)
 		s.hub.Wait()
 		s.deadlock.Wait()
+		if idle {
+			m.rest(s)
+		}
 	})
 	if first {
 		m.first()
@@ -179,14 +189,53 @@ func (m *sessions) attend() {
 	}
 }
 
-// refused ends what attend began for a client that has no session yet: it keeps no connections of
-// the application's pool.
-func (m *sessions) refused() {
+// depart ends what attend began, for a client without a session: it keeps no connections of the
+// application's pool.
+func (m *sessions) depart() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.latest == nil {
+	if m.leave != nil {
 		m.leave()
 		m.leave = nil
+	}
+}
+
+// retire waits for the end of a session. It ends the session, and returns true, once that was used
+// for nothing for some TTLs: an idle client sends no statement, and lets its database sleep.
+func (m *sessions) retire(s *clientSession) (idle bool) {
+	tick := m.clock.NewTimer(m.calls.ttl)
+	defer tick.Stop()
+	for unused := 0; ; {
+		select {
+		case <-s.Context().Done():
+			return false
+		case <-tick.C:
+		}
+		m.calls.between(func(underWay bool) {
+			if unused++; m.used.Swap(false) || underWay || !m.unused() || !s.hub.Empty() {
+				unused = 0
+			}
+			if idle = unused == idleTTLs; idle {
+				s.End(errIdle)
+			}
+		})
+		if idle {
+			return true
+		}
+		tick.Reset(m.calls.ttl)
+	}
+}
+
+// rest takes an idle session out of the database, and closes the connections that the engine keeps
+// for this client, unless another session was opened meanwhile.
+func (m *sessions) rest(s *clientSession) {
+	if err := m.remove(s); err != nil {
+		m.log.Debug("dblock: an idle client", "because", err)
+	}
+	m.opening <- struct{}{}
+	defer func() { <-m.opening }()
+	if m.last() == s {
+		m.depart()
 	}
 }
 
@@ -195,6 +244,14 @@ func (m *sessions) last() *clientSession {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.latest
+}
+
+// use is alive for a call that works in the session.
+func (m *sessions) use() *clientSession {
+	if !m.used.Load() {
+		m.used.Store(true)
+	}
+	return m.alive()
 }
 
 // alive is the latest session if it is alive, else nil.
@@ -214,6 +271,11 @@ func (m *sessions) end() error {
 		return nil
 	}
 	s.Stop(ErrClosed)
+	return m.remove(s)
+}
+
+// remove takes a session that is over out of the database.
+func (m *sessions) remove(s *clientSession) error {
 	began := m.clock.Now()
 	for {
 		err := m.bury(s)
@@ -259,7 +321,5 @@ func (m *sessions) bury(s *clientSession) error {
 // wait returns when nothing of any session runs any more.
 func (m *sessions) wait() {
 	m.running.Wait()
-	if m.leave != nil {
-		m.leave()
-	}
+	m.depart()
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -40,6 +41,7 @@ var sessions = inPlaces(own{
 	{"a heartbeat never moves the end of a lease back", beatOutOfOrder},
 }, moving{
 	{"a holder that dies while others wait is succeeded within a second after its time is over", succession},
+	{"a client that is not used has no session and no connection, until it locks again", idleClient},
 }, flowing{
 	{"when the session is lost all its locks are, and the next Lock has a new session", sessionLost},
 	{"a waiter that loses its session queues up again in a new one", waiterSessionLost},
@@ -66,6 +68,30 @@ func (e *env) ghost(t testing.TB, session string, left time.Duration) {
 	now := e.now(t)
 	e.exec(t, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES (?, 'somewhere', 1, 'ghost', ?)", session, now)
 	e.exec(t, "INSERT INTO dblock_heartbeats (session_id, expires_at) VALUES (?, ?)", session, now+left.Microseconds())
+}
+
+func idleClient(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	first := lock(t, c, "used")
+	e.advance(t, 8*longTTL)
+	live(t, first)
+	unlock(t, first)
+	e.advanceUntil(t, 8*longTTL, "the session has ended", func() bool { return c.Stats().Session == "" })
+	eventually(t, soon, "the database knows of no session", func() bool {
+		all, err := a.Backend.Sessions(brief(t), driver.SessionFilter{Dead: true}, "", 1)
+		return err == nil && len(all) == 0
+	})
+	eventually(t, soon, "no connection is in use", func() bool {
+		used, _ := a.Backend.Connections()
+		return used == 0 && (e.wiring.Kind != Postgres || e.wiring.Through != nil ||
+			e.number(t, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dblock%'") == 0)
+	})
+	again := lock(t, c, "used")
+	rising(t, []int64{first.Token(), again.Token()})
+	e.advance(t, 8*longTTL)
+	live(t, again)
+	unlock(t, again)
 }
 
 func sessionLost(t *testing.T, e *env) {

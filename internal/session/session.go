@@ -153,8 +153,10 @@ func (s *Session) Check() {
 	}
 }
 
-// Stop ends the session here, with a reason, and waits until no goroutine of it runs. It does not
-// tell the database.
+// End ends the session here, with a reason. It does not tell the database.
+func (s *Session) End(reason error) { s.end(reason) }
+
+// Stop is End that waits until no goroutine of the session runs.
 func (s *Session) Stop(reason error) {
 	s.end(reason)
 	s.done.Wait()

@@ -264,6 +264,13 @@ func (h *Hub) grant(attempt string, grant driver.Grant, asked time.Duration) {
 	}
 }
 
+// Empty reports whether nobody waits here.
+func (h *Hub) Empty() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.waiters) == 0
+}
+
 // Listening reports whether a listener is connected.
 func (h *Hub) Listening() bool {
 	h.mu.Lock()

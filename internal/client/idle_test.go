@@ -1,0 +1,133 @@
+package client
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// idling is a client in a bubble that records, reaps and listens, and what its database was asked.
+func idling(t *testing.T, f func(t *testing.T, p *paper, c *Client)) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaper()
+		f(t, p, newPaperClient(t, p, func(c *Config) { c.Events, c.Reap = true, true }))
+	})
+}
+
+func release(t *testing.T, l *Lock) {
+	t.Helper()
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnIdleClientSendsNothingAndTheNextLockOpensASession(t *testing.T) {
+	idling(t, func(t *testing.T, p *paper, c *Client) {
+		for range 2 {
+			l := acquire(t, t.Context(), c, "n")
+			c.sessions.last().hub.Listen()
+			was := c.Stats().Session
+			release(t, l)
+			time.Sleep(idleTTLs*c.TTL() - time.Second)
+			if is := c.Stats().Session; is == "" || is != was {
+				t.Errorf("the session is %q, and was %q", is, was)
+			}
+			time.Sleep(2 * c.TTL())
+			before := p.asked()
+			time.Sleep(1000 * c.TTL())
+			if is, n := c.Stats().Session, p.asked()-before; is != "" || n != 0 {
+				t.Errorf("session %q, and %d statements of an idle client", is, n)
+			}
+		}
+		if p.opened != 2 || p.ended != 2 {
+			t.Errorf("%d sessions opened and %d ended, want 2 of each", p.opened, p.ended)
+		}
+	})
+}
+
+func TestAClientThatIsInUseIsNotIdle(t *testing.T) {
+	for use, of := range map[string]func(t *testing.T, c *Client) (end func()){
+		"it holds a lock": func(t *testing.T, c *Client) func() {
+			l := acquire(t, t.Context(), c, "n")
+			return func() { release(t, l) }
+		},
+		"it waits for a lock": func(t *testing.T, c *Client) func() {
+			p := c.engine
+			other := newPaperClient(t, p, nil)
+			l := acquire(t, t.Context(), other, "n")
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = c.Acquire(ctx, new(want("n")), true)
+			}()
+			return func() { cancel(); <-done; release(t, l) }
+		},
+		"it watches a name": func(t *testing.T, c *Client) func() {
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = c.Watch(ctx, "n", func(bool) (bool, error) { return true, nil })
+			}()
+			return func() { cancel(); <-done }
+		},
+		"it locks now and then": func(t *testing.T, c *Client) func() {
+			stop, done := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(done)
+				for {
+					release(t, acquire(t, t.Context(), c, "n"))
+					select {
+					case <-stop:
+						return
+					case <-time.After(3 * c.TTL()):
+					}
+				}
+			}()
+			return func() { close(stop); <-done }
+		},
+	} {
+		t.Run(use, func(t *testing.T) {
+			idling(t, func(t *testing.T, p *paper, c *Client) {
+				end := of(t, c)
+				defer end()
+				time.Sleep(time.Second)
+				was := c.Stats().Session
+				time.Sleep(20*c.TTL() + time.Second)
+				if is := c.Stats().Session; is == "" || is != was {
+					t.Errorf("the session is %q, and was %q", is, was)
+				}
+			})
+		})
+	}
+}
+
+// Broken by a session that ends below a call that may be about to ask for something in it.
+func TestASessionOutlivesTheCallsThatUseIt(t *testing.T) {
+	idling(t, func(t *testing.T, p *paper, c *Client) {
+		release(t, acquire(t, t.Context(), c, "n"))
+		if err := c.begin(); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * c.TTL())
+		if c.Stats().Session == "" {
+			t.Error("the session has ended below a call")
+		}
+		c.done()
+		time.Sleep((idleTTLs + 2) * c.TTL())
+		if c.Stats().Session != "" {
+			t.Error("the session has not ended")
+		}
+	})
+}
+
+func TestNoCallBeginsWhileAClientIsFoundIdle(t *testing.T) {
+	c := newCalls(time.Second)
+	c.between(func(bool) {
+		if c.mu.TryLock() {
+			t.Error("a call could begin")
+		}
+	})
+}
