@@ -43,7 +43,7 @@ func (l *line) EndSession(ctx context.Context, id string) error {
 }
 
 // Upkeep reserves nothing: there is no connection.
-func (l *line) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (l *line) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	return upkeep{l}, l.ping(ctx)
 }
 

@@ -320,7 +320,7 @@ func TestAMissingSessionIsBuried(t *testing.T) {
 func TestASessionEndsInGoodOrder(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		u, err := s.engine(t).Upkeep(t.Context())
+		u, err := s.engine(t).Upkeep(t.Context(), "s")
 		must(t, err)
 		held := a.take(t, "n")
 		attempt := a.enqueue(t, "n")
@@ -435,7 +435,7 @@ func TestAConnectionIsReservedBeforeItIsNeeded(t *testing.T) {
 		e := mysql.New(pool).Backend
 		leave := e.Attend("", ttl)
 		defer leave()
-		u, err := e.Upkeep(t.Context())
+		u, err := e.Upkeep(t.Context(), "s")
 		must(t, err)
 		defer u.Close()
 		eventually(t, "two connections are reserved", func() bool { return pool.Stats().InUse == 2 })

@@ -176,7 +176,7 @@ func TestAHeartbeatInFlightSavesItsSession(t *testing.T) {
 func TestAHeartbeatThatComesTooLateFindsItselfDead(t *testing.T) {
 	each(t, func(t *testing.T, s server) {
 		a, b := s.actor(t), s.actor(t)
-		u, err := a.Upkeep(t.Context()) // the only connection there is
+		u, err := a.Upkeep(t.Context(), "s") // the only connection there is
 		must(t, err)
 		defer u.Close()
 		s.expire(t, a)
@@ -206,7 +206,7 @@ func TestTheDeadStayDeadWhenTheClockGoesBack(t *testing.T) {
 		if dead, err := b.Expire(t.Context(), a.session); err != nil || !dead {
 			t.Fatal(dead, err)
 		}
-		u, err := s.engine(t).Upkeep(t.Context())
+		u, err := s.engine(t).Upkeep(t.Context(), "s")
 		must(t, err)
 		defer u.Close()
 		if alive, err := u.Heartbeat(t.Context(), a.session, ttl); err != nil || alive {

@@ -109,7 +109,7 @@ func TestAUserWithTooFewConnections(t *testing.T) {
 		defer conn.Close()
 		e := mysql.New(pool).Backend
 		is(t, e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl}), driver.ErrUnavailable)
-		_, err = e.Upkeep(t.Context())
+		_, err = e.Upkeep(t.Context(), "s")
 		is(t, err, driver.ErrUnavailable)
 	})
 }
@@ -187,7 +187,7 @@ func TestAServerThatEndsIdleConnectionsSoonKeepsThoseOfHeartbeats(t *testing.T) 
 		e := mysql.New(s.open(t, variable("wait_timeout", "1")))
 		session := id()
 		must(t, e.Backend.OpenSession(t.Context(), driver.Session{ID: session, TTL: ttl}))
-		up, err := e.Backend.Upkeep(t.Context())
+		up, err := e.Backend.Upkeep(t.Context(), "s")
 		must(t, err)
 		defer up.Close()
 		for range 2 {

@@ -49,7 +49,7 @@ func TestSettingsThatAreRefused(t *testing.T) {
 				} else {
 					says(err)
 				}
-				u, err := e.Upkeep(t.Context())
+				u, err := e.Upkeep(t.Context(), "s")
 				if says(err); err == nil {
 					defer u.Close()
 				}

@@ -93,7 +93,7 @@ func (s server) lifeOfALock(t *testing.T, change func(*sqldriver.Config)) {
 	for _, a := range []actor{a, b} {
 		must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, Host: "hôte", App: "app", TTL: ttl}))
 	}
-	u, err := e.Upkeep(t.Context())
+	u, err := e.Upkeep(t.Context(), "s")
 	must(t, err)
 	defer u.Close()
 	for range 2 {
@@ -180,7 +180,7 @@ func TestAGrantThatIsNotCommittedIsNotSeen(t *testing.T) {
 		if err != nil || len(states) != 1 || states[0].Holder.Session != a.session || len(states[0].Queued) != 1 {
 			t.Fatalf("%+v %v", states, err)
 		}
-		u, err := e.Upkeep(t.Context())
+		u, err := e.Upkeep(t.Context(), "s")
 		must(t, err)
 		defer u.Close()
 		if claims, err := u.Attempts(t.Context(), b.session); err != nil || len(claims) != 1 || claims[0].Token != 0 {

@@ -207,7 +207,7 @@ func TestBatchesInOppositeOrdersEnd(t *testing.T) {
 // aside runs what a client does on its reserved connection.
 func onSideConn(t *testing.T, b driver.Backend) driver.OnSideConn {
 	t.Helper()
-	up, err := b.Upkeep(t.Context())
+	up, err := b.Upkeep(t.Context(), "s")
 	must(t, err)
 	t.Cleanup(func() { _ = up.Close() })
 	return func(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error {

@@ -79,7 +79,7 @@ func (e *engine) upkeepOn(conn *sql.Conn) upkeep {
 	return upkeep{conn: conn, db: db, q: mysqldb.New(db)}
 }
 
-func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {
 		return nil, mysqlserver.Interpret(err)

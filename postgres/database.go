@@ -8,6 +8,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/jackc/pgx/v5"
 )
 
 // database runs statements: over a pgx pool, or over database/sql.
@@ -34,8 +35,6 @@ type database interface {
 	// With early the first one is better reserved before it is needed: the application's pool may
 	// have none left then.
 	spare() (most int, early bool)
-	// listen is Backend.Listen on a channel, on a connection as reserve's.
-	listen(ctx context.Context, app, channel string, ready func(), wake func(driver.Hint)) error
 }
 
 // opened is a transaction that has begun. One call of commit or rollback ends it, and gives its
@@ -52,6 +51,8 @@ type connection interface {
 	// transact is that of database.
 	transact(ctx context.Context, s ...statement) error
 	close() error // for good, also where it came out of a pool
+	// listenable is the connection of pgx below it; nil: there is none, or it is hidden.
+	listenable() *pgx.Conn
 }
 
 // readOnly reports whether a connection's server, or its session, accepts no writes.
@@ -117,9 +118,12 @@ func list(values any) string {
 }
 
 // upkeep is a reserved connection: that of a session's heartbeats, or one of the side pool.
-type upkeep struct{ conn connection }
+type upkeep struct {
+	conn connection
+	done func() // before the connection is closed; nil: nothing
+}
 
-func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (e *engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	conn, err := e.db.reserve(ctx, e.appName())
 	if err != nil {
 		return nil, pgserver.Interpret(err)
@@ -127,7 +131,14 @@ func (e *engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
 	if _, early := e.db.spare(); early {
 		e.side.Warm()
 	}
-	return upkeep{conn}, nil
+	l := newLine(conn)
+	e.lines.add(session, l)
+	return upkeep{l, func() { e.lines.remove(session, l) }}, nil
 }
 
-func (u upkeep) Close() error { return u.conn.close() }
+func (u upkeep) Close() error {
+	if u.done != nil {
+		u.done()
+	}
+	return u.conn.close()
+}

@@ -62,12 +62,15 @@ func (d *directConn) validate() error {
 	return driver.Fail(driver.ErrConfig, fmt.Errorf("postgres.Listen: %w", d.err))
 }
 
-// listen is that of database. exec runs a statement through the pool.
-func (d *directConn) listen(ctx context.Context, app, channel string, exec func(context.Context, statement) error, ready func(), wake func(driver.Hint)) error {
-	conn, err := pgserver.Connect(ctx, d.config.Copy(), app, func(c *pgx.ConnConfig) { c.OnNotification = nil })
+// connect opens a connection to listen on, without a handler of the application's for
+// notifications.
+func (d *directConn) connect(ctx context.Context, app string) (*line, error) {
+	conn, err := pgserver.Connect(ctx, d.config.Copy(), app, unhandled)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer pgserver.Close(conn)
-	return listenOn(ctx, conn, channel, exec, ready, wake)
+	return newLine(pgxConn{conn}), nil
 }
+
+// unhandled is a configuration without the application's handler of notifications.
+func unhandled(c *pgx.ConnConfig) { c.OnNotification = nil }

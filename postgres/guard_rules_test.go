@@ -33,7 +33,7 @@ func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 // tryGuard makes the guard of a hold.
 func (s *script) tryGuard(h driver.Held) error {
 	return transactions[pgx.Tx]{ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-		up, err := s.Upkeep(ctx)
+		up, err := s.Upkeep(ctx, "s")
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
+	"fmt"
+	"net"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -20,9 +22,10 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// listener is a Listen that runs.
+// listener is a Listen that runs, and the connection of its session's heartbeats.
 type listener struct {
 	*testing.T
+	up    driver.Upkeep
 	ready chan struct{}
 	hints chan driver.Hint
 	ended chan error
@@ -31,16 +34,23 @@ type listener struct {
 
 func listenThrough(t *testing.T, backend driver.Backend) *listener {
 	ctx, cancel := context.WithCancel(t.Context())
-	l := &listener{t, make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1), cancel}
-	t.Cleanup(cancel)
+	up, err := backend.Upkeep(t.Context(), "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &listener{t, up, make(chan struct{}), make(chan driver.Hint, 100), make(chan error, 1), cancel}
+	t.Cleanup(func() {
+		cancel()
+		_ = up.Close()
+	})
 	go func() {
 		l.ended <- backend.Listen(ctx, "s", func() { close(l.ready) }, func(h driver.Hint) { l.hints <- h })
 	}()
 	return l
 }
 
-// up waits until the listener is ready.
-func (l *listener) up() *listener {
+// started waits until the listener is ready.
+func (l *listener) started() *listener {
 	l.Helper()
 	select {
 	case <-l.ready:
@@ -141,14 +151,14 @@ func limited(t *testing.T, pool *sql.DB, most int) *sql.DB {
 func hidden(c driverConn) sqldriver.Conn    { return hiding{c} }
 func wrappable(c driverConn) sqldriver.Conn { return wrapping{c} }
 
-// overPgxPool opens a pool that takes its connections from a pgxpool of four.
+// overPgxPool opens a pool that takes its connections from a pgxpool of three.
 func overPgxPool(t *testing.T, db dbtest.Database, most int) *sql.DB {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.DSN)
 	if err != nil {
 		t.Fatal(err)
 	}
-	config.MaxConns = listeningPool
+	config.MaxConns = 3
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
 	if err != nil {
 		t.Fatal(err)
@@ -158,19 +168,20 @@ func overPgxPool(t *testing.T, db dbtest.Database, most int) *sql.DB {
 }
 
 // Broken by giving the connection back without closing it: a pgxpool below keeps it, listening.
-func TestAListenerLeavesNoConnectionThatListens(t *testing.T) {
+func TestAListenerTakesNoConnectionBesideThatOfTheHeartbeatsAndLeavesNoneThatListens(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, dbtest.Database) *sql.DB{
-		"pgx's stdlib":            func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 4) },
-		"a pool without a limit":  func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 0) },
-		"a wrapper that shows it": func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, wrappable) },
-		"a pgxpool of known size": func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 4) },
+		"pgx's stdlib":              func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) },
+		"a pool without a limit":    func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 0) },
+		"a wrapper that shows it":   func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 3, wrappable) },
+		"a pgxpool of known size":   func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 3) },
+		"a pgxpool of unknown size": func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := open(t, dbtest.Postgres(t))
-			l := listenThrough(t, NewSQL(pool).Backend).up()
+			l := listenThrough(t, NewSQL(pool).Backend).started()
 			l.hears(pool)
 			if n := pool.Stats().InUse; n != 1 {
-				t.Errorf("%d connections are in use: want that of the listener", n)
+				t.Errorf("%d connections are in use: want that of the heartbeats", n)
 			}
 			began := time.Now()
 			l.stop()
@@ -180,7 +191,10 @@ func TestAListenerLeavesNoConnectionThatListens(t *testing.T) {
 			if took := time.Since(began); took > dbtest.Scale(500*time.Millisecond) {
 				t.Errorf("it took %v to end", took)
 			}
-			for range listeningPool { // at once: each is another connection
+			if err := l.up.Close(); err != nil {
+				t.Error(err)
+			}
+			for range 3 { // at once: each is another connection
 				conn, err := pool.Conn(t.Context())
 				if err != nil {
 					t.Fatal(err)
@@ -198,43 +212,93 @@ func TestAListenerLeavesNoConnectionThatListens(t *testing.T) {
 	}
 }
 
-func TestAPoolThatCannotSpareAConnectionIsNotListenedThrough(t *testing.T) {
-	unlimited := func(t *testing.T, db dbtest.Database) *sql.DB { return overPgxPool(t, db, 0) }
-	for name, c := range map[string]struct {
-		open   func(*testing.T, dbtest.Database) *sql.DB
-		lent   int // connections that the application has
-		want   error
-		says   string
-		driver bool // it is the driver that cannot
-	}{
-		"a pool of 3": {
-			func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 3) }, 0, driver.ErrUnsupported, "allows 3 connections", false},
-		"another driver": {
-			func(t *testing.T, db dbtest.Database) *sql.DB { return openWrapped(t, db, 4, hidden) }, 0, driver.ErrUnsupported, "no LISTEN", true},
-		"a pgxpool of unknown size": {unlimited, 0, driver.ErrUnsupported, "SetMaxOpenConns", false},
-		"one free connection": {
-			func(t *testing.T, db dbtest.Database) *sql.DB { return limited(t, db.SQL(t), 4) }, 3, driver.ErrUnavailable, "only one free connection", false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			pool := c.open(t, dbtest.Postgres(t))
-			for range c.lent {
-				conn, err := pool.Conn(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer conn.Close()
+func TestNobodyListensThroughADriverThatHidesItsConnection(t *testing.T) {
+	pool := openWrapped(t, dbtest.Postgres(t), 3, hidden)
+	if err := listenThrough(t, NewSQL(pool).Backend).end(); !errors.Is(err, driver.ErrCannotListen) {
+		t.Error(err)
+	}
+}
+
+// Broken by a wait that no statement interrupts, and by one that is not interrupted where the
+// statement was there first.
+func TestHeartbeatsDoNotWaitForAListenerAndItMissesNothingBesideThem(t *testing.T) {
+	s := newScript(t)
+	s.session("s", time.Hour)
+	l := listenThrough(t, s.engine).started()
+	beat := func(n int) error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience())
+		defer cancel()
+		for range n {
+			if alive, err := l.up.Heartbeat(ctx, "s", time.Hour); err != nil || !alive {
+				return fmt.Errorf("alive %t: %w", alive, err)
 			}
-			err := listenThrough(t, NewSQL(pool).Backend).end()
-			if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) || errors.Is(err, driver.ErrCannotListen) != c.driver {
-				t.Errorf("%v", err)
+		}
+		return nil
+	}
+	if err := beat(500); err != nil { // while nothing else ends the listener's waits
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- beat(1000) }()
+	sent, heard, beating := 0, 0, true
+	for beating || heard < sent {
+		if beating {
+			s.exec("SELECT pg_notify('dblock_s', '')")
+			sent++
+		}
+		select {
+		case <-l.hints:
+			heard++
+		case err := <-done:
+			if beating = false; err != nil {
+				t.Fatal(err)
 			}
-			if n := pool.Stats().InUse; n != c.lent {
-				t.Errorf("%d connections are in use: want %d", n, c.lent)
-			}
-			if closed := pool.Stats().MaxIdleClosed; name == "another driver" && (closed != 0 || pool.Stats().OpenConnections != 1) {
-				t.Errorf("the connection did not go back as it came")
-			}
-		})
+		case <-time.After(patience()):
+			t.Fatalf("%d of %d hints were heard", heard, sent)
+		}
+	}
+}
+
+func TestAListenerEndsWithTheConnectionOfTheHeartbeats(t *testing.T) {
+	s := newScript(t)
+	s.session("s", time.Hour)
+	l := listenThrough(t, s.engine).started()
+	if err := l.up.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := l.end(); !errors.Is(err, driver.ErrUnavailable) {
+		t.Error(err)
+	}
+}
+
+// endless is a connection without deadlines, as one through a tunnel of SSH is.
+type endless struct{ net.Conn }
+
+var errEndless = errors.New("no deadlines here")
+
+func (endless) SetReadDeadline(time.Time) error { return errEndless }
+
+// Broken by a listener whose wait nothing can interrupt: no heartbeat is sent any more.
+func TestNobodyListensOnAConnectionWithoutDeadlines(t *testing.T) {
+	s := newScript(t)
+	config := s.pool.Config()
+	dial := config.ConnConfig.DialFunc
+	config.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		return endless{conn}, err
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s.session("s", time.Hour)
+	l := listenThrough(t, New(pool).Backend)
+	if err := l.end(); !errors.Is(err, driver.ErrUnsupported) || !errors.Is(err, errEndless) {
+		t.Error(err)
+	}
+	if alive, err := l.up.Heartbeat(t.Context(), "s", time.Hour); !alive || err != nil {
+		t.Errorf("alive %t: %v", alive, err)
 	}
 }
 
@@ -252,16 +316,13 @@ func (o *onlyOne) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	return nil, ctx.Err()
 }
 
-// Another may take the last free connection right after the listener has looked. Broken by waiting
-// for a connection for as long as the session lives.
-func TestAListenerThatHasTheLastConnectionGivesItBack(t *testing.T) {
-	pool := limited(t, sql.OpenDB(&onlyOne{Connector: stdlib.GetConnector(configOf(t, dbtest.Postgres(t)))}), 4)
+// Broken by waiting for a connection for as long as the session lives: nobody listens meanwhile,
+// and nobody polls.
+func TestAListenerDoesNotWaitForAPoolWithoutAnotherConnection(t *testing.T) {
+	pool := limited(t, sql.OpenDB(&onlyOne{Connector: stdlib.GetConnector(configOf(t, dbtest.Postgres(t)))}), 3)
 	err := listenThrough(t, NewSQL(pool).Backend).end()
-	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "no other connection") {
+	if !errors.Is(err, driver.ErrUnavailable) || !strings.Contains(err.Error(), "a first notification") {
 		t.Errorf("%v", err)
-	}
-	if n := pool.Stats().InUse; n != 0 {
-		t.Errorf("%d connections are in use", n)
 	}
 }
 
@@ -272,7 +333,7 @@ func TestAStatementOfTheApplicationsClosesWhileItsConnectionListens(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := listenThrough(t, NewSQL(pool).Backend).up()
+	l := listenThrough(t, NewSQL(pool).Backend).started()
 	closed := make(chan error, 1)
 	go func() { closed <- statement.Close() }()
 	select {
@@ -304,7 +365,7 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		l := listenThrough(t, New(pool).Backend).up()
+		l := listenThrough(t, New(pool).Backend).started()
 		l.hears(sender)
 		l.stop()
 		_ = l.end()
@@ -312,7 +373,7 @@ func TestTheApplicationsHandlerOfNotificationsIsNoObstacle(t *testing.T) {
 	t.Run("database/sql", func(t *testing.T) {
 		config := configOf(t, db)
 		config.OnNotification = handler
-		l := listenThrough(t, NewSQL(limited(t, stdlib.OpenDB(config), 4)).Backend).up()
+		l := listenThrough(t, NewSQL(limited(t, stdlib.OpenDB(config), 4)).Backend).started()
 		if _, err := sender.ExecContext(t.Context(), "SELECT pg_notify('dblock_s', 'a 7 0')"); err != nil {
 			t.Fatal(err)
 		}
@@ -358,7 +419,7 @@ func TestAListenerKnowsItsChannel(t *testing.T) {
 		_, err := conn.Exec(ctx, "LISTEN news")
 		return err
 	})), 4)
-	l := listenThrough(t, NewSQL(pool).Backend).up()
+	l := listenThrough(t, NewSQL(pool).Backend).started()
 	if _, err := pool.ExecContext(t.Context(), "SELECT pg_notify('news', 'b 8 0')"); err != nil {
 		t.Fatal(err)
 	}

@@ -113,11 +113,3 @@ func handToHead(r driver.Removal, next *[]driver.Handoff) statement {
 		}}}
 	})
 }
-
-func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	channel := "dblock_" + session
-	if e.direct != nil {
-		return pgserver.Interpret(e.direct.listen(ctx, e.appName(), channel, e.db.exec, ready, wake))
-	}
-	return pgserver.Interpret(e.db.listen(ctx, e.appName(), channel, ready, wake))
-}

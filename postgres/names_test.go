@@ -63,7 +63,7 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 		"pgx": func(t *testing.T, db dbtest.Database, look *sql.DB) {
 			pool := db.Pool(t)
 			c := orders(t, postgres.New(pool))
-			l := hold(t, look, c, 1, 2)
+			l := hold(t, look, c, 1)
 			tx, err := pool.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -72,12 +72,12 @@ func TestConnectionsOfTheLibrarySayWhoseTheyAre(t *testing.T) {
 			if err := l.Guard(t.Context(), tx); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, look, 3, "with a guard")
+			eventually(t, look, 2, "with a guard")
 		},
 		"database/sql": func(t *testing.T, db dbtest.Database, look *sql.DB) {
 			pool := db.SQL(t)
 			pool.SetMaxOpenConns(8)
-			hold(t, look, orders(t, postgres.NewSQL(pool)), 2, 3)
+			hold(t, look, orders(t, postgres.NewSQL(pool)), 2)
 		},
 		"advisory": func(t *testing.T, db dbtest.Database, look *sql.DB) {
 			pool := db.Pool(t)
@@ -122,7 +122,7 @@ func TestAPgxpoolBelowGetsNoConnectionBackThatBearsOurName(t *testing.T) {
 		pool := stdlib.OpenDBFromPool(lender)
 		t.Cleanup(func() { _ = pool.Close() })
 		pool.SetMaxOpenConns(4)
-		hold(t, look, orders(t, postgres.NewSQL(pool)), 2, 3)
+		hold(t, look, orders(t, postgres.NewSQL(pool)), 2)
 	})
 	eventually(t, look, 0, "after Close")
 }
@@ -143,13 +143,13 @@ func orders[TX any](t *testing.T, engine driver.Engine[TX]) *dblock.Client[TX] {
 
 // hold has a client hold a lock, and then wait for it again; it counts the library's connections
 // each time.
-func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], alone, waiting int) *dblock.Lock[TX] {
+func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], keeps int) *dblock.Lock[TX] {
 	t.Helper()
 	l, err := c.Lock(t.Context(), "n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, look, alone, "with a lock")
+	eventually(t, look, keeps, "with a lock")
 	ctx, cancel := context.WithCancel(t.Context())
 	over := make(chan struct{})
 	go func() {
@@ -157,6 +157,11 @@ func hold[TX any](t *testing.T, look *sql.DB, c *dblock.Client[TX], alone, waiti
 		_, _ = c.Lock(ctx, "n")
 	}()
 	t.Cleanup(func() { cancel(); <-over })
-	eventually(t, look, waiting, "with a waiter")
+	for deadline := time.Now().Add(10 * time.Second); !c.Stats().Listening; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nobody listens")
+		}
+	}
+	eventually(t, look, keeps, "with a waiter")
 	return l
 }

@@ -125,7 +125,7 @@ func (s statement) queue(b *pgx.Batch) {
 }
 
 func (d pgxDB) reserve(ctx context.Context, app string) (connection, error) {
-	conn, err := pgserver.Connect(ctx, d.pool.Config(), app, nil)
+	conn, err := pgserver.Connect(ctx, d.pool.Config(), app, unhandled)
 	if err != nil {
 		return nil, err
 	}
@@ -143,6 +143,8 @@ func (c pgxConn) transact(ctx context.Context, s ...statement) error {
 }
 
 func (c pgxConn) close() error { return pgserver.Close(c.conn) }
+
+func (c pgxConn) listenable() *pgx.Conn { return c.conn }
 
 func (pgxDB) source() any { return nil }
 

@@ -26,38 +26,34 @@ import (
 
 // New keeps locks through the application's pgx pool. The pool stays the application's: dblock
 // never closes it, and opens connections beside it, with the pool's own configuration and hooks:
-// one for heartbeats, one to listen for wake-ups while somebody waits (see Listen), and up to two
-// for work beside the application's transactions, when there is such work. pg_stat_activity shows
-// them under the application_name dblock/<app>, where app is WithApp. The tables are found by the
-// search_path of the pool's connections. Run migrate.Up or the files of package migrations first.
+// one for heartbeats, on which it also listens for wake-ups (see Listen), and up to two for work
+// beside the application's transactions, when there is such work. WithinPool takes them out of the
+// pool. pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp.
+// The tables are found by the search_path of the pool's connections. Run migrate.Up or the files of
+// package migrations first.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}, options...), Transactions: transactions[pgx.Tx]{ofPgx}}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
 // SQLSTATE (pgx's stdlib, lib/pq). Each client reserves connections of the pool: one for
-// heartbeats, one for work beside the application's transactions (two where the pool allows 8), and
-// from the first time that it waits one to listen. The pool must allow 3: the first two and one for
-// all other work; fewer is ErrConfig. A transaction of the application's has a connection of its
-// own: with Guard, LockTx or UnlockTx allow one more for each that is open at a time.
+// heartbeats, on which it also listens for wake-ups, and one for work beside the application's
+// transactions (two where the pool allows 8). The pool must allow 3: these and one for all other
+// work; fewer is ErrConfig. A transaction of the application's has a connection of its own: with
+// Guard, LockTx or UnlockTx allow one more for each that is open at a time.
 //
 // A client listens for its grants where the driver is pgx's stdlib, also in a wrapper that has a
-// method Raw (otelsql), and the pool allows 4. In any other case it polls, in one statement for all
-// waiters of a client, and so with lib/pq: after an eighth of the time for which a name has stood
-// still, every 5 to 100 ms. The client logs the reason once, at level INFO; for a driver that
-// cannot listen, at level DEBUG.
+// method Raw (otelsql). In any other case it polls, in one statement for all waiters of a client,
+// and so with lib/pq: after an eighth of the time for which a name has stood still, every 5 to
+// 100 ms. The client logs the reason once, at level INFO; for a driver that cannot listen, at level
+// DEBUG. With Listen a client listens whatever the driver, on a connection beside the pool.
 //
 // Behind stdlib.OpenDBFromPool the limit is that of the pgxpool, which database/sql does not know:
-// its default is 4 on a small machine, enough for one client. A client polls there, too, until
-// SetMaxOpenConns has been told that number, or a lower one.
+// its default is 4 on a small machine, enough for one client.
 //
 // Clients that share a pool reserve their connections each: allow as many for each, and one more. A
 // client that would take the last one is ErrConfig at its first lock; where the limit is not known,
-// ErrUnavailable. A client stops listening, and polls, while it has the connection that the pool
-// lacks.
-//
-// With Listen a client listens whatever the driver, on a connection beside the pool, which then has
-// to allow 3.
+// ErrUnavailable.
 //
 // The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
@@ -70,9 +66,10 @@ type engine struct {
 	side        *connpool.Pool[upkeep]
 	app         atomic.Value // of the client that attended last: a string
 	lockTimeout string       // how long a statement of ours waits for a row that is locked
-	direct      *directConn  // how listeners connect; nil: as the pool does
-	anyServer   bool         // the application knows what it does
-	strict      atomic.Bool  // a statement by itself has failed at the application's isolation level
+	lines       *lines
+	direct      *directConn // how listeners connect that do not use the line of their heartbeats; nil: they do
+	anyServer   bool        // the application knows what it does
+	strict      atomic.Bool // a statement by itself has failed at the application's isolation level
 }
 
 const (
@@ -84,7 +81,7 @@ const (
 )
 
 func newEngine(db database, options ...Option) *engine {
-	e := &engine{db: db, lockTimeout: usualLockTimeout}
+	e := &engine{db: db, lockTimeout: usualLockTimeout, lines: newLines()}
 	for _, o := range options {
 		if o != nil {
 			o(e)

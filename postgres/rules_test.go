@@ -223,7 +223,7 @@ func TestTheDeadStayDead(t *testing.T) {
 	if dead, err := s.Expire(t.Context(), "a"); !dead || err != nil {
 		t.Fatalf("expire: %v, %v", dead, err)
 	}
-	up, err := s.Upkeep(t.Context())
+	up, err := s.Upkeep(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,10 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -20,10 +23,7 @@ func (d sqlDB) validate() error {
 	if d.db == nil {
 		return pgserver.ErrNilPool
 	}
-	if n := d.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))
-	}
-	return nil
+	return enough(d.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
 }
 
 func (d sqlDB) connections() (inUse, most int) {
@@ -227,10 +227,7 @@ func (d sqlDB) lent(conn *sql.Conn) (lent bool) {
 }
 
 func (d sqlDB) spare() (most int, early bool) {
-	if n := d.db.Stats().MaxOpenConnections; n > 0 && n < 8 {
-		return 1, true
-	}
-	return 2, true
+	return spareOf(d.db.Stats().MaxOpenConnections), true
 }
 
 type sqlConn struct{ conn *sql.Conn }
@@ -246,6 +243,15 @@ func (c sqlConn) transact(ctx context.Context, statements ...statement) error {
 		err = driver.Fail(driver.ErrUnavailable, err)
 	}
 	return err
+}
+
+// listenable is used outside of Raw, which would keep the mutex of database/sql's connection for as
+// long as somebody listens: the Close of every statement that the application has prepared on the
+// connection waits for that. It is safe, because database/sql leaves a reserved connection alone,
+// and a line gives it one user at a time.
+func (c sqlConn) listenable() (conn *pgx.Conn) {
+	_ = c.conn.Raw(func(raw any) error { conn, _ = below(raw); return nil })
+	return conn
 }
 
 // close ends the connection instead of giving it back to the pool: a statement of it may not have
@@ -275,4 +281,30 @@ func ignoreClosed(err error) error {
 		return nil
 	}
 	return err
+}
+
+// below is the connection of pgx below one of database/sql; nil: there is none, or it is hidden.
+// lent reports that it is borrowed from a pgxpool.
+func below(raw any) (conn *pgx.Conn, lent bool) {
+	for range 8 {
+		switch c := raw.(type) {
+		case interface{ Conn() *pgx.Conn }: // *stdlib.Conn, which is not imported: it registers drivers
+			return c.Conn(), isLent(reflect.Indirect(reflect.ValueOf(raw)))
+		case interface{ Raw() sqldriver.Conn }: // a wrapper, such as otelsql's
+			raw = c.Raw()
+		default:
+			return nil, false
+		}
+	}
+	return nil, false
+}
+
+// isLent reads a private field of stdlib.Conn: only a connection that is borrowed from a pgxpool
+// has no configuration. It is also true where there is no such field, which errs on the safe side.
+func isLent(conn reflect.Value) bool {
+	if conn.Kind() != reflect.Struct {
+		return true
+	}
+	config := conn.FieldByName("connConfig")
+	return !config.IsValid() || config.IsZero()
 }

@@ -22,7 +22,7 @@ type silent struct{}
 
 func (silent) OpenSession(context.Context, driver.Session) error { return nil }
 
-func (silent) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (silent) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
 }

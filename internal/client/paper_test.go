@@ -134,7 +134,7 @@ func (p *paper) Orphans(context.Context, string, int) ([]driver.Attempt, error) 
 	return nil, p.reach()
 }
 
-func (p *paper) Upkeep(context.Context) (driver.Upkeep, error) { return p, p.reach() }
+func (p *paper) Upkeep(context.Context, string) (driver.Upkeep, error) { return p, p.reach() }
 
 func (p *paper) Heartbeat(context.Context, string, time.Duration) (alive bool, err error) {
 	return true, p.reach()

@@ -67,7 +67,7 @@ func (c *Pool[C]) Leaves(most, more int) error {
 		return nil
 	}
 	return driver.Fail(driver.ErrConfig, fmt.Errorf(
-		"the pool allows %d connections, and the %d clients of dblock on it keep %d: SetMaxOpenConns must allow more, or one client serve for all", most, clients, keep))
+		"the pool allows %d connections, and the %d clients of dblock on it keep %d: it must allow more, or one client serve for all", most, clients, keep))
 }
 
 // EachIdle calls f with each idle connection of a pool. It takes as many as are idle at once: a

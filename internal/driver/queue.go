@@ -10,9 +10,9 @@ type Queue interface {
 
 	// Listen listens for grants to the session until ctx ends or the connection fails. It calls
 	// ready once, as soon as no later grant can be missed. It calls wake for each hint that a lock
-	// was granted or taken away. A connection of Upkeep MUST be open meanwhile. ErrUnsupported
-	// where the engine can only be polled; ErrCannotListen, which is ErrUnsupported too, where that
-	// is so with this driver.
+	// was granted or taken away. A connection of Upkeep for the session MUST be open meanwhile.
+	// ErrUnsupported where the engine can only be polled; ErrCannotListen, which is ErrUnsupported
+	// too, where that is so with this driver.
 	Listen(ctx context.Context, session string, ready func(), wake func(Hint)) error
 
 	// WaitGraph lists the part of the wait-for graph that the attempts can reach: their own places

@@ -17,8 +17,8 @@ type Sessions interface {
 
 	// Upkeep reserves the connection for a session's heartbeats, apart from the work of the
 	// application. Nothing that can wait for a row runs on it, except the heartbeat, for its own
-	// row.
-	Upkeep(ctx context.Context) (Upkeep, error)
+	// row. Queue.Listen of the session may use it, too, between two of its statements.
+	Upkeep(ctx context.Context, session string) (Upkeep, error)
 
 	// Beat is Upkeep.Heartbeat over the application's pool, for the time without a reserved
 	// connection.

@@ -48,7 +48,7 @@ func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest [
 // Beating opens a connection for heartbeats, which a listener needs, until the test has ended.
 func Beating(t testing.TB, b driver.Backend) {
 	t.Helper()
-	up, err := b.Upkeep(t.Context())
+	up, err := b.Upkeep(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -236,7 +236,7 @@ func typed[TX any](tx Tx) TX {
 
 func app[TX any](engine driver.Engine[TX]) App {
 	onSideConn := func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
-		up, err := engine.Upkeep(ctx)
+		up, err := engine.Upkeep(ctx, "beside")
 		if err != nil {
 			return err
 		}

@@ -464,7 +464,7 @@ func claimedCohort(t *testing.T, e *env) {
 	s := l.session()
 	g := l.of(cohort(s, "s1", 3))
 	l.join(cohort(s, "s2", 2))
-	up, err := l.Backend.Upkeep(brief(t))
+	up, err := l.Backend.Upkeep(brief(t), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func (e *env) kill(t testing.TB, w which) int {
 	t.Helper()
 	switch e.wiring.Kind {
 	case Postgres:
-		condition := map[which]string{everything: "", listeners: "AND query LIKE 'LISTEN%'", others: "AND query NOT LIKE 'LISTEN%'"}[w]
+		condition := map[which]string{everything: "", listeners: "AND application_name LIKE 'dblock%'", others: "AND application_name NOT LIKE 'dblock%'"}[w]
 		return int(e.number(t, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity
 			WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend' `+condition))
 	case SQLite:

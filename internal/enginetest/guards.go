@@ -204,7 +204,7 @@ func guardAside(t *testing.T, e *env) {
 		if err := a.guard(t.Context(), tx, held); err != nil {
 			t.Fatal(err)
 		}
-		up, err := b.Backend.Upkeep(t.Context())
+		up, err := b.Backend.Upkeep(t.Context(), "s")
 		if err != nil {
 			t.Fatal(err)
 		}

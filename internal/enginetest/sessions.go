@@ -408,7 +408,7 @@ func tenThousand(t *testing.T, e *env) {
 // earlier one counts from a time before.
 func beatOutOfOrder(t *testing.T, e *env) {
 	l := newLine(t, e)
-	up, err := l.Backend.Upkeep(t.Context())
+	up, err := l.Backend.Upkeep(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

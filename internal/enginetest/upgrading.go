@@ -162,7 +162,7 @@ func refusedVersion(t *testing.T, e *env) {
 	if holder := e.session(t, "held"); holder == "" {
 		t.Error("this build has changed tables that it cannot use")
 	}
-	up, err := e.app(t, 3).Backend.Upkeep(t.Context())
+	up, err := e.app(t, 3).Backend.Upkeep(t.Context(), "s")
 	is(t, err, nil)
 	defer up.Close()
 	before := e.text(t, "SELECT max(expires_at) FROM dblock_heartbeats")

@@ -36,9 +36,9 @@ func (c *comparison) listen(session string) {
 	go func() {
 		defer close(e.closed)
 		if b, beats := l.(interface {
-			Upkeep(ctx context.Context) (driver.Upkeep, error)
+			Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
 		}); beats {
-			up, err := b.Upkeep(c.ctx)
+			up, err := b.Upkeep(c.ctx, session)
 			if err != nil {
 				return
 			}

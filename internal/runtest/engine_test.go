@@ -116,7 +116,7 @@ func (e engine) EndSession(ctx context.Context, id string) error {
 	return err
 }
 
-func (e engine) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (e engine) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	return ask(ctx, e.m, "connect", about{served: true}, func() (driver.Upkeep, error) { return upkeep{e}, nil })
 }
 

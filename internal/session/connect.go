@@ -67,7 +67,7 @@ func (h *heart) reserve(ctx context.Context) driver.Upkeep {
 		h.work.Go(func() {
 			within, cancel := context.WithTimeout(ctx, limit)
 			defer cancel()
-			up, err := h.store.Upkeep(within)
+			up, err := h.store.Upkeep(within, h.ID)
 			outcomes <- outcome{up, err}
 		})
 	}

@@ -61,7 +61,7 @@ var (
 // Store is the part of an engine that a session needs.
 type Store interface {
 	OpenSession(ctx context.Context, s driver.Session) error
-	Upkeep(ctx context.Context) (driver.Upkeep, error)
+	Upkeep(ctx context.Context, session string) (driver.Upkeep, error)
 	Beat(ctx context.Context, session string, ttl time.Duration) (alive bool, err error)
 	OnSideConn(ctx context.Context, do func(ctx context.Context, up driver.Upkeep) error) error
 }

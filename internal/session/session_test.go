@@ -76,7 +76,7 @@ func (s *server) OpenSession(ctx context.Context, v driver.Session) error {
 	return s.answer(ctx, func() { s.expires = time.Now().Add(v.TTL) })
 }
 
-func (s *server) Upkeep(ctx context.Context) (driver.Upkeep, error) {
+func (s *server) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
 	var silent bool
 	var connect time.Duration
 	s.set(func() {

@@ -27,8 +27,8 @@ type dyingUpkeep struct {
 	of *dying
 }
 
-func (d *dying) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	up, err := d.Backend.Upkeep(ctx)
+func (d *dying) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	up, err := d.Backend.Upkeep(ctx, session)
 	return dyingUpkeep{up, d}, err
 }
 

@@ -74,8 +74,8 @@ func (u unreliable) Schema(ctx context.Context) (driver.Schema, error) {
 	return u.Backend.Schema(ctx)
 }
 
-func (u unreliable) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	up, err := u.Backend.Upkeep(ctx)
+func (u unreliable) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	up, err := u.Backend.Upkeep(ctx, session)
 	return unreliableUpkeep{up, u}, err
 }
 

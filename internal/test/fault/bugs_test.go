@@ -171,8 +171,8 @@ type beatsUpkeep struct {
 	beats
 }
 
-func (b beats) Upkeep(ctx context.Context) (driver.Upkeep, error) {
-	u, err := b.Backend.Upkeep(ctx)
+func (b beats) Upkeep(ctx context.Context, session string) (driver.Upkeep, error) {
+	u, err := b.Backend.Upkeep(ctx, session)
 	return &beatsUpkeep{u, b}, err
 }
 

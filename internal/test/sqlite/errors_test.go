@@ -17,7 +17,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	every := func(when string, want error) {
 		t.Helper()
 		ctx := t.Context()
-		up, err := f.Upkeep(ctx)
+		up, err := f.Upkeep(ctx, session)
 		if err != nil {
 			t.Fatal(err)
 		}

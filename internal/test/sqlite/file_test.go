@@ -39,7 +39,7 @@ func TestAFileThatWasDeletedOrReplacedServesNobody(t *testing.T) {
 				tx, late := f.begin(), f.begin()
 				_, err := tx.ExecContext(t.Context(), "SELECT 1")
 				must(t, err)
-				up, err := f.Upkeep(t.Context())
+				up, err := f.Upkeep(t.Context(), "s")
 				must(t, err)
 				remove(t, f.path)
 				for name, call := range map[string]func() error{
@@ -106,7 +106,7 @@ func TestAPathThatIsPointedElsewhereServesNobody(t *testing.T) {
 				f := open(t, path, "")
 				s := f.session()
 				held := f.take("held", s)
-				up, err := f.Upkeep(t.Context())
+				up, err := f.Upkeep(t.Context(), "s")
 				must(t, err)
 				if alive, err := up.Heartbeat(t.Context(), s, patience); err != nil || !alive {
 					t.Fatal(alive, err)

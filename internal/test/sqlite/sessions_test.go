@@ -115,7 +115,7 @@ func TestClaimsAndOrphansListWhatASessionHas(t *testing.T) {
 	a, b := f.session(), f.session()
 	held, other := f.take("mine", a), f.take("theirs", b)
 	attempt := f.enqueue("theirs", a)
-	up, err := f.Upkeep(t.Context())
+	up, err := f.Upkeep(t.Context(), "s")
 	if err != nil {
 		t.Fatal(err)
 	}

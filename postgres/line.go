@@ -1,0 +1,176 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// line is a reserved connection that a session's heartbeats and its listener share. The listener
+// waits on it for the server; a statement interrupts the wait, and has the connection next.
+type line struct {
+	on   connection
+	conn *pgx.Conn     // below it; nil: there is nothing to listen with
+	turn chan struct{} // a token: whoever uses the connection has it
+
+	mu      sync.Mutex // protects what follows
+	wanted  int        // statements that wait for their turn
+	waiting bool       // the listener has its turn, and waits for the server
+}
+
+func newLine(on connection) *line {
+	return &line{on: on, conn: on.listenable(), turn: make(chan struct{}, 1)}
+}
+
+func (l *line) exec(ctx context.Context, s statement) error {
+	return l.inTurn(ctx, func() error { return l.on.exec(ctx, s) })
+}
+
+func (l *line) transact(ctx context.Context, s ...statement) error {
+	return l.inTurn(ctx, func() error { return l.on.transact(ctx, s...) })
+}
+
+func (l *line) listenable() *pgx.Conn { return l.conn }
+
+// close takes no turn from a statement that is not answered: it breaks the connection.
+func (l *line) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), pgserver.CleanupTimeout)
+	defer cancel()
+	err := l.inTurn(ctx, l.on.close)
+	if ctx.Err() != nil && l.conn != nil {
+		_ = l.conn.PgConn().Conn().Close()
+		err = l.on.close()
+	}
+	return err
+}
+
+// inTurn runs do when nothing else uses the connection.
+func (l *line) inTurn(ctx context.Context, do func() error) error {
+	l.want(1)
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+		l.want(-1)
+		return do()
+	case <-ctx.Done():
+		l.want(-1)
+		return ctx.Err()
+	}
+}
+
+// want counts the statements that wait for their turn, and interrupts the listener for the first.
+func (l *line) want(more int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.wanted += more; more > 0 {
+		l.interrupt()
+	}
+}
+
+// interrupt ends a wait of the listener. MUST be called with mu locked.
+func (l *line) interrupt() {
+	if l.waiting {
+		_ = l.conn.PgConn().Conn().SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// errSilent is a wait without a notification: its time is over, or a statement has interrupted it.
+var errSilent = errors.New("nothing was heard")
+
+// wait waits for a notification until a time. It is nil where a handler of the application's has
+// taken it.
+func (l *line) wait(ctx context.Context, until time.Time) (*pgconn.Notification, error) {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if err := l.beginWait(ctx, until); err != nil {
+		return nil, err
+	}
+	n, err := l.conn.WaitForNotification(context.Background())
+	if broken := l.endWait(); broken == nil && pgconn.Timeout(err) {
+		err = errSilent
+	}
+	return n, err
+}
+
+func (l *line) beginWait(ctx context.Context, until time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case l.wanted > 0:
+		return errSilent
+	case l.conn.IsClosed():
+		return driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats was closed"))
+	}
+	if err := l.conn.PgConn().Conn().SetReadDeadline(until); err != nil { // a heartbeat would wait for the listener for ever
+		return driver.Fail(driver.ErrUnsupported, err)
+	}
+	l.waiting = true
+	return nil
+}
+
+func (l *line) endWait() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = false
+	return l.conn.PgConn().Conn().SetReadDeadline(time.Time{})
+}
+
+// lines are the connections of heartbeats, by session.
+type lines struct {
+	mu   sync.Mutex
+	of   map[string]*line
+	more chan struct{} // closed when there is one more
+}
+
+func newLines() *lines { return &lines{of: map[string]*line{}, more: make(chan struct{})} }
+
+func (s *lines) add(session string, l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.of[session] = l
+	close(s.more)
+	s.more = make(chan struct{})
+}
+
+func (s *lines) remove(session string, l *line) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of[session] == l {
+		delete(s.of, session)
+	}
+}
+
+// get returns the connection of a session's heartbeats. It waits for a moment: a client begins to
+// listen while its heartbeats connect.
+func (s *lines) get(ctx context.Context, session string) (*line, error) {
+	late := time.NewTimer(echoTimeout)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		l, more := s.of[session], s.more
+		s.mu.Unlock()
+		if l != nil {
+			return l, nil
+		}
+		select {
+		case <-more:
+		case <-late.C:
+			return nil, driver.Fail(driver.ErrUnavailable, errors.New("the connection of the heartbeats, on which a client listens, is not there"))
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

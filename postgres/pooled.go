@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock/internal/connpool"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/pgserver"
+)
+
+// WithinPool has a client of New take the connections of its own out of its pool, where it
+// otherwise opens them beside it: one for heartbeats and to listen, and one for work beside the
+// application's transactions (up to two where the pool allows 8). The pool must allow 3; fewer is
+// ErrConfig. Close the client before the pool: pgxpool's Close waits for all connections. NewSQL
+// always does so, and ignores it.
+func WithinPool() Option {
+	return func(e *engine) {
+		if d, beside := e.db.(pgxDB); beside {
+			e.db = pooledDB{d}
+		}
+	}
+}
+
+// pooledDB is a database over a pgx pool that nothing is opened beside.
+type pooledDB struct{ pgxDB }
+
+func (d pooledDB) validate() error {
+	if err := d.pgxDB.validate(); err != nil {
+		return err
+	}
+	return enough(int(d.pool.Stat().MaxConns()), "pool_max_conns=3")
+}
+
+// enough refuses a pool that allows too few connections; 0: it allows any number.
+func enough(most int, remedy string) error {
+	if most == 1 || most == 2 {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: %s or more", most, remedy))
+	}
+	return nil
+}
+
+// spareOf is how many connections beside that of the heartbeats are kept of a pool of a size.
+func spareOf(most int) int {
+	if most > 0 && most < 8 {
+		return 1
+	}
+	return 2
+}
+
+func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
+	lent, err := d.pool.Acquire(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil, driver.Fail(driver.ErrUnavailable, fmt.Errorf("the pool gave no connection, and dblock needs one of its own: see postgres.WithinPool: %w", err))
+	}
+	if err != nil {
+		return nil, err
+	}
+	conn := pooledConn{pgxConn{lent.Conn()}, lent}
+	name := statement{sql: "SELECT set_config('application_name', $1, false)", args: []any{pgserver.ConnectionName(app)}}
+	if err := conn.exec(ctx, name); err != nil {
+		_ = conn.close()
+		return nil, err
+	}
+	return conn, nil
+}
+
+func (d pooledDB) source() any { return d.pool }
+
+func (d pooledDB) room(_ context.Context, side *connpool.Pool[upkeep]) error {
+	return side.Leaves(int(d.pool.Stat().MaxConns()), 0)
+}
+
+func (d pooledDB) spare() (most int, early bool) { return spareOf(int(d.pool.Stat().MaxConns())), true }
+
+// pooledConn is a connection of the pool, which does not get it back: close ends it.
+type pooledConn struct {
+	pgxConn
+	lent *pgxpool.Conn
+}
+
+func (c pooledConn) close() error {
+	defer c.lent.Release()
+	return c.pgxConn.close()
+}

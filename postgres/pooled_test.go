@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+)
+
+// poolOf is a pool of so many connections.
+func poolOf(t *testing.T, db dbtest.Database, most int32) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = most
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+func TestAClientWithinItsPoolOpensNothingBesideIt(t *testing.T) {
+	db := dbtest.Postgres(t)
+	pool := poolOf(t, db, 4)
+	client, err := dblock.New(New(pool, WithinPool()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	handOver(t, db, newClient(t, New(db.Pool(t))), client, "n", func() { listening(t, client.Stats) })
+	l, err := client.Lock(t.Context(), "m")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Guard(t.Context(), tx), l.UnlockTx(t.Context(), tx), tx.Commit(t.Context())); err != nil {
+		t.Error(err)
+	}
+	s := pool.Stat()
+	if s.AcquiredConns() != 2 || s.TotalConns() > 4 {
+		t.Errorf("%d of %d connections are in use: want that of the heartbeats and one beside", s.AcquiredConns(), s.TotalConns())
+	}
+	if err := client.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	for deadline := time.Now().Add(patience()); pool.Stat().AcquiredConns() > 0; time.Sleep(time.Millisecond) { // pgxpool ends them beside
+		if time.Now().After(deadline) {
+			t.Fatalf("%d connections are lost", pool.Stat().AcquiredConns())
+		}
+	}
+	var named int
+	err = pool.QueryRow(t.Context(), "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name LIKE 'dblock%'").Scan(&named)
+	if err != nil || named > 1 { // the other client's
+		t.Errorf("%d connections bear our name, %v", named, err)
+	}
+}
+
+func TestAPoolWithinWhichThereIsNoRoomIsRefused(t *testing.T) {
+	db := dbtest.Postgres(t)
+	if _, err := dblock.New(New(poolOf(t, db, 2), WithinPool())); !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("a pool of 2: %v", err)
+	}
+	pool := poolOf(t, db, 3)
+	if _, err := newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := newClient(t, New(pool, WithinPool())).TryLock(t.Context(), "m"); !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("a second client on a pool of 3: %v", err)
+	}
+}
