@@ -164,7 +164,7 @@ func (m member) judge(err error) (made []finding) {
 
 // mysqlSettings has the engine examine a connection, as it does for each client.
 func mysqlSettings(ctx context.Context, e *examination) ([]finding, error) {
-	up, err := e.locks().Backend.Upkeep(ctx, session)
+	up, err := e.locks().Backend.Upkeep(ctx, "doctor")
 	if err != nil {
 		return found(problem(fmt.Sprintf("clients refuse connections of this data source: %v", because(ctx, err)), "change the data source"))
 	}

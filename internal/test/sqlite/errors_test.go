@@ -17,7 +17,7 @@ func TestMissingTablesAreErrSchema(t *testing.T) {
 	every := func(when string, want error) {
 		t.Helper()
 		ctx := t.Context()
-		up, err := f.Upkeep(ctx, session)
+		up, err := f.Upkeep(ctx, "s")
 		if err != nil {
 			t.Fatal(err)
 		}
