@@ -25,8 +25,8 @@
 //   - Fencing: tokens of a name rise with every grant, across pauses, restarts and failovers.
 //   - Fairness: waiters of all processes are served in the order in which they queued.
 //   - Liveness: a waiter takes over from a crashed holder within TTL + 1 s, without an operator.
-//   - Thrift: neither a held lock nor a waiter needs a connection. A client keeps one of its own, or
-//     a few: the engine's New says how many. A client that was not used for four TTLs ends its
+//   - Thrift: neither a held lock nor a waiter needs a connection. A client keeps one of its own,
+//     or a few: the engine's New says how many. A client that was not used for four TTLs ends its
 //     session, closes these, and sends nothing until the next Lock.
 //   - Ambiguity is resolved: after an error or a cancelled context the client finds out what became
 //     of its request, and gives back what nobody claims.

@@ -228,7 +228,7 @@ func (f *fixture) expire(session string, want bool) {
 
 func (f *fixture) heartbeat(session string, want bool) {
 	f.t.Helper()
-	up, err := f.Upkeep(f.t.Context())
+	up, err := f.Upkeep(f.t.Context(), "s")
 	if err != nil {
 		f.t.Fatal(err)
 	}
