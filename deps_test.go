@@ -40,8 +40,8 @@ var layers = []layer{
 	{name: "gen/sqlitedb", not: [][]string{anything}},
 	{name: "gen/fences", not: [][]string{anything}},
 	{name: "gen/versions", not: [][]string{anything}},
-	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/postgresdb", "internal/advisory", "internal/sessionlock", "internal/connpool", "internal/pgserver", "internal/transaction")},
-	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/connpool", "internal/mysqlserver", "internal/named", "internal/transaction")},
+	{name: "postgres", not: [][]string{{module}, mysqlDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/postgresdb", "internal/advisory", "internal/sessionlock", "internal/connpool", "internal/pgserver", "internal/tables", "internal/transaction")},
+	{name: "mysql", not: [][]string{{module}, pgxDriver, sqliteDriver, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/foreign", "internal/inspection", "internal/jobs", "internal/contract", "gen/mysqldb", "internal/sessionlock", "internal/connpool", "internal/mysqlserver", "internal/named", "internal/tables", "internal/transaction")},
 	{name: "sqlite", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/inspection", "internal/jobs", "gen/sqlitedb", "internal/transaction")},
 	{name: "internal/client", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "internal/session", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
@@ -60,6 +60,7 @@ var layers = []layer{
 	{name: "internal/inspection", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/jobs", not: [][]string{anything}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/outage", not: [][]string{anything}},
+	{name: "internal/tables", not: [][]string{anything}},
 	{name: "internal/wait", not: [][]string{{module}, drivers, goose, testsOnly}, but: below("internal/driver", "internal/protocol", "internal/clock", "internal/outage")},
 	// A transaction of any driver, in an application that may have another: these see drivers by
 	// reflection.
@@ -71,7 +72,7 @@ var layers = []layer{
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: append(below("sqlite", "gen/sqlitedb"), "testing")},
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
-	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "internal/driver", "internal/protocol", "internal/transaction")},
+	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "internal/driver", "internal/protocol", "internal/tables", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Modules of their own, which go.work ties to this one. What they require is theirs.
 	{name: "contrib", not: [][]string{testsOnly}},

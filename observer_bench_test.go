@@ -27,7 +27,7 @@ func (*instant) Connections() (inUse, most int)                                 
 func (*instant) Attend(string, time.Duration) (leave func())                     { return func() {} }
 func (*instant) OpenSession(context.Context, driver.Session) error               { return nil }
 func (*instant) EndSession(context.Context, string) error                        { return nil }
-func (*instant) Upkeep(context.Context, string) (driver.Upkeep, error)                   { return nothing{}, nil }
+func (*instant) Upkeep(context.Context, string) (driver.Upkeep, error)           { return nothing{}, nil }
 func (*instant) Orphans(context.Context, string, int) ([]driver.Attempt, error)  { return nil, nil }
 func (*instant) Remove(context.Context, driver.Removal) ([]driver.Handoff, bool, error) {
 	return nil, true, nil

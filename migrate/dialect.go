@@ -6,9 +6,12 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3/database"
+
+	"github.com/dblock-go/dblock/internal/tables"
 )
 
 // errLocked: another run has the lock. The caller holds nothing, and nothing was done.
@@ -22,6 +25,8 @@ type dialect interface {
 	// store keeps the versions in a table. tableExists reports whether the table exists.
 	store(table string) (database.Store, error)
 	tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error)
+	// placed is a statement with the place of the tables.
+	placed(text string) string
 	// begin takes the lock on conn, without waiting for it, and begins the transaction. After an
 	// error conn has neither.
 	begin(ctx context.Context, conn *sql.Conn) error
@@ -29,23 +34,54 @@ type dialect interface {
 	end(ctx context.Context, conn *sql.Conn, commit bool) error
 }
 
-var dialects = map[string]dialect{Postgres: postgres{}, MySQL: mysql{}, SQLite: sqlite{}}
+// dialectOf is the engine's, for tables in a place; nil: there is no such engine.
+func dialectOf(engine string, in *tables.In) dialect {
+	switch engine {
+	case Postgres:
+		return postgres{in}
+	case MySQL:
+		return mysql{in}
+	case SQLite:
+		return sqlite{}
+	}
+	return nil
+}
 
 // lockID is the advisory lock of a run, "dblock_m" in ASCII. It is not goose's, which the
 // application's own migrations use.
 const lockID int64 = 0x64626c6f636b5f6d
 
-type postgres struct{}
+type postgres struct{ in *tables.In }
 
-func (postgres) store(table string) (database.Store, error) {
-	return database.NewStore(database.DialectPostgres, table)
+func (p postgres) placed(text string) string { return p.in.Postgres(text) }
+
+func (p postgres) store(table string) (database.Store, error) {
+	return database.NewStore(database.DialectPostgres, p.placed(table))
 }
 
-func (postgres) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
-	return gooseTableExists(ctx, db, store)
+func (p postgres) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (there bool, err error) {
+	if p.in == nil {
+		return gooseTableExists(ctx, db, store)
+	}
+	err = db.QueryRowContext(ctx, "SELECT to_regclass($1) IS NOT NULL", store.Tablename()).Scan(&there)
+	return there, err
 }
 
-func (postgres) begin(ctx context.Context, conn *sql.Conn) (err error) {
+// makeSchema makes a missing schema. To make one that is there already takes a right that is not
+// needed otherwise.
+func (p postgres) makeSchema(ctx context.Context, conn *sql.Conn) error {
+	if p.in == nil {
+		return nil
+	}
+	var there bool
+	err := conn.QueryRowContext(ctx, "SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = $1)", p.in.String()).Scan(&there)
+	if err == nil && !there {
+		_, err = conn.ExecContext(ctx, `CREATE SCHEMA "`+p.in.String()+`"`)
+	}
+	return err
+}
+
+func (p postgres) begin(ctx context.Context, conn *sql.Conn) (err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, errLocked) {
 			discard(conn)
@@ -59,7 +95,7 @@ func (postgres) begin(ctx context.Context, conn *sql.Conn) (err error) {
 		return err
 	}
 	if locked {
-		return nil
+		return p.makeSchema(ctx, conn)
 	}
 	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
 		return err
@@ -75,14 +111,25 @@ func (postgres) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	return ifCommitted(commit, err)
 }
 
-type mysql struct{}
+type mysql struct{ in *tables.In }
 
-func (mysql) store(table string) (database.Store, error) {
-	return database.NewStore(database.DialectMySQL, table)
+func (m mysql) placed(text string) string {
+	if m.in == nil {
+		return text
+	}
+	return strings.ReplaceAll(m.in.MySQL(text), "DATABASE()", "'"+m.in.String()+"'")
 }
 
-func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (bool, error) {
-	return gooseTableExists(ctx, db, store)
+func (m mysql) store(table string) (database.Store, error) {
+	return database.NewStore(database.DialectMySQL, m.placed(table))
+}
+
+func (m mysql) tableExists(ctx context.Context, db database.DBTxConn, store database.Store) (there bool, err error) {
+	if m.in == nil {
+		return gooseTableExists(ctx, db, store)
+	}
+	err = db.QueryRowContext(ctx, "SELECT COUNT(*) > 0 FROM information_schema.tables WHERE table_schema = ? AND table_name = ?", m.in.String(), Table).Scan(&there)
+	return there, err
 }
 
 // lockName names the lock after the database: GET_LOCK is server-wide. A name has 64 characters at
@@ -90,9 +137,9 @@ func (mysql) tableExists(ctx context.Context, db database.DBTxConn, store databa
 // MySQL 9.7 has no MD5 any more.
 const lockName = "LEFT(CONCAT('dblock:migrate:', DATABASE()), 64)"
 
-func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
+func (m mysql) begin(ctx context.Context, conn *sql.Conn) error {
 	var locked sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lockName+", 0)").Scan(&locked); err != nil {
+	if err := conn.QueryRowContext(ctx, m.placed("SELECT GET_LOCK("+lockName+", 0)")).Scan(&locked); err != nil {
 		discard(conn) // the server may have taken the lock
 		return err
 	}
@@ -107,9 +154,9 @@ func (mysql) begin(ctx context.Context, conn *sql.Conn) error {
 
 // end commits although DDL has done so already, because autocommit may be off in the caller's
 // sessions.
-func (mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
+func (m mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 	err := finish(ctx, conn, commit)
-	if releaseErr := execute(ctx, conn, "DO RELEASE_LOCK("+lockName+")"); err != nil || releaseErr != nil {
+	if releaseErr := execute(ctx, conn, m.placed("DO RELEASE_LOCK("+lockName+")")); err != nil || releaseErr != nil {
 		discard(conn)
 	}
 	return ifCommitted(commit, err)
@@ -117,6 +164,8 @@ func (mysql) end(ctx context.Context, conn *sql.Conn, commit bool) error {
 
 // sqlite never discards a connection: it may be the only one to a database in memory.
 type sqlite struct{}
+
+func (sqlite) placed(text string) string { return text }
 
 func (sqlite) store(table string) (database.Store, error) {
 	return database.NewStore(database.DialectSQLite3, table)

@@ -25,7 +25,7 @@ func DownToWith(ctx context.Context, db *sql.DB, engine string, files fs.FS, ver
 }
 
 func withFiles(db *sql.DB, engine string, files fs.FS) (*migrator, error) {
-	ms, err := newMigrators(db, engine, nil)
+	ms, err := In("").migrators(db, engine, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -56,16 +56,8 @@ type Migration struct {
 // Tables that a newer build has migrated are left as they are: Up returns nil where this build can
 // work with them, and otherwise dblock.ErrSchema with what to do.
 func Up(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
-	ms, err := newMigrators(db, engine, sets)
-	if err != nil {
-		return err
-	}
-	for _, m := range ms {
-		if err := m.up(ctx); err != nil {
-			return err
-		}
-	}
-	return nil
+	ms, err := In("").migrators(db, engine, sets)
+	return forEach(ms, err, func(m *migrator) error { return m.up(ctx) })
 }
 
 func (m *migrator) up(ctx context.Context) error {
@@ -92,7 +84,7 @@ func (m *migrator) up(ctx context.Context) error {
 // check returns an error if this build cannot work with the tables that a newer build has migrated.
 func (m *migrator) check(ctx context.Context) error {
 	var schema driver.Schema
-	err := m.db.QueryRowContext(ctx, "SELECT version, usable_from FROM dblock_schema").Scan(&schema.Version, &schema.UsableFrom)
+	err := m.db.QueryRowContext(ctx, m.dialect.placed("SELECT version, usable_from FROM dblock_schema")).Scan(&schema.Version, &schema.UsableFrom)
 	if err != nil {
 		return err
 	}
@@ -104,16 +96,9 @@ func (m *migrator) check(ctx context.Context) error {
 // a name without its version begins at 0. So remove these only when no process has an old token or
 // version.
 func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
-	ms, err := newMigrators(db, engine, sets)
-	if err != nil {
-		return err
-	}
-	for _, m := range slices.Backward(ms) {
-		if err := m.down(ctx, 0); err != nil {
-			return err
-		}
-	}
-	return nil
+	ms, err := In("").migrators(db, engine, sets)
+	slices.Reverse(ms)
+	return forEach(ms, err, func(m *migrator) error { return m.down(ctx, 0) })
 }
 
 // DownTo takes the tables of the locks back to an older version, from 1 to this build's. It is for
@@ -122,7 +107,11 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 // versions added. Tables at that version or below it are left as they are. After an error the
 // versions above the one that it names are gone, and DownTo may be called again.
 func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
-	ms, err := newMigrators(db, engine, nil)
+	return In("").downTo(ctx, db, engine, version)
+}
+
+func (in In) downTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
+	ms, err := in.migrators(db, engine, nil)
 	if err != nil {
 		return err
 	}
@@ -155,7 +144,11 @@ func (m *migrator) down(ctx context.Context, to int64) error {
 // Status returns the migrations of some sets, and whether they are applied, set by set, lowest
 // version first. Default: Locks. It only reads, and takes no lock.
 func Status(ctx context.Context, db *sql.DB, engine string, sets ...Set) ([]Migration, error) {
-	ms, err := newMigrators(db, engine, sets)
+	return In("").status(ctx, db, engine, sets)
+}
+
+func (in In) status(ctx context.Context, db *sql.DB, engine string, sets []Set) ([]Migration, error) {
+	ms, err := in.migrators(db, engine, sets)
 	if err != nil {
 		return nil, err
 	}
@@ -179,10 +172,14 @@ type migrator struct {
 	files   fs.FS
 }
 
-// newMigrators checks all sets before anything is done for the first.
-func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
-	d, ok := dialects[engine]
-	if !ok {
+// migrators checks all sets before anything is done for the first.
+func (in In) migrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
+	place, err := in.place(engine)
+	if err != nil {
+		return nil, err
+	}
+	d := dialectOf(engine, place)
+	if d == nil {
 		return nil, fmt.Errorf("dblock: migrate: unknown engine %q: want %s, %s or %s", engine, Postgres, MySQL, SQLite)
 	}
 	if db == nil {
@@ -196,6 +193,9 @@ func newMigrators(db *sql.DB, engine string, sets []Set) ([]*migrator, error) {
 		files, err := migrations.FS(engine, set)
 		if err != nil {
 			return nil, err
+		}
+		if place != nil {
+			files = placedFS{files, d.placed}
 		}
 		ms = append(ms, &migrator{db: db, dialect: d, engine: engine, set: set, files: files})
 	}
@@ -318,7 +318,7 @@ var tablesVersion = map[Set]string{
 // in the first only.
 func (m *migrator) foreign(ctx context.Context, version int64) error {
 	var there int64
-	if err := m.db.QueryRowContext(ctx, tablesVersion[m.set]).Scan(&there); err != nil || there < version {
+	if err := m.db.QueryRowContext(ctx, m.dialect.placed(tablesVersion[m.set])).Scan(&there); err != nil || there < version {
 		return nil
 	}
 	if applied, err := m.applied(ctx); err != nil || applied[version] {

@@ -9,6 +9,7 @@ import (
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/tables"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
@@ -65,10 +66,20 @@ func (t transactions) LockTx(ctx context.Context, tx *sql.Tx, name string, may d
 	return driver.State{Database: row.DatabaseID}, true, nil
 }
 
+// plainTx is a transaction of any pool.
+type plainTx struct {
+	*sql.Tx
+	in *tables.In
+}
+
+func (t plainTx) QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row {
+	return t.Tx.QueryRowContext(ctx, t.in.MySQL(text), args...)
+}
+
 func (t transactions) Database(ctx context.Context, tx *sql.Tx) (string, error) {
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	id, err := mysqldb.New(tx).Database(quiet) // no statement of the engine's: tx may be of another pool
+	id, err := mysqldb.New(plainTx{tx, t.engine.prepared.in}).Database(quiet) // no statement of the engine's: tx may be of another pool
 	return id, mysqlserver.Interpret(err)
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/mysqlserver"
+	"github.com/dblock-go/dblock/internal/tables"
 )
 
 // New keeps locks through the application's pool, opened with github.com/go-sql-driver/mysql. The
@@ -78,6 +79,22 @@ type Option func(*engine)
 // changes nothing. Default: not said.
 func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
+// Database has a client find dblock's tables in a database of the server, whatever the default
+// database of the connections that it uses, also of those with the application's transactions.
+// migrate.In makes them there. A name is letters, digits, "_", "$" and "-", at most 63: any other
+// is ErrConfig from dblock.New. Default: the default database.
+//
+// The tables of packages fence and optimistic stay in the transaction's default database.
+func Database(name string) Option {
+	in, err := tables.New(name)
+	return func(e *engine) {
+		e.prepared.in = in
+		if err != nil {
+			e.misplaced = driver.Fail(driver.ErrConfig, fmt.Errorf("mysql.Database: %w", err))
+		}
+	}
+}
+
 // AnyServer has a client use whatever server it finds. Without it the first lock is ErrConfig on
 // servers that speak MySQL's protocol, and whose locks are not InnoDB's: TiDB, OceanBase, Vitess
 // and PlanetScale. Nothing was tested there. Default: not said.
@@ -103,7 +120,8 @@ type engine struct {
 	nap          time.Duration // the most that a statement of a listener sleeps
 	proof        time.Duration // how long a listener waits for its own first KILL
 	singleWriter bool
-	anyServer    bool // the application knows what it does
+	anyServer    bool  // the application knows what it does
+	misplaced    error // why the tables cannot be where the application says
 	rowQueues    rowQueues
 	sleepLocks   *sleepLocks
 	obstructed   func() // tells a test that a row was found locked; else nil
@@ -123,6 +141,9 @@ func (e *engine) Connections() (inUse, most int) {
 func (e *engine) Validate() error {
 	if e.db == nil {
 		return driver.Fail(driver.ErrConfig, errors.New("the pool is nil"))
+	}
+	if e.misplaced != nil {
+		return e.misplaced
 	}
 	if n := e.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))

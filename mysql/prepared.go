@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
+	"github.com/dblock-go/dblock/internal/tables"
 )
 
 // clock is how statements name the time, and now is what that view says.
@@ -19,13 +20,14 @@ const (
 	now   = "TIMESTAMPDIFF(MICROSECOND, TIMESTAMP '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 )
 
-// spelled is a statement with the clock spelled out. The servers make a temporary table wherever a
-// statement names the view, and sqlc does not know UTC_TIMESTAMP(6).
+// spelled is a statement with the clock spelled out, and the database of the tables. The servers
+// make a temporary table wherever a statement names the view, and sqlc does not know
+// UTC_TIMESTAMP(6).
 func (p *prepared) spelled(text string) string {
-	if p.byView {
-		return text
+	if !p.byView {
+		text = strings.ReplaceAll(text, clock, now)
 	}
-	return strings.ReplaceAll(text, clock, now)
+	return p.in.MySQL(text)
 }
 
 // prepared runs statements that it prepares once. Without that, a statement with parameters is two
@@ -38,7 +40,8 @@ type prepared struct {
 	on      mysqldb.DBTX
 	charset *atomic.Value // string: that of the pool's connections, once it is known
 	*statements
-	byView bool // statements go on naming the view, whose clock a test moves
+	in     *tables.In // where the tables are; nil: in the default database
+	byView bool       // statements go on naming the view, whose clock a test moves
 }
 
 // statements is apart from prepared so that it outlives it: nobody closes an engine, and what it
@@ -62,7 +65,7 @@ func preparedOn(db *sql.DB) *prepared {
 
 // onConn needs no cleanup: the statements go with the connection.
 func (p *prepared) onConn(conn *sql.Conn) *prepared {
-	return &prepared{on: conn, charset: p.charset, statements: newStatements(), byView: p.byView}
+	return &prepared{on: conn, charset: p.charset, statements: newStatements(), in: p.in, byView: p.byView}
 }
 
 func (s *statements) close() {

@@ -13,7 +13,11 @@ import (
 	"github.com/dblock-go/dblock/internal/mysqlserver"
 )
 
-func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.queries()) }
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
+	is, err := schema(ctx, e.queries())
+	is.In = e.prepared.in.String()
+	return is, err
+}
 
 func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
 	row, err := q.Schema(ctx)

@@ -20,6 +20,7 @@ import (
 	"github.com/dblock-go/dblock/internal/connpool"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/pgserver"
+	"github.com/dblock-go/dblock/internal/tables"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -29,10 +30,11 @@ import (
 // one for heartbeats, on which it also listens for wake-ups (see Listen), and up to two for work
 // beside the application's transactions, when there is such work. WithinPool takes them out of the
 // pool. pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp.
-// The tables are found by the search_path of the pool's connections. Run migrate.Up or the files of
-// package migrations first.
+// The tables are found by the search_path of the pool's connections, or by Schema. Run migrate.Up
+// or the files of package migrations first.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
-	return driver.Engine[pgx.Tx]{Backend: newEngine(pgxDB{pool}, options...), Transactions: transactions[pgx.Tx]{ofPgx}}
+	e := newEngine(pgxDB{pool}, options...)
+	return driver.Engine[pgx.Tx]{Backend: e, Transactions: placedTxs(e, ofPgx)}
 }
 
 // NewSQL keeps locks through database/sql, with any PostgreSQL driver whose errors tell their
@@ -57,7 +59,8 @@ func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 //
 // The reserved connections never go back to the pool; pg_stat_activity shows them as New's.
 func NewSQL(db *sql.DB, options ...Option) driver.Engine[*sql.Tx] {
-	return driver.Engine[*sql.Tx]{Backend: newEngine(sqlDB{db}, options...), Transactions: transactions[*sql.Tx]{ofSQL}}
+	e := newEngine(sqlDB{db}, options...)
+	return driver.Engine[*sql.Tx]{Backend: e, Transactions: placedTxs(e, ofSQL)}
 }
 
 // engine is the SQL of every transition; db is how statements reach the server.
@@ -67,6 +70,8 @@ type engine struct {
 	app         atomic.Value // of the client that attended last: a string
 	lockTimeout string       // how long a statement of ours waits for a row that is locked
 	lines       *lines
+	in          *tables.In  // where the tables are; nil: where the search_path leads
+	misplaced   error       // why that cannot be
 	direct      *directConn // how listeners connect that do not use the line of their heartbeats; nil: they do
 	anyServer   bool        // the application knows what it does
 	strict      atomic.Bool // a statement by itself has failed at the application's isolation level
@@ -86,6 +91,9 @@ func newEngine(db database, options ...Option) *engine {
 		if o != nil {
 			o(e)
 		}
+	}
+	if e.in != nil {
+		e.db = placedDB{e.db, e.in}
 	}
 	e.side = newSidePool(e)
 	return e
@@ -120,7 +128,7 @@ func (e *engine) alone(ctx context.Context, s statement) error {
 }
 
 func (e *engine) Validate() error {
-	if err := e.db.validate(); err != nil {
+	if err := driver.Join(e.misplaced, e.db.validate()); err != nil {
 		return err
 	}
 	return e.direct.validate()

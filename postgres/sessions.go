@@ -11,7 +11,11 @@ import (
 	"github.com/dblock-go/dblock/internal/pgserver"
 )
 
-func (e *engine) Schema(ctx context.Context) (driver.Schema, error) { return schema(ctx, e.db) }
+func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
+	is, err := schema(ctx, e.db)
+	is.In = e.in.String()
+	return is, err
+}
 
 func schema(ctx context.Context, db executor) (driver.Schema, error) {
 	var row postgresdb.SchemaRow

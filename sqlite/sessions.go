@@ -78,7 +78,9 @@ func expire(ctx context.Context, q *sqlitedb.Queries, session string) (bool, err
 
 // Upkeep reserves nothing: kept back from a pool of one, a connection would leave the application
 // with none.
-func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) { return upkeep{e}, ctx.Err() }
+func (e *engine) Upkeep(ctx context.Context, _ string) (driver.Upkeep, error) {
+	return upkeep{e}, ctx.Err()
+}
 
 func (e *engine) Beat(ctx context.Context, session string, ttl time.Duration) (bool, error) {
 	return upkeep{e}.Heartbeat(ctx, session, ttl)

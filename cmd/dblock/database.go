@@ -34,6 +34,7 @@ const defaultTimeout = 30 * time.Second
 // options are those of all commands.
 type options struct {
 	dsn     string
+	schema  string // of the tables; "": the connection's own
 	local   bool
 	json    bool
 	timeout time.Duration

@@ -27,9 +27,24 @@ type source struct {
 
 var errNoDatabase = errors.New("no database: give --dsn or DBLOCK_DSN, or --local for locks on this machine")
 
-// sourceOf finds the database that flags and environment name. Of several the first counts:
-// --local, --dsn, DBLOCK_DSN, PG environment variables.
+// sourceOf is the database that flags and environment name, with its tables where --schema says.
 func sourceOf(o *options, getenv func(string) string) (source, error) {
+	s, err := given(o, getenv)
+	switch {
+	case err != nil || o.schema == "":
+	case s.postgres != nil:
+		s.postgres.RuntimeParams["search_path"] = pgx.Identifier{o.schema}.Sanitize()
+	case s.mysql != nil:
+		s.mysql.DBName = o.schema
+	default:
+		err = usageError{errors.New("--schema: SQLite has none")}
+	}
+	return s, err
+}
+
+// given finds the database that flags and environment name. Of several the first counts: --local,
+// --dsn, DBLOCK_DSN, PG environment variables.
+func given(o *options, getenv func(string) string) (source, error) {
 	switch {
 	case o.local && o.dsn != "":
 		return source{}, usageError{errors.New("--local and --dsn: give one of them")}

@@ -42,6 +42,11 @@ optimistic (versions): --set locks,fences. Applications that run goose themselve
 		Use: "up", Short: "Make the tables, or update them", Args: arguments(cobra.NoArgs),
 		PreRun: func(*cobra.Command, []string) { o.create = true },
 		RunE: with(func(ctx context.Context, c *cobra.Command, db *sql.DB, engine string, sets []migrate.Set) error {
+			if o.schema != "" && engine == migrate.Postgres && slices.Contains(sets, migrate.Locks) { // it makes the schema, too
+				if err := migrate.In(o.schema).Up(ctx, db, engine); err != nil {
+					return err
+				}
+			}
 			return migrate.Up(ctx, db, engine, sets...)
 		}),
 	}, &cobra.Command{

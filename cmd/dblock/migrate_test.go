@@ -58,3 +58,22 @@ func TestPlainSQLIsForOtherTools(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
+
+func TestTheTablesMayBeInASchema(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		held := w.lock("elsewhere")
+		w.must("migrate", "up", "--schema", "locks", "--set", "locks,fences")
+		contains(w, w.must("migrate", "status", "--schema", "locks", "--set", "locks,fences"), "00001_dblock.sql", "yes")
+		if out := w.must("ls", "--schema", "locks"); strings.Contains(out, "elsewhere") {
+			w.Errorf("a lock of another schema: %s", out)
+		}
+		w.must("migrate", "down", "--schema", "locks", "--yes")
+		contains(w, w.must("ls"), held.Name())
+		if s := w.run("ls", "--schema", "locks"); s.status != exitFailed || !strings.Contains(s.err, "tables are missing") {
+			w.Errorf("%+v", s)
+		}
+	})
+	if s := alone(t, "ls", "--local", "--schema", "locks"); s.status != exitUsage {
+		t.Errorf("%+v", s)
+	}
+}

@@ -17,6 +17,8 @@ type Schema struct {
 	UsableFrom int // the oldest build that can work with these tables
 	// Database identifies the database, which may have copies; "" where there are no tables.
 	Database string
+	// In is the schema or database that the tables are looked for in; "": where connections look.
+	In string
 }
 
 // Check returns nil where this build can work with the tables, and a *SchemaError otherwise.
@@ -40,16 +42,24 @@ type SchemaError struct {
 func (e *SchemaError) Error() string {
 	switch s := e.Schema; {
 	case s.Version == 0:
-		return fmt.Sprintf("dblock's tables are missing; this build needs version %d: run migrate.Up with this build%s",
-			e.build, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run migrate.%sUp with this build%s",
+			s.where(" in %q"), e.build, s.where("In(%q)."), unlessUnderWay)
 	case s.Version < e.build:
-		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run migrate.Up with this build%s",
-			s.Version, e.build, unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run migrate.%sUp with this build%s",
+			s.Version, e.build, s.where("In(%q)."), unlessUnderWay)
 	default:
 		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this build is for version %d: "+
 			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, %d) of such a build",
 			s.Version, s.UsableFrom, e.build, e.build)
 	}
+}
+
+// where puts the place into a text; "" where there is none.
+func (s Schema) where(text string) string {
+	if s.In == "" {
+		return ""
+	}
+	return fmt.Sprintf(text, s.In)
 }
 
 // Unwrap returns ErrSchema.

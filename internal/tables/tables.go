@@ -1,0 +1,62 @@
+// Package tables has statements find dblock's tables where the connection does not look for them:
+// in a schema of PostgreSQL, or in a database of MySQL or MariaDB.
+package tables
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+)
+
+// In is where the tables are. Nil is where the connection looks by itself.
+type In struct {
+	name  string
+	texts sync.Map // the statements that were seen, by what they are without a place
+}
+
+// fit are the names that need no escape in any quotes.
+var fit = regexp.MustCompile(`^[\pL_][\pL\d_$-]{0,62}$`)
+
+// New is the schema or database of a name: letters, digits, "_", "$" and "-", up to 63.
+func New(name string) (*In, error) {
+	if !fit.MatchString(name) {
+		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63, of which the first is a letter or _", name)
+	}
+	return &In{name: name}, nil
+}
+
+// Objects are the tables, views and functions of all sets.
+var Objects = []string{
+	"clock", "columns", "durable", "events", "fences", "guard", "guards", "heartbeats", "holders", "incarnation", "locks", "migrations",
+	"now", "queue", "runs", "schema", "sessions", "shares", "versions", "waiters", "wanted", "watchers", "who",
+}
+
+// object is one of them in a statement, with what stands in front. In quotes it is a text.
+var object = regexp.MustCompile(`(^|[^\w.'"@])(dblock_(?:` + strings.Join(Objects, "|") + `))\b`)
+
+// Postgres is a statement in which every object has its schema.
+func (i *In) Postgres(text string) string { return i.in(text, `"`) }
+
+// MySQL is a statement in which every object has its database.
+func (i *In) MySQL(text string) string { return i.in(text, "`") }
+
+func (i *In) in(text, quote string) string {
+	if i == nil {
+		return text
+	}
+	if known, ok := i.texts.Load(text); ok {
+		return known.(string)
+	}
+	placed := object.ReplaceAllString(text, "${1}"+strings.ReplaceAll(quote+i.name+quote, "$", "$$")+".${2}")
+	i.texts.Store(text, placed)
+	return placed
+}
+
+// String is the name, "" of nil.
+func (i *In) String() string {
+	if i == nil {
+		return ""
+	}
+	return i.name
+}

@@ -1,0 +1,102 @@
+package tables_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock/internal/tables"
+	"github.com/dblock-go/dblock/migrations"
+)
+
+var made = regexp.MustCompile(`(?i)CREATE\s+(?:OR\s+REPLACE\s+)?(?:SQL SECURITY INVOKER\s+)?(?:TABLE|VIEW|FUNCTION|PROCEDURE)\s+(?:IF NOT EXISTS\s+)?dblock_(\w+)`)
+
+// Broken by a new table that no statement would find elsewhere.
+func TestEverythingThatAMigrationMakesIsKnown(t *testing.T) {
+	found := map[string]bool{"migrations": true} // goose's
+	for _, engine := range []string{"postgres", "mysql"} {
+		for _, set := range migrations.Sets {
+			text, err := migrations.SQL(engine, false, set)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, object := range made.FindAllStringSubmatch(text, -1) {
+				found[object[1]] = true
+				if !slices.Contains(tables.Objects, object[1]) {
+					t.Errorf("%s: dblock_%s is not known", engine, object[1])
+				}
+			}
+		}
+	}
+	for _, object := range tables.Objects {
+		if !found[object] {
+			t.Errorf("dblock_%s: nothing makes it", object)
+		}
+	}
+}
+
+func TestAPlaceStandsBeforeEachObjectAndNothingElse(t *testing.T) {
+	in, err := tables.New("a$1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"SELECT 1": "SELECT 1",
+		"UPDATE dblock_locks l SET token = dblock_locks.token, at = dblock_now()": `UPDATE "a$1".dblock_locks l SET token = "a$1".dblock_locks.token, at = "a$1".dblock_now()`,
+		"dblock_locks,dblock_guards": `"a$1".dblock_locks,"a$1".dblock_guards`,
+		"FORCE INDEX (dblock_locks_session) 'dblock_locks' pg_notify('dblock_' || id) @dblock_locks x.dblock_locks": "FORCE INDEX (dblock_locks_session) 'dblock_locks' pg_notify('dblock_' || id) @dblock_locks x.dblock_locks",
+	} {
+		for range 2 { // what was seen before is the same
+			if is := in.Postgres(text); is != want {
+				t.Errorf("%s: want %s", is, want)
+			}
+		}
+	}
+	if is := (*tables.In)(nil).MySQL("dblock_locks"); is != "dblock_locks" {
+		t.Errorf("without a place: %s", is)
+	}
+}
+
+// What sqlc has made must read as the rule expects.
+func TestNoStatementNamesAnObjectInAWayThatIsNotSeen(t *testing.T) {
+	in, err := tables.New("locks")
+	if err != nil {
+		t.Fatal(err)
+	}
+	any := regexp.MustCompile(`dblock_(?:` + strings.Join(tables.Objects, "|") + `)\b`)
+	files := 0
+	for _, folder := range []string{"postgresdb", "mysqldb"} {
+		err := filepath.WalkDir("../../gen/"+folder, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".sql.go") {
+				return err
+			}
+			files++
+			text, err := os.ReadFile(path)
+			if named, placed := len(any.FindAll(text, -1)), strings.Count(in.MySQL(string(text)), "`locks`.dblock_"); named != placed {
+				t.Errorf("%s: %d of %d are seen", path, placed, named)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if files < 10 {
+		t.Errorf("%d files", files)
+	}
+}
+
+func TestANameThatWouldNeedAnEscapeIsRefused(t *testing.T) {
+	for name, fine := range map[string]bool{
+		"locks": true, "Locks_1": true, "a-b": true, "größe": true,
+		"": false, "a.b": false, `a"b`: false, "a`b": false, "a'b": false, "a b": false, "1a": false, "a\x00": false, strings.Repeat("a", 64): false,
+	} {
+		if _, err := tables.New(name); (err == nil) != fine {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

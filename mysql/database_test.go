@@ -1,0 +1,64 @@
+package mysql_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/mysql"
+)
+
+func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
+	for _, kind := range []string{dbtest.KindMySQL, dbtest.KindMariaDB} {
+		t.Run(kind, func(t *testing.T) {
+			db := dbtest.Empty(t, kind)
+			var places [2]string
+			for i := range places {
+				if err := dbtest.Empty(t, kind).SQL(t).QueryRowContext(t.Context(), "SELECT DATABASE()").Scan(&places[i]); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pool := db.SQL(t)
+			for _, place := range places {
+				for range 2 {
+					if err := migrate.In(place).Up(t.Context(), pool, migrate.MySQL); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			t.Run("all", func(t *testing.T) {
+				app := db.SQL(t)
+				enginetest.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return mysql.New(app, mysql.Database(place)) },
+					func(ctx context.Context) (*sql.Tx, func() error, error) {
+						tx, err := app.BeginTx(ctx, nil)
+						return tx, func() error { return tx.Commit() }, err
+					}, places)
+			})
+			if err := migrate.In(places[0]).Down(t.Context(), pool, migrate.MySQL); err != nil {
+				t.Fatal(err)
+			}
+			client, err := dblock.New(mysql.New(pool, mysql.Database(places[0])))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer client.Close(context.Background())
+			if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), places[0]) {
+				t.Errorf("%v", err)
+			}
+			all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.MySQL)
+			if err != nil || len(all) == 0 || !all[0].Applied {
+				t.Errorf("the other database: %+v, %v", all, err)
+			}
+			if _, err := dblock.New(mysql.New(pool, mysql.Database("a`b"))); !errors.Is(err, dblock.ErrConfig) {
+				t.Errorf("%v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,81 @@
+package postgres_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/enginetest"
+	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/postgres"
+)
+
+func TestTheTablesMayBeInASchemaThatTheSearchPathDoesNotName(t *testing.T) {
+	db := dbtest.Empty(t, dbtest.KindPostgres)
+	pool := db.SQL(t)
+	places := [2]string{"locks", "Of-others"}
+	for _, place := range places {
+		for range 2 {
+			if err := migrate.In(place).Up(t.Context(), pool, migrate.Postgres); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Run("pgx", func(t *testing.T) {
+		app := db.Pool(t)
+		enginetest.Elsewhere(t, func(place string) driver.Engine[pgx.Tx] { return postgres.New(app, postgres.Schema(place)) },
+			func(ctx context.Context) (pgx.Tx, func() error, error) {
+				tx, err := app.Begin(ctx)
+				return tx, func() error { return tx.Commit(ctx) }, err
+			}, places)
+	})
+	t.Run("database/sql", func(t *testing.T) {
+		app := db.SQL(t)
+		enginetest.Elsewhere(t, func(place string) driver.Engine[*sql.Tx] { return postgres.NewSQL(app, postgres.Schema(place)) },
+			func(ctx context.Context) (*sql.Tx, func() error, error) {
+				tx, err := app.BeginTx(ctx, nil)
+				return tx, func() error { return tx.Commit() }, err
+			}, places)
+	})
+	t.Run("the function that guards", func(t *testing.T) {
+		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[1])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		l, err := client.Lock(t.Context(), "guarded")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := pool.ExecContext(t.Context(), `SELECT "Of-others".dblock_guard($1, $2)`, "guarded", l.Token()); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("down", func(t *testing.T) {
+		if err := migrate.In(places[0]).Down(t.Context(), pool, migrate.Postgres); err != nil {
+			t.Fatal(err)
+		}
+		client, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(places[0])))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer client.Close(context.Background())
+		if _, err := client.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), `migrate.In("locks").Up`) {
+			t.Errorf("%v", err)
+		}
+		all, err := migrate.In(places[1]).Status(t.Context(), pool, migrate.Postgres)
+		if err != nil || len(all) == 0 || !all[0].Applied {
+			t.Errorf("the other schema: %+v, %v", all, err)
+		}
+	})
+	if _, err := dblock.New(postgres.NewSQL(pool, postgres.Schema(`a"b`))); !errors.Is(err, dblock.ErrConfig) {
+		t.Errorf("%v", err)
+	}
+}
