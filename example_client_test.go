@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -23,6 +24,27 @@ func ExampleClient_Locker() {
 		log.Fatal(err)
 	}
 	// Output: alone with report
+}
+
+// The edit lock of a web page lasts from one request to another, perhaps in another process.
+func ExampleClient_Resume() {
+	client, done := openClient()
+	defer done()
+	ctx := context.Background()
+	first, err := client.TryLock(ctx, "page/7")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := first.Detach(ctx, 15*time.Minute); err != nil {
+		log.Fatal(err)
+	}
+	lock, err := client.Resume(ctx, "page/7", first.Token())
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer lock.Unlock(ctx)
+	fmt.Println("the same token:", lock.Token() == first.Token())
+	// Output: the same token: true
 }
 
 // An exporter or a web page takes an Inspector.

@@ -186,11 +186,16 @@ func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.In
 }
 
 func (d database) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
+	return d.locking(ctx, func(c *dblock.Client[*sql.Tx]) error { return f(ctx, c) })
+}
+
+// locking calls f with a client of the database.
+func (d database) locking(ctx context.Context, f func(c *dblock.Client[*sql.Tx]) error) error {
 	c, err := d.client()
 	if err != nil {
 		return err
 	}
-	err = f(ctx, c)
+	err = f(c)
 	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
 	if failed := c.Close(closing); err == nil {

@@ -129,7 +129,7 @@ A password belongs into DBLOCK_DSN or into those files: the arguments of a proce
 	f.BoolVar(&o.local, "local", false, "a SQLite file in this user's state folder")
 	f.BoolVar(&o.json, "json", false, "one JSON object a line")
 	f.DurationVar(&o.timeout, "timeout", defaultTimeout, "give up after this time; 0: never")
-	c.AddCommand(ls(o), show(o), why(o), sessions(o), jobs(o), runs(o), events(o), key(o), execute(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
+	c.AddCommand(ls(o), show(o), why(o), sessions(o), jobs(o), runs(o), events(o), key(o), execute(o), keep(o), renew(o), release(o), unlock(o), ask(o), reap(o), migrations(o), doctor(o), ui(o))
 	return c
 }
 

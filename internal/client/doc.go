@@ -18,7 +18,7 @@
 //	stats.go  ping.go  incarnation.go  reach.go            what a client tells, and other packages need
 //	job.go  revoke.go  watch.go  locktx.go  reconcile.go   what needs several of the following
 //	batch.go                                               several names as one lock
-//	convert.go  transaction.go                             what happens to a lock that is held
+//	convert.go  transaction.go  detach.go                  what happens to a lock that is held
 //	lock.go                                                the handle: Acquire, Unlock
 //	acquire.go  unlock.go  stall.go                        acquiring, and the way back
 //	rows.go                                                a hold in the database

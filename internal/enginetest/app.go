@@ -54,6 +54,7 @@ type Open func(t testing.TB, db dbtest.Database, connections int) App
 type Client interface {
 	Lock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
 	TryLock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error)
+	Resume(ctx context.Context, name string, token int64) (Lock, error)
 	Do(ctx context.Context, name string, fn func(ctx context.Context, l Lock) error, options ...dblock.LockOption) error
 	LockTx(ctx context.Context, tx Tx, names ...string) error
 	TryLockTx(ctx context.Context, tx Tx, names ...string) error
@@ -97,6 +98,7 @@ type Lock interface {
 	TryUpgrade(ctx context.Context) error
 	Raise(ctx context.Context, token int64) (int64, error)
 	Extend(ctx context.Context, d time.Duration) error
+	Detach(ctx context.Context, d time.Duration) error
 	Record(ctx context.Context, kind, detail string) error
 	Asked() <-chan string
 	Until() time.Time
@@ -280,6 +282,10 @@ func (c client[TX]) Lock(ctx context.Context, name string, options ...dblock.Loc
 
 func (c client[TX]) TryLock(ctx context.Context, name string, options ...dblock.LockOption) (Lock, error) {
 	return plain(c.Client.TryLock(ctx, name, options...))
+}
+
+func (c client[TX]) Resume(ctx context.Context, name string, token int64) (Lock, error) {
+	return plain(c.Client.Resume(ctx, name, token))
 }
 
 func (c client[TX]) Do(ctx context.Context, name string, fn func(context.Context, Lock) error, options ...dblock.LockOption) error {

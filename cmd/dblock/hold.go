@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/dblock-go/dblock"
+)
+
+const holdHelp = `hold takes a lock that stays held when hold has ended: for the time of --for, unless "dblock renew" gives it another, or "dblock release"
+gives it back before. It prints the lock's token, with which the others know it. The token is higher than all before it of the name, so
+that what the lock protects can refuse an older one.
+
+Nobody's heartbeat keeps the lock: when its time is over, the next one gets it, whatever its holder does then.`
+
+// keep is the command hold, which takes a lock that outlives this process.
+func keep(o *options) *cobra.Command {
+	var lasts, wait time.Duration
+	var noWait bool
+	c := &cobra.Command{
+		Use:   "hold NAME --for TIME",
+		Short: "Take a lock for a time, and print its token",
+		Long:  holdHelp,
+		Example: `  token=$(dblock hold deploy --for 30m --no-wait) || exit
+  ./step-one "$token" && dblock renew deploy "$token" --for 30m && ./step-two "$token"
+  dblock release deploy "$token"`,
+		Args: arguments(cobra.ExactArgs(1)),
+		RunE: func(c *cobra.Command, args []string) error {
+			switch {
+			case lasts < time.Second:
+				return usageError{errors.New("--for: want at least 1s")}
+			case wait < 0:
+				return usageError{errors.New("--wait: want more than 0")}
+			case noWait && wait != 0:
+				return usageError{errors.New("--no-wait and --wait: give one of them")}
+			}
+			return o.detach(c.Context(), lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error) {
+				if noWait {
+					return client.TryLock(ctx, args[0])
+				}
+				if wait > 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("not free within %v (--wait)", wait))
+					defer cancel()
+				}
+				return client.Lock(ctx, args[0])
+			}, func(l *dblock.Lock[*sql.Tx]) { _, _ = fmt.Fprintln(c.OutOrStdout(), l.Token()) })
+		},
+	}
+	f := c.Flags()
+	f.DurationVar(&lasts, "for", 0, "how long the lock lasts")
+	f.BoolVarP(&noWait, "no-wait", "n", false, "do not wait for the lock")
+	f.DurationVarP(&wait, "wait", "w", 0, "wait for the lock no longer than this; 0: for ever")
+	return c
+}
+
+// renew gives a lock of hold another time.
+func renew(o *options) *cobra.Command {
+	var lasts time.Duration
+	c := &cobra.Command{
+		Use: "renew NAME TOKEN --for TIME", Short: "Give a lock of hold another time, from now on", Args: arguments(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			token, err := tokenOf(args[1])
+			if err != nil {
+				return err
+			}
+			if lasts < time.Second {
+				return usageError{errors.New("--for: want at least 1s")}
+			}
+			ctx, cancel := o.context(c.Context())
+			defer cancel()
+			return o.detach(ctx, lasts, func(ctx context.Context, client *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error) {
+				return client.Resume(ctx, args[0], token)
+			}, func(*dblock.Lock[*sql.Tx]) {})
+		},
+	}
+	c.Flags().DurationVar(&lasts, "for", 0, "how long the lock lasts from now on")
+	return c
+}
+
+// release gives a lock of hold back.
+func release(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "release NAME TOKEN", Short: "Give a lock of hold back", Args: arguments(cobra.ExactArgs(2)),
+		RunE: func(c *cobra.Command, args []string) error {
+			token, err := tokenOf(args[1])
+			if err != nil {
+				return err
+			}
+			return o.with(c, func(ctx context.Context, d database) error {
+				return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
+					l, err := client.Resume(ctx, args[0], token)
+					if err != nil {
+						return err
+					}
+					return l.Unlock(ctx)
+				})
+			})
+		},
+	}
+}
+
+func tokenOf(text string) (int64, error) {
+	token, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || token <= 0 {
+		return 0, usageError{fmt.Errorf("%q is no token", text)}
+	}
+	return token, nil
+}
+
+// detach takes a lock and detaches it.
+func (o *options) detach(ctx context.Context, lasts time.Duration, take func(context.Context, *dblock.Client[*sql.Tx]) (*dblock.Lock[*sql.Tx], error), done func(*dblock.Lock[*sql.Tx])) error {
+	return o.using(ctx, func(d database) error {
+		return d.locking(ctx, func(client *dblock.Client[*sql.Tx]) error {
+			l, err := take(ctx, client)
+			if err != nil {
+				return err
+			}
+			if err := l.Detach(ctx, lasts); err != nil {
+				return err
+			}
+			done(l)
+			return nil
+		})
+	})
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestALockOutlivesHold(t *testing.T) {
+	eachKind(t, func(w *world) {
+		token := strings.TrimSpace(w.must("hold", "deploy", "--for", "1h"))
+		contains(w, w.must("ls"), "deploy", token)
+		for range 2 {
+			w.must("renew", "deploy", token, "--for", "2h")
+		}
+		if s := w.run("hold", "deploy", "--for", "1h", "--no-wait"); s.status != exitNotAcquired || s.out != "" {
+			w.Errorf("a lock that is held: %+v", s)
+		}
+		if s := w.run("release", "deploy", token+"1"); s.status != exitFailed || !strings.Contains(s.err, "nobody holds it with token") {
+			w.Errorf("another token: %+v", s)
+		}
+		w.must("release", "deploy", token)
+		if s := w.run("renew", "deploy", token, "--for", "1h"); s.status != exitFailed {
+			w.Errorf("after release: %+v", s)
+		}
+		if out := w.must("ls"); strings.Contains(out, "deploy") {
+			w.Errorf("it is held: %s", out)
+		}
+	})
+	for _, wrong := range [][]string{{"hold", "n"}, {"hold", "n", "--for", "1ms"}, {"hold", "n", "--for", "1h", "-n", "-w", "1s"}, {"renew", "n", "x", "--for", "1h"}, {"release", "n"}} {
+		if s := alone(t, wrong...); s.status != exitUsage {
+			t.Errorf("%v: %+v", wrong, s)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
+)
+
+// detached begins the id of a session that nobody beats: it has one lock, and lasts for the time
+// that the lock was detached for. Other ids have no small letters.
+const detached = "detached"
+
+var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
+
+// Detach has a lock outlive the client: it goes to a session of its own, which ends after a time.
+// Like Unlock it ends the hold here before the database is told; where that cannot be told, the
+// lock is given back.
+func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
+	if ctx == nil {
+		return errNilContext
+	}
+	ctx, cancel := contract.ToUnlock(ctx, l.hold)
+	defer cancel()
+	if err := lockWithin(ctx, l.mu.TryLock); err != nil {
+		return err
+	}
+	defer l.mu.Unlock()
+	if l.unlocked {
+		return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
+	}
+	g := l.client.rows(l.hold)
+	if err := g.begin(); err != nil {
+		return err
+	}
+	defer g.done()
+	err := g.send(ctx, l.hold, d)
+	l.outcome, l.unlocked = err, l.hold.ctx.Err() != nil
+	return err
+}
+
+// send does so once nothing else changes the hold.
+func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
+	if err := h.ended(); err != nil {
+		return err
+	}
+	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+		return err
+	}
+	defer h.mu.Unlock()
+	if err := g.settle(ctx, h); err != nil {
+		return err
+	}
+	if err := g.detachable(h); err != nil {
+		return err
+	}
+	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: h.id}
+	err := g.statement(ctx, func(ctx context.Context) error {
+		return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
+	})
+	if err != nil {
+		return err
+	}
+	h.entries = 0
+	if !g.drop(h, errDetached) { // another has taken it out of the registry, and ends it
+		<-h.ctx.Done()
+		return h.ended()
+	}
+	err = g.move(ctx, g.in, h.held(), to)
+	g.tellEnded(h, err)
+	switch {
+	case err == nil:
+		g.registry.transition(h.attempt, finish)
+		return nil
+	case errors.Is(err, driver.ErrNotHeld):
+		g.registry.transition(h.attempt, finish)
+		err = lost(err)
+	default:
+		g.abandon(g.in, h.attempt, true)
+	}
+	g.endSession(to.Session)
+	return err
+}
+
+// detachable is why a hold cannot be detached, or nil. MUST be called with mu locked.
+func (g rows) detachable(h *hold) error {
+	m := h.mode.Load()
+	g.registry.mu.Lock()
+	together := h.all != nil
+	g.registry.mu.Unlock()
+	switch {
+	case h.ctx.Err() != nil || h.entries == 0:
+		return fmt.Errorf("%w: it is over", driver.ErrNotHeld)
+	case m.shared():
+		return fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
+	case h.fixed:
+		return fmt.Errorf("%w: it has a Lease, and ends with that", driver.ErrUnsupported)
+	case together:
+		return fmt.Errorf("%w: it was locked together with others", driver.ErrUnsupported)
+	case h.txRelease.possible():
+		return fmt.Errorf("%w: UnlockTx was called", driver.ErrUnsupported)
+	}
+	return h.once()
+}
+
+// move gives a lock to another session. It tries for as long as that may help.
+func (c *Client) move(ctx context.Context, in *clientSession, h driver.Held, to protocol.Request) error {
+	for away := c.absent(); ; {
+		err := c.change(ctx, in, h.Name, func(n *protocol.Name) error { return protocol.Move(n, h, to) })
+		if err == nil || !c.transient(err) || away.tooLong(c, err) || ctx.Err() != nil {
+			return err
+		}
+		pause(ctx, 10*time.Millisecond)
+	}
+}
+
+// endSession ends a session of a lock that was not, or is no longer, detached. Where that fails its
+// time ends it.
+func (c *Client) endSession(id string) {
+	c.underWay.Go(func() {
+		_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, id) })
+	})
+}
+
+// Resume takes up a lock that was detached, and has the token.
+func (c *Client) Resume(ctx context.Context, name string, token int64) (*Lock, error) {
+	if ctx == nil {
+		return nil, errNilContext
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.done()
+	r := driver.Request{Name: name, Wait: true}
+	ctx, obs := c.tellStart(ctx, attemptAt(&r, true))
+	h, err := c.resumeDetached(ctx, &r, token)
+	if err != nil {
+		obs.end(0, err)
+		return nil, err
+	}
+	return c.handle(h, obs, false), nil
+}
+
+func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token int64) (*hold, error) {
+	s, err := c.session(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	state, err := c.look(ctx, "", r.Name)
+	if err != nil {
+		return nil, err
+	}
+	holder := state.Holder
+	switch {
+	case state.Sharing > 0 || holder.Session == "" || holder.Grant.Token != token:
+		return nil, fmt.Errorf("%w: nobody holds it with token %d", driver.ErrNotHeld, token)
+	case !strings.HasPrefix(holder.Session, detached):
+		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached", driver.ErrNotHeld, token)
+	}
+	o := c.owners.of(ctx, nil)
+	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, holder.Attempt
+	k := c.registry.takeUp(r.Name, r.Attempt)
+	if k == nil {
+		return nil, fmt.Errorf("%w: another call of this client takes it up", driver.ErrNotHeld)
+	}
+	k.guarded.Store(true) // by its holder before, as far as is known here
+	got := &receipt{grant: driver.Grant{First: token, Token: token, Contended: true}, asked: c.config.Clock.Now()}
+	err = c.move(ctx, s, driver.Held{Name: r.Name, Session: holder.Session, Token: token}, *r)
+	if err == nil {
+		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
+			c.endSession(holder.Session)
+			return h, nil
+		}
+		err = errSessionOver
+	}
+	if errors.Is(err, driver.ErrNotHeld) {
+		c.registry.transition(k, finish)
+		return nil, fmt.Errorf("%w: it is not detached any more, or its time is over", err)
+	}
+	c.abandon(s, k, true)
+	return nil, err
+}
