@@ -18,8 +18,9 @@
 //
 // # What can go wrong
 //
-// Lose takes one lock away from its holder. Down cuts a process from the database, until Up. A
-// process that is Down for longer than the TTL loses all of its locks, and others get them:
+// Lose takes one lock away from its holder, and LoseName the one that has a name. Down cuts a
+// process from the database, until Up. A process that is Down for longer than the TTL loses all of
+// its locks, and others get them:
 //
 //	f.Down()
 //	f.Advance(f.Client.TTL()) // lock.Context has ended, and f.Another(t) gets the name

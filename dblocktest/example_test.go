@@ -22,6 +22,22 @@ func report(ctx context.Context, client *dblock.Client[*Tx], write func(ctx cont
 	})
 }
 
+// Where the code under test keeps its lock to itself, its name will do.
+func ExampleFake_LoseName() {
+	test(func(t testing.TB) { // func TestReportStops(t *testing.T)
+		f := dblocktest.New[*Tx](t)
+		err := report(context.Background(), f.Client, func(ctx context.Context, _ *dblock.Lock[*Tx], page int) {
+			fmt.Println("page", page)
+			f.LoseName(t, "report")
+			<-ctx.Done()
+		})
+		fmt.Println("lost:", errors.Is(err, dblock.ErrLost))
+	})
+	// Output:
+	// page 1
+	// lost: true
+}
+
 // The application stops when it loses its lock.
 func ExampleFake_Lose() {
 	test(func(t testing.TB) { // func TestReportStops(t *testing.T)

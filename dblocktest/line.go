@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/dblock-go/dblock/internal/client"
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
@@ -12,7 +13,8 @@ var errDown = driver.Fail(driver.ErrUnavailable, errors.New("dblocktest: the dat
 // line is how one process reaches the database. It is the engine of that process.
 type line struct {
 	*database
-	cut chan struct{} // closed while the line is down; the database's mutex protects it
+	cut  chan struct{}  // closed while the line is down; the database's mutex protects it
+	core *client.Client // of the process
 }
 
 func newLine(d *database) *line { return &line{database: d, cut: make(chan struct{})} }

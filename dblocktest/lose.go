@@ -36,6 +36,52 @@ func (f *Fake[TX]) Lose(t testing.TB, lock Held) {
 	}
 }
 
+// LoseName is Lose for code that hides its lock, as Do does: it takes the name from the one who has
+// it. The test fails also where several share the name.
+func (f *Fake[TX]) LoseName(t testing.TB, name string) {
+	t.Helper()
+	lock, err := f.line.heldAs(name)
+	if err == nil {
+		err = f.line.lose(lock)
+	}
+	if err != nil {
+		t.Fatalf("dblocktest: LoseName %q: %v", name, err)
+	}
+}
+
+// found is a lock that was found by its name.
+type found struct {
+	name  string
+	token int64
+	ctx   context.Context
+}
+
+func (l found) Name() string             { return l.name }
+func (l found) Token() int64             { return l.token }
+func (l found) Context() context.Context { return l.ctx }
+
+// heldAs is the lock that a process has of a name, if it is the only one.
+func (d *database) heldAs(name string) (found, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := d.holders(name)
+	if len(all) > 1 {
+		return found{}, errShared
+	}
+	for _, h := range all {
+		w := d.clients[h.Session]
+		if w == nil || w.line.core == nil {
+			return found{}, errDown
+		}
+		if ctx := w.line.core.ContextOf(h.Attempt); ctx != nil {
+			return found{name, h.Token, ctx}, nil
+		}
+	}
+	return found{}, driver.ErrNotHeld
+}
+
+var errShared = errors.New("several share it: Lose takes it from one of them")
+
 // lose gives the lock to nobody, who keeps it until its holder has noticed.
 func (d *database) lose(lock Held) error {
 	if lock.Context().Err() != nil { // of a cohort, its token would stand for the member that has the name now

@@ -1,6 +1,7 @@
 package dblocktest_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -77,6 +78,25 @@ func TestALockIsLostThatTheClientWouldPassOn(t *testing.T) {
 			hasLost(t, l)
 		}
 	})
+}
+
+func TestALockIsLostByItsName(t *testing.T) {
+	f := dblocktest.New[*Tx](t)
+	for _, process := range []*dblocktest.Fake[*Tx]{f, f.Another(t)} {
+		err := process.Client.Do(t.Context(), "n", func(ctx context.Context, _ *dblock.Lock[*Tx]) error {
+			f.LoseName(t, "n")
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, dblock.ErrLost) {
+			t.Errorf("%v", err)
+		}
+	}
+	fails(t, "not held", func(t testing.TB) { f.LoseName(t, "n") })
+	for range 2 {
+		take(t, f.Client, "n", dblock.Shared())
+	}
+	fails(t, "several share it", func(t testing.TB) { f.LoseName(t, "n") })
 }
 
 // Both may: a lock that is lost while it is unlocked.

@@ -22,6 +22,7 @@
 //
 //	dblock.held.count          up-down counter, {lock}     locks that the client holds
 //	dblock.waiting.count       up-down counter, {request}  requests that wait
+//	dblock.hold.oldest         gauge, s                    how long the oldest lock is held that is without the option Progress
 //	dblock.session.remaining   gauge, s                    until the session ends without a heartbeat
 //	dblock.listener.count      up-down counter, {listener} 1: a listener wakes it; 0: it polls, or has not waited yet
 //	dblock.events.dropped      counter, {event}            entries of the history that were lost

@@ -30,13 +30,15 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 		metric.WithUnit("{lock}"), metric.WithDescription("How many locks the client holds."))
 	waiting, waitingErr := meter.Int64ObservableUpDownCounter("dblock.waiting.count",
 		metric.WithUnit("{request}"), metric.WithDescription("How many requests of the client wait for a lock."))
+	oldest, oldestErr := meter.Float64ObservableGauge("dblock.hold.oldest",
+		metric.WithUnit("s"), metric.WithDescription("For how long the client has held the oldest lock that is without the option Progress."))
 	remaining, remainingErr := meter.Float64ObservableGauge("dblock.session.remaining",
 		metric.WithUnit("s"), metric.WithDescription("How long the client's session lasts if no heartbeat succeeds any more."))
 	listening, listeningErr := meter.Int64ObservableUpDownCounter("dblock.listener.count",
 		metric.WithUnit("{listener}"), metric.WithDescription("1 while a listener wakes the waiters; 0: the client polls, or has not waited yet."))
 	dropped, droppedErr := meter.Int64ObservableCounter("dblock.events.dropped",
 		metric.WithUnit("{event}"), metric.WithDescription("How many events the client could not write."))
-	if err := errors.Join(heldErr, waitingErr, remainingErr, listeningErr, droppedErr); err != nil {
+	if err := errors.Join(heldErr, waitingErr, oldestErr, remainingErr, listeningErr, droppedErr); err != nil {
 		return nil, fmt.Errorf("dblockotel: %w", err)
 	}
 	attributes := metric.WithAttributes(c.attributes...)
@@ -44,13 +46,14 @@ func Watch(client Client, options ...Option) (metric.Registration, error) {
 		s := client.Stats()
 		o.ObserveInt64(held, int64(s.Held), attributes)
 		o.ObserveInt64(waiting, int64(s.Waiting), attributes)
+		o.ObserveFloat64(oldest, s.OldestHold.Seconds(), attributes)
 		o.ObserveInt64(dropped, s.EventsDropped, attributes)
 		if s.Session != "" {
 			o.ObserveInt64(listening, oneIf(s.Listening), attributes)
 			o.ObserveFloat64(remaining, max(0, time.Until(s.AliveUntil).Seconds()), attributes)
 		}
 		return nil
-	}, held, waiting, remaining, listening, dropped)
+	}, held, waiting, oldest, remaining, listening, dropped)
 	if err != nil {
 		return nil, fmt.Errorf("dblockotel: %w", err)
 	}

@@ -31,7 +31,7 @@ func sum(name, description, unit string, monotonic bool, value int64, pairs ...s
 func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sdk := newTelemetry(t)
-		client := &stats{dblock.Stats{Held: 2, Waiting: 3, EventsDropped: 4}}
+		client := &stats{dblock.Stats{Held: 2, Waiting: 3, OldestHold: time.Minute, EventsDropped: 4}}
 		registration, err := dblockotel.Watch(client, sdk.with(dblockotel.WithAttributes(attribute.String("app", "x")))...)
 		if err != nil {
 			t.Fatal(err)
@@ -40,6 +40,10 @@ func TestWatchShowsTheStatsOfAClient(t *testing.T) {
 			return []metricdata.Metrics{
 				sum("dblock.held.count", "How many locks the client holds.", "{lock}", false, held, "app", "x"),
 				sum("dblock.waiting.count", "How many requests of the client wait for a lock.", "{request}", false, 3, "app", "x"),
+				{
+					Name: "dblock.hold.oldest", Unit: "s", Description: "For how long the client has held the oldest lock that is without the option Progress.",
+					Data: metricdata.Gauge[float64]{DataPoints: gauge(60.0, "app", "x")},
+				},
 				sum("dblock.events.dropped", "How many events the client could not write.", "{event}", true, 4, "app", "x"),
 			}
 		}

@@ -34,7 +34,7 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	o.Listener(true, nil)
 	o.Listener(false, errors.New("broken"))
 	o.Listener(false, dblock.ErrUnsupported) // it polls
-	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3, Waiting: 2, EventsDropped: 4}})
+	c.Watch(stats{dblock.Stats{Session: "s", AliveUntil: time.Now().Add(time.Hour), Listening: true, Held: 3, Waiting: 2, OldestHold: time.Minute, EventsDropped: 4}})
 	if err := c.Inspect(names{"a": 2, "b": 5, "c": 0}, dblockprom.Inspection{}); err != nil {
 		t.Fatal(err)
 	}

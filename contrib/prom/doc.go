@@ -26,6 +26,7 @@
 //
 //	dblock_locks_held                  locks that the client holds
 //	dblock_locks_waiting               requests of the client that wait
+//	dblock_oldest_hold_seconds         how long the oldest lock is held that is without the option Progress
 //	dblock_session_ttl_seconds         how long the session lasts from a heartbeat on
 //	dblock_session_remaining_seconds   how long it lasts from now on, if no heartbeat succeeds any more
 //	dblock_listener_up                 1: a listener wakes it; 0: it polls, or has not waited yet

@@ -24,7 +24,7 @@ func (c *Collector) Watch(client Client) {
 
 // statsDescs are the metrics of Watch.
 type statsDescs struct {
-	held, waiting, ttl, remaining, listening, dropped *prometheus.Desc
+	held, waiting, oldest, ttl, remaining, listening, dropped *prometheus.Desc
 }
 
 func newStatsDescs(labels prometheus.Labels) statsDescs {
@@ -32,6 +32,7 @@ func newStatsDescs(labels prometheus.Labels) statsDescs {
 	return statsDescs{
 		held:      desc("dblock_locks_held", "How many locks the client holds."),
 		waiting:   desc("dblock_locks_waiting", "How many requests of the client wait for a lock."),
+		oldest:    desc("dblock_oldest_hold_seconds", "For how long the client has held the oldest lock that is without the option Progress."),
 		ttl:       desc("dblock_session_ttl_seconds", "How long the session lasts from a heartbeat on."),
 		remaining: desc("dblock_session_remaining_seconds", "How long the session lasts if no heartbeat succeeds any more."),
 		listening: desc("dblock_listener_up", "1 while a listener wakes the waiters; 0: the client polls, or has not waited yet."),
@@ -40,7 +41,7 @@ func newStatsDescs(labels prometheus.Labels) statsDescs {
 }
 
 func (d statsDescs) describe(out chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{d.held, d.waiting, d.ttl, d.remaining, d.listening, d.dropped} {
+	for _, one := range []*prometheus.Desc{d.held, d.waiting, d.oldest, d.ttl, d.remaining, d.listening, d.dropped} {
 		out <- one
 	}
 }
@@ -50,6 +51,7 @@ func (d statsDescs) collect(out chan<- prometheus.Metric, client Client) {
 	s := client.Stats()
 	out <- gauge(d.held, float64(s.Held))
 	out <- gauge(d.waiting, float64(s.Waiting))
+	out <- gauge(d.oldest, s.OldestHold.Seconds())
 	out <- prometheus.MustNewConstMetric(d.dropped, prometheus.CounterValue, float64(s.EventsDropped))
 	if s.Session != "" {
 		out <- gauge(d.ttl, client.TTL().Seconds())

@@ -83,6 +83,7 @@ type Stats struct {
 	AliveUntil    time.Time // when it ends without another heartbeat, by this machine's clock
 	Listening     bool
 	Held, Waiting int
+	OldestHold    time.Duration
 	EventsDropped int64
 }
 

@@ -131,3 +131,31 @@ func TestNoCallBeginsWhileAClientIsFoundIdle(t *testing.T) {
 		}
 	})
 }
+
+func TestTheOldestHoldIsThatOfAHolderWhomNobodyWatches(t *testing.T) {
+	idling(t, func(t *testing.T, p *paper, c *Client) {
+		w := want("watched")
+		w.Progress = time.Hour
+		watched, err := c.Acquire(t.Context(), &w, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if s := c.Stats(); s.OldestHold != 0 || s.Held != 1 {
+			t.Errorf("%+v", s)
+		}
+		old := acquire(t, t.Context(), c, "old")
+		time.Sleep(time.Minute)
+		young := acquire(t, t.Context(), c, "young")
+		time.Sleep(time.Second)
+		if s := c.Stats(); s.OldestHold != time.Minute+time.Second || s.Held != 3 {
+			t.Errorf("%+v", s)
+		}
+		release(t, old)
+		if s := c.Stats(); s.OldestHold != time.Second {
+			t.Errorf("%+v", s)
+		}
+		release(t, young)
+		release(t, watched)
+	})
+}

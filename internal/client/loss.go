@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -63,8 +64,14 @@ func (c *Client) linger(h *hold, cause error) {
 // maxLossLines is how many locks the log names of those that are lost with a session.
 const maxLossLines = 10
 
+// logLoss warns of a loss. That a fixed lease was over is none that nobody expected: its end was
+// asked for.
 func (c *Client) logLoss(h *hold) {
-	c.config.Log.Warn("dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", context.Cause(h.ctx))
+	level, cause := slog.LevelWarn, context.Cause(h.ctx)
+	if errors.Is(cause, errLeaseOver) {
+		level = slog.LevelDebug
+	}
+	c.config.Log.Log(context.Background(), level, "dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", cause)
 }
 
 // loseAll ends what a session had that is over. What is not in the registry yet will not be added.
@@ -120,6 +127,7 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driv
 	h.mode.Store(&m)
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
 	now := c.config.Clock.Now()
+	h.began = now
 	end := leaseEnd(got.grant.Lease, got.asked, now)
 	before, how, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {

@@ -4,7 +4,8 @@ import "time"
 
 // Stats returns what the client knows of itself, without I/O.
 func (c *Client) Stats() Stats {
-	s := Stats{Held: c.registry.count(), EventsDropped: c.history.dropped.Load()}
+	s := Stats{EventsDropped: c.history.dropped.Load()}
+	s.Held, s.OldestHold = c.registry.count(c.config.Clock.Now())
 	if in := c.sessions.alive(); in != nil {
 		s.Session, s.AliveUntil = in.ID, time.Now().Add(in.Deadline()-c.config.Clock.Now())
 		s.Listening, s.Waiting = in.hub.Listening(), int(c.waiting.Load())
@@ -12,9 +13,14 @@ func (c *Client) Stats() Stats {
 	return s
 }
 
-// count is how many holds there are.
-func (r *registry) count() int {
+// count is how many holds there are, and how long the oldest lasts by now that nobody watches.
+func (r *registry) count(now time.Duration) (n int, oldest time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.holds)
+	for _, h := range r.holds {
+		if h.progress.Load() == nil {
+			oldest = max(oldest, now-h.began)
+		}
+	}
+	return len(r.holds), oldest
 }
