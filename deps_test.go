@@ -72,6 +72,7 @@ var layers = []layer{
 	{name: "quorum", not: [][]string{engines, drivers, goose, testsOnly}},
 	{name: "dblocktest", not: [][]string{engines, drivers, goose, testsOnly}, but: append(below("sqlite", "gen/sqlitedb"), "testing")},
 	{name: "dblockweb", not: [][]string{engines, drivers, goose, testsOnly}},
+	{name: "migrate/migratepgx", not: [][]string{mysqlDriver, sqliteDriver, engines, testsOnly}},
 	{name: "migrate", not: [][]string{{module}, drivers, testsOnly}, but: below("migrations", "internal/driver", "internal/protocol", "internal/tables", "internal/transaction")},
 	{name: "", not: [][]string{engines, drivers, goose, testsOnly}},
 	// Modules of their own, which go.work ties to this one. What they require is theirs.

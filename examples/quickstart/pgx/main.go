@@ -9,10 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dblock-go/dblock"
-	"github.com/dblock-go/dblock/migrate"
+	"github.com/dblock-go/dblock/migrate/migratepgx"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -28,9 +27,7 @@ func run(ctx context.Context, dsn string) error {
 		return err
 	}
 	defer pool.Close()
-	db := stdlib.OpenDBFromPool(pool) // for the migrations
-	defer db.Close()
-	if err := migrate.Up(ctx, db, migrate.Postgres); err != nil {
+	if err := migratepgx.Up(ctx, pool); err != nil {
 		return err
 	}
 	client, err := dblock.New(postgres.New(pool))
