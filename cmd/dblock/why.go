@@ -26,7 +26,7 @@ func why(o *options) *cobra.Command {
 		Short: "Follow who waits for whom, from a name to what keeps it",
 		Long: `why tells who has a name, what that one waits for itself, who has that, and so on to the end: a holder that waits for no lock, one whose
 session is over, holders that wait for each other, or a transaction of the application that keeps a row of dblock's tables locked, with
-the connection and the query that the server lists.
+the connection and the query that the server lists. On the host of a "dblock run" (Linux) it goes on with what the command waits for.
 
 To find such a transaction, why waits for the rows of each name as a release does, for a second at most, and gives them back. That needs
 the right to lock them, and to see what others do: pg_read_all_stats on PostgreSQL, PROCESS on MySQL and MariaDB, on MySQL also SELECT
@@ -58,6 +58,9 @@ on performance_schema. On SQLite, Linux tells the process.`,
 func (d database) why(ctx context.Context, name string) (chain []link, err error) {
 	err = d.inspect(ctx, func(ctx context.Context, i dblock.Inspector) error {
 		infos, err := i.Why(ctx, name)
+		if err == nil {
+			infos, err = follow(ctx, i, infos)
+		}
 		if err != nil {
 			return err
 		}
@@ -134,7 +137,7 @@ func (e explanation) name(l link, way []string) {
 // awaited are the names that a holder waits for.
 func (e explanation) awaited(h dblock.Participant) (names []link) {
 	for _, l := range e.chain {
-		if l.AwaitedBy(h) {
+		if l.AwaitedBy(h) || awaitedByChild(l.Info, h) {
 			names = append(names, l)
 		}
 	}

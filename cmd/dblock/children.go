@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dblock-go/dblock"
+)
+
+// started reports whether a process belongs to the command that a holder has started: the holder is a
+// "dblock run" of this host, and an ancestor of the process. Linux tells.
+func started(holder dblock.Participant, host string, pid int) bool {
+	here, err := os.Hostname()
+	return err == nil && holder.App == app && holder.Host == here && host == here && descends(pid, holder.PID)
+}
+
+// descends reports whether a process has an ancestor.
+func descends(pid, ancestor int) bool {
+	for range 1000 {
+		if pid = parent(pid); pid <= 1 || pid == ancestor {
+			return pid == ancestor && pid > 0
+		}
+	}
+	return false
+}
+
+// parent is the PID of a process's parent; 0: it is not known.
+func parent(pid int) int {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat") // PID (name) state parent …
+	if err != nil {
+		return 0
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	if len(fields) < 2 {
+		return 0
+	}
+	ppid, _ := strconv.Atoi(fields[1])
+	return ppid
+}
+
+// follow adds to a chain what the commands wait for that its holders run, and what that leads to.
+func follow(ctx context.Context, i dblock.Inspector, chain []dblock.Info) ([]dblock.Info, error) {
+	for at := 0; at < len(chain); at++ {
+		for _, holder := range chain[at].Holders {
+			if holder.App != app {
+				continue
+			}
+			names, err := awaitedUnder(ctx, i, holder)
+			if err != nil {
+				return nil, err
+			}
+			for _, name := range names {
+				more, err := i.Why(ctx, name)
+				if err != nil {
+					return nil, err
+				}
+				for _, info := range more {
+					if !slices.ContainsFunc(chain, func(known dblock.Info) bool { return known.Name == info.Name }) {
+						chain = append(chain, info)
+					}
+				}
+			}
+		}
+	}
+	return chain, nil
+}
+
+// awaitedUnder are the names that the processes under a holder wait for.
+func awaitedUnder(ctx context.Context, i dblock.Inspector, holder dblock.Participant) (names []string, err error) {
+	waits := false
+	for s, err := range i.Sessions(ctx, dblock.SessionFilter{Host: holder.Host}) {
+		if err != nil {
+			return nil, err
+		}
+		waits = waits || s.Waiting > 0 && started(holder, s.Host, s.PID)
+	}
+	if !waits {
+		return nil, nil
+	}
+	for listed, err := range i.List(ctx, dblock.Filter{Contended: true}) {
+		if err != nil {
+			return nil, err
+		}
+		info, err := i.Inspect(ctx, listed.Name) // with all that wait
+		if err != nil {
+			return nil, err
+		}
+		if awaitedByChild(info, holder) {
+			names = append(names, info.Name)
+		}
+	}
+	return names, nil
+}
+
+func awaitedByChild(i dblock.Info, holder dblock.Participant) bool {
+	return slices.ContainsFunc(i.Waiters, func(w dblock.Participant) bool { return started(holder, w.Host, w.PID) })
+}
