@@ -132,3 +132,20 @@ func TestAChainThatIsTooLongIsCut(t *testing.T) {
 	w.contains(chain, `lock?name=n99"`, `lock?name=n100">n100</a> <small>(not followed further)</small>`)
 	w.lacks(chain, "as above", `lock?name=n101"`)
 }
+
+func TestTheOverviewSaysWhenAHoldEndsAndItsToken(t *testing.T) {
+	w := newWorld(t)
+	held, waited := w.lock("held"), w.lock("waited")
+	w.waits("waited", 1)
+	page := w.get("")
+	w.contains(page, fmt.Sprintf(">%d</td>", held.Token()), fmt.Sprintf(">%d</td>", waited.Token()))
+	heads := strings.Split(page, "<thead>")
+	if len(heads) != 3 || strings.Count(page, "data-until") != 2 {
+		t.Fatalf("%d tables, %d ends: want two of each", len(heads)-1, strings.Count(page, "data-until"))
+	}
+	first, _, _ := strings.Cut(heads[1], "</thead>")
+	second, _, _ := strings.Cut(heads[2], "</thead>")
+	if first != second {
+		t.Errorf("the tables do not line up:\n%s\n%s", first, second)
+	}
+}
