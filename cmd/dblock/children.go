@@ -10,8 +10,8 @@ import (
 	"github.com/dblock-go/dblock"
 )
 
-// started reports whether a process belongs to the command that a holder has started: the holder is a
-// "dblock run" of this host, and an ancestor of the process. Linux tells.
+// started reports whether a process belongs to the command that a holder has started: the holder is
+// a "dblock run" of this host, and an ancestor of the process. Linux tells.
 func started(holder dblock.Participant, host string, pid int) bool {
 	here, err := os.Hostname()
 	return err == nil && holder.App == app && holder.Host == here && host == here && descends(pid, holder.PID)
