@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/dblocktest"
+	"github.com/dblock-go/dblock/internal/example"
 )
 
 // A person saw who has the lock, and confirms some time later. By then another may have it.
@@ -31,6 +33,29 @@ func ExampleClient_Break() {
 	// taken from 1 <nil>
 	// taken from 0 <nil>
 	// the next one has it still: true
+}
+
+// At most two calls of an API begin in each second, over all processes: a permit that nobody
+// unlocks comes back after its second.
+func ExampleLease() {
+	ctx := context.Background()
+	process := dblocktest.New[*sql.Tx](&example.T{}) // its time is moved by hand
+	client := process.Client
+	call := func() error {
+		_, err := client.Lock(ctx, "api.example.com", dblock.Permits(1, 2), dblock.Lease(time.Second))
+		return err // nil: call it now, and do not unlock
+	}
+	fmt.Println(call(), call())
+	third := make(chan error)
+	go func() { third <- call() }()
+	process.AwaitQueue(&example.T{}, "api.example.com", 1)
+	fmt.Println("the third waits")
+	process.Advance(time.Second)
+	fmt.Println(<-third)
+	// Output:
+	// <nil> <nil>
+	// the third waits
+	// <nil>
 }
 
 func ExampleLock_Extend() {

@@ -66,7 +66,7 @@ type HoldResult struct {
 	Name  string
 	Token int64
 	Held  time.Duration
-	Err   error // nil: unlocked; otherwise it matches ErrLost or ErrClosed
+	Err   error // nil: unlocked; otherwise it matches ErrLost or ErrClosed; of a Lease that ran out Outcome is "expired"
 }
 
 // RunResult is the end of a run of a job.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // noting is an Observer that writes down its calls, and puts its name into the context.
@@ -95,6 +97,7 @@ func TestOutcomesAreWords(t *testing.T) {
 		{errors.Join(ErrUnavailable, context.DeadlineExceeded), "unavailable"},
 		{context.Canceled, "canceled"},
 		{ErrLost, "lost"},
+		{contract.Lost(contract.ErrLeaseOver), "expired"},
 		{ErrClosed, "closed"},
 		{ErrCapacity, "capacity"},
 		{ErrSchema, "schema"},

@@ -116,8 +116,10 @@ func Owner(host, thread string) LockOption {
 }
 
 // Lease ends the lock after d, counted from its grant, however alive the client is; heartbeats do
-// not prolong it, Lock.Extend does. It still ends with the session if that ends first. At least 100
-// ms. Default: as long as the client lives.
+// not prolong it, Lock.Extend does. It still ends with the session if that ends first. At its end
+// the context ends with ErrLost, and others get the name; the log says nothing, since that may be
+// as planned: permits that nobody unlocks are a rate limit. At least 100 ms. Default: as long as
+// the client lives.
 func Lease(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.Lease, o.Leased = d, true }
 }

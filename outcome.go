@@ -3,6 +3,8 @@ package dblock
 import (
 	"context"
 	"errors"
+
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 // outcomes are the words for errors. Of those that an error matches, the first counts.
@@ -11,6 +13,7 @@ var outcomes = []struct {
 	word string
 }{
 	{ErrDeadlock, "deadlock"},
+	{contract.ErrLeaseOver, "expired"},
 	{ErrLost, "lost"},
 	{ErrClosed, "closed"},
 	{ErrCapacity, "capacity"},
@@ -27,12 +30,13 @@ var outcomes = []struct {
 }
 
 // Outcome is what an error of this package means, in one word, for the label of a metric: the Err
-// of an AcquireResult or a HoldResult, or what Lock returned. There are 16 words:
+// of an AcquireResult or a HoldResult, or what Lock returned. There are 17 words:
 //
 //	ok           nil: acquired, or unlocked
 //	refused      ErrNotAcquired: another holds the name or waits for it
 //	timeout      the context's deadline passed, with or without a look at the holder
 //	canceled     the context was canceled, likewise
+//	expired      ErrLost because its Lease ran out, which may be as planned
 //	deadlock, lost, closed, capacity, schema, read_only, config, unsupported, invalid, tx_done
 //	unavailable  ErrUnavailable, also where the context ended meanwhile
 //	failed       everything else

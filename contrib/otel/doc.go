@@ -10,7 +10,7 @@
 //	dblock.acquire.duration    histogram, s         Lock and TryLock, from the call to the return
 //	dblock.acquire.failures    counter, {failure}   of them, those that did not get the lock
 //	dblock.hold.duration       histogram, s         from the grant to the end of the lock
-//	dblock.lock.losses         counter, {loss}      locks that ended with ErrLost
+//	dblock.lock.losses         counter, {loss}      locks that were lost, but not a Lease that ran out
 //	dblock.job.runs            counter, {run}       runs of jobs that have ended
 //	dblock.job.slots.skipped   counter, {slot}      slots that began while an earlier run went on
 //	dblock.job.slots.missed    counter, {slot}      slots that no process asked for

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockotel "github.com/dblock-go/dblock/contrib/otel"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 var errRefused = &dblock.NotAcquiredError{Host: "elsewhere"}
@@ -71,6 +72,7 @@ func everything(ctx context.Context, o dblock.Observer) {
 	}
 	o.HoldEnd(dblock.HoldResult{Name: "a/1", Held: time.Minute})
 	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: 2 * time.Minute, Err: dblock.ErrLost})
+	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: 4 * time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
 	o.HoldEnd(dblock.HoldResult{Name: "b/2", Held: 3 * time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, dblock.ErrUnavailable)
@@ -104,7 +106,7 @@ func TestWhatAClientDoesIsMeasured(t *testing.T) {
 			attributes(operation, "trylock", mode, "shared", failure, "refused"),
 			attributes(operation, "lock", mode, "permits", failure, "unavailable")),
 		histogram("dblock.hold.duration", "How long locks were held.",
-			observed(60), observed(120, failure, "lost"), observed(180, failure, "closed")),
+			observed(60), observed(120, failure, "lost"), observed(240, failure, "expired"), observed(180, failure, "closed")),
 		counter("dblock.lock.losses", "How many locks were lost while they were held.", "{loss}", attributes()),
 		histogram("dblock.heartbeat.duration", "How long heartbeats took.",
 			observed(.001), observed(1, failure, "unavailable")),
@@ -133,7 +135,7 @@ func TestAttributesAndNamesAreAddedWhereTheyAreAskedFor(t *testing.T) {
 			attributes(operation, "trylock", mode, "shared", failure, "refused", name, "a", app, "x"),
 			attributes(operation, "lock", mode, "permits", failure, "unavailable", name, "\uFFFD", app, "x")),
 		histogram("dblock.hold.duration", "How long locks were held.",
-			observed(60, name, "a", app, "x"), observed(120, failure, "lost", name, "\uFFFD", app, "x"), observed(180, failure, "closed", name, "\uFFFD", app, "x")),
+			observed(60, name, "a", app, "x"), observed(120, failure, "lost", name, "\uFFFD", app, "x"), observed(240, failure, "expired", name, "\uFFFD", app, "x"), observed(180, failure, "closed", name, "\uFFFD", app, "x")),
 		counter("dblock.lock.losses", "How many locks were lost while they were held.", "{loss}", attributes(name, "\uFFFD", app, "x")),
 		histogram("dblock.heartbeat.duration", "How long heartbeats took.",
 			observed(.001, app, "x"), observed(1, failure, "unavailable", app, "x")),

@@ -134,7 +134,7 @@ func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.Ac
 func (o *observer) holdEnd(r dblock.HoldResult) {
 	ctx := context.Background()
 	o.holds.Record(ctx, r.Held.Seconds(), o.metric(r.Name, r.Err))
-	if errors.Is(r.Err, dblock.ErrLost) {
+	if dblock.Outcome(r.Err) == "lost" {
 		o.losses.Add(ctx, 1, o.metric(r.Name, nil))
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	dblockprom "github.com/dblock-go/dblock/contrib/prom"
+	"github.com/dblock-go/dblock/internal/contract"
 )
 
 var errRefused = &dblock.NotAcquiredError{Host: "elsewhere"}
@@ -28,6 +29,7 @@ func full(t *testing.T, client string, options ...dblockprom.Option) *dblockprom
 	o.AcquireEnd(ctx, dblock.Attempt{Name: "b/1", Permits: 2}, dblock.AcquireResult{Took: time.Second, Err: dblock.ErrUnavailable})
 	o.HoldEnd(dblock.HoldResult{Name: "a/1", Held: time.Minute})
 	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: time.Minute, Err: dblock.ErrLost})
+	o.HoldEnd(dblock.HoldResult{Name: "b/1", Held: time.Minute, Err: contract.Lost(contract.ErrLeaseOver)}) // as planned
 	o.HoldEnd(dblock.HoldResult{Name: "b/2", Held: time.Minute, Err: dblock.ErrClosed})
 	o.Heartbeat(time.Millisecond, nil)
 	o.Heartbeat(time.Second, errors.New("refused"))
@@ -123,6 +125,7 @@ func TestDurationsAreHistogramsByOutcome(t *testing.T) {
 		"dblock_acquire_duration_seconds orders shared trylock refused":      "1 1",
 		"dblock_acquire_duration_seconds orders permits trylock unavailable": "1 1",
 		"dblock_hold_duration_seconds orders ok":                             "1 60",
+		"dblock_hold_duration_seconds orders expired":                        "1 60",
 		"dblock_hold_duration_seconds orders lost":                           "1 60",
 		"dblock_hold_duration_seconds orders closed":                         "1 60",
 		"dblock_heartbeat_duration_seconds orders":                           "2 1.001",

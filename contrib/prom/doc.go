@@ -15,7 +15,7 @@
 //	dblock_acquire_duration_seconds    histogram, by op, mode, outcome: Lock and TryLock
 //	dblock_acquire_failures_total      by outcome: of them, those that did not get the lock
 //	dblock_hold_duration_seconds       histogram, by outcome: from the grant to the end of the lock
-//	dblock_locks_lost_total            locks that ended with ErrLost
+//	dblock_locks_lost_total            locks that were lost, but not a Lease that ran out
 //	dblock_job_runs_total              by outcome: runs of jobs that have ended
 //	dblock_job_slots_left_out_total    by why: slots in which nothing was begun
 //	dblock_heartbeat_duration_seconds  histogram: round trips that keep the session alive

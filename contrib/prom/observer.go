@@ -25,8 +25,9 @@ func (c *Collector) acquireEnd(_ context.Context, a dblock.Attempt, r dblock.Acq
 }
 
 func (c *Collector) holdEnd(r dblock.HoldResult) {
-	c.holds.WithLabelValues(c.values(r.Name, dblock.Outcome(r.Err))...).Observe(r.Held.Seconds())
-	if errors.Is(r.Err, dblock.ErrLost) {
+	outcome := dblock.Outcome(r.Err)
+	c.holds.WithLabelValues(c.values(r.Name, outcome)...).Observe(r.Held.Seconds())
+	if outcome == "lost" {
 		c.losses.WithLabelValues(c.values(r.Name)...).Inc()
 	}
 }

@@ -396,6 +396,10 @@ func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request,
 	defer s.hub.Remove(w)
 	got, outcome, err := c.join(ctx, r)
 	if err == nil && outcome == driver.Queued {
+		s.hub.Queued(w)
+		if r.Lease != 0 { // others may have let theirs run out, of which nobody tells
+			s.hub.Recheck(r.Name)
+		}
 		err = c.await(ctx, s, w, got)
 	}
 	return got, err
@@ -405,7 +409,6 @@ func (c *Client) queue(ctx context.Context, s *clientSession, r *driver.Request,
 func (c *Client) await(ctx context.Context, s *clientSession, w *wait.Waiter, got *receipt) error {
 	c.waiting.Add(1)
 	defer c.waiting.Add(-1)
-	s.hub.Queued(w)
 	suspicion := s.deadlock.Watch(w.Attempt)
 	defer s.deadlock.Forget(suspicion)
 	select {

@@ -98,7 +98,7 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 			return m, err
 		}
 		if !g.prolong(h, leaseEnd(left, asked, g.config.Clock.Now())) {
-			g.lose(h, errLeaseOver)
+			g.expire(h)
 			<-h.ctx.Done() // whatever took it out of the registry ends it
 		}
 		return m, nil

@@ -29,7 +29,7 @@ var (
 
 // The reasons for a loss that a session does not give.
 var (
-	errLeaseOver     = errors.New("its fixed lease is over")
+	errLeaseOver     = contract.ErrLeaseOver
 	errGrantedAgain  = errors.New("the database granted the name again")
 	errDisowned      = errors.New("the database says that another has it, or nobody")
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")

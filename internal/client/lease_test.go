@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -77,28 +76,5 @@ func TestAnAlarmThatIsLateEndsNoLeaseThatWasMoved(t *testing.T) {
 			t.Error("it ended with the lease before")
 		}
 		c.lose(h, errDisowned)
-	})
-}
-
-// Broken by a warning of every permit of a rate limiter.
-func TestTheLogDoesNotWarnOfALeaseThatIsOver(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		for level, lines := range map[slog.Level]int{slog.LevelInfo: 0, slog.LevelDebug: 1} {
-			var said strings.Builder
-			c := newPaperClient(t, newPaper(), func(c *Config) {
-				c.Log = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: level}))
-			})
-			w := want("n")
-			w.Lease = time.Second
-			l, err := c.Acquire(t.Context(), &w, true)
-			if err != nil {
-				t.Fatal(err)
-			}
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-			if !errors.Is(context.Cause(l.Context()), ErrLost) || strings.Count(said.String(), "lock lost") != lines {
-				t.Errorf("%v: %s", context.Cause(l.Context()), said.String())
-			}
-		}
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
@@ -16,6 +15,10 @@ func (c *Client) lose(h *hold, reason error) {
 		c.logLoss(h)
 	}
 }
+
+// expire ends a hold whose fixed lease is over. Its holder asked for that end: it is no line of the
+// log.
+func (c *Client) expire(h *hold) { c.forfeit(h, errLeaseOver) }
 
 // forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
 func (c *Client) forfeit(h *hold, reason error) bool {
@@ -64,14 +67,8 @@ func (c *Client) linger(h *hold, cause error) {
 // maxLossLines is how many locks the log names of those that are lost with a session.
 const maxLossLines = 10
 
-// logLoss warns of a loss. That a fixed lease was over is none that nobody expected: its end was
-// asked for.
 func (c *Client) logLoss(h *hold) {
-	level, cause := slog.LevelWarn, context.Cause(h.ctx)
-	if errors.Is(cause, errLeaseOver) {
-		level = slog.LevelDebug
-	}
-	c.config.Log.Log(context.Background(), level, "dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", cause)
+	c.config.Log.Warn("dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", context.Cause(h.ctx))
 }
 
 // loseAll ends what a session had that is over. What is not in the registry yet will not be added.
@@ -157,7 +154,7 @@ func (c *Client) watchLease(h *hold, end time.Duration) {
 	h.end = end
 	stop := c.config.Clock.Alarm(end, func() {
 		if c.registry.leaseEnd(h) <= c.config.Clock.Now() { // it was not stopped too late
-			c.lose(h, errLeaseOver)
+			c.expire(h)
 		}
 	})
 	h.unwatch = func() { stop() }

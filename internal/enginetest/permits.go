@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/dblock-go/dblock"
 )
@@ -18,6 +19,8 @@ var permits = inPlaces(own{
 	{"a semaphore grows with the commit of UnlockTx, too", growsInTx},
 	{"readers and permits do not share a name", readersOrPermits},
 	{"under a permit's context Permits takes more, and Lock without Permits takes all", permitsAreNotEntered},
+}, moving{
+	{"permits with a Lease come back by themselves, and no more are held at once than there are", permitsRunOut},
 }, flowing{
 	{"permits come back when their holder dies", permitsOfTheDead},
 })
@@ -244,4 +247,23 @@ func permitsAreNotEntered(t *testing.T, e *env) {
 	unlock(t, inner)
 	unlock(t, all)
 	e.idle(t, "s")
+}
+
+func permitsRunOut(t *testing.T, e *env) {
+	clients := []Client{e.client(t), e.client(t)}
+	const lease = 20 * time.Second
+	for range 3 {
+		var held []Lock
+		for i := range 4 {
+			held = append(held, lock(t, clients[i%2], "s", dblock.Permits(1, 4), dblock.Lease(lease)))
+		}
+		e.advance(t, lease/2)
+		for _, c := range clients {
+			refused(t, c, "s", dblock.Permits(1, 4), dblock.Lease(lease))
+		}
+		e.advance(t, lease)
+		for _, l := range held {
+			ended(t, soon, l, dblock.ErrLost)
+		}
+	}
 }
