@@ -13,6 +13,7 @@ import (
 	"github.com/dblock-go/dblock/internal/enginetest"
 	"github.com/dblock-go/dblock/migrate"
 	"github.com/dblock-go/dblock/mysql"
+	"github.com/dblock-go/dblock/reaper"
 )
 
 func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
@@ -56,7 +57,19 @@ func TestTheTablesMayBeInADatabaseThatIsNotTheDefault(t *testing.T) {
 			if err != nil || len(all) == 0 || !all[0].Applied {
 				t.Errorf("the other database: %+v, %v", all, err)
 			}
-			if _, err := dblock.New(mysql.New(pool, mysql.Database("a`b"))); !errors.Is(err, dblock.ErrConfig) {
+			missing, err := dblock.New(mysql.New(pool, mysql.Database("no_such_database")))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer missing.Close(context.Background())
+			if _, err := missing.TryLock(t.Context(), "n"); !errors.Is(err, dblock.ErrSchema) || !strings.Contains(err.Error(), "no_such_database") {
+				t.Errorf("a database that is missing: %v", err)
+			}
+			refused := mysql.New(pool, mysql.Database("a`b"))
+			if _, err := reaper.Sweep(t.Context(), refused); !errors.Is(err, dblock.ErrConfig) {
+				t.Errorf("a sweep: %v", err)
+			}
+			if _, err := dblock.New(refused); !errors.Is(err, dblock.ErrConfig) {
 				t.Errorf("%v", err)
 			}
 		})

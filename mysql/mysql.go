@@ -81,8 +81,8 @@ func SingleWriter() Option { return func(e *engine) { e.singleWriter = true } }
 
 // Database has a client find dblock's tables in a database of the server, whatever the default
 // database of the connections that it uses, also of those with the application's transactions.
-// migrate.In makes them there. A name is letters, digits, "_", "$" and "-", at most 63: any other
-// is ErrConfig from dblock.New. Default: the default database.
+// migrate.In makes them there. A name is letters, digits, "_", "$" and "-", at most 63 bytes: any
+// other is ErrConfig from dblock.New. Default: the default database.
 //
 // The tables of packages fence and optimistic stay in the transaction's default database.
 func Database(name string) Option {

@@ -182,6 +182,8 @@ func (p *prepared) QueryRowContext(ctx context.Context, text string, args ...any
 	}
 	if exhausted(err) {
 		text, args = p.literal(text, args)
+	} else {
+		text = p.spelled(text)
 	}
 	return p.on.QueryRowContext(ctx, text, args...) // a Row cannot be made of an error: it fails again by itself
 }

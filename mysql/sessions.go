@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -16,6 +17,9 @@ import (
 func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 	is, err := schema(ctx, e.queries())
 	is.In = e.prepared.in.String()
+	if is.In != "" && mysqlserver.Number(err) == mysqlserver.UnknownDatabase {
+		err = driver.Fail(driver.ErrSchema, fmt.Errorf("create it, and run migrate.In(%q).Up: %w", is.In, err))
+	}
 	return is, err
 }
 

@@ -23,7 +23,7 @@ var levels = []pgx.TxIsoLevel{pgx.ReadCommitted, pgx.RepeatableRead, pgx.Seriali
 // inside is a step of a lock in a transaction.
 func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 	s.Helper()
-	of := transactions[pgx.Tx]{ofPgx}
+	of := transactions[pgx.Tx]{of: ofPgx}
 	if what == "Guard" {
 		return of.Guard(s.Context(), tx, h, nil)
 	}
@@ -32,7 +32,7 @@ func (s *script) inside(what string, tx pgx.Tx, h driver.Held) error {
 
 // tryGuard makes the guard of a hold.
 func (s *script) tryGuard(h driver.Held) error {
-	return transactions[pgx.Tx]{ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
+	return transactions[pgx.Tx]{of: ofPgx}.MakeGuard(s.Context(), h, func(ctx context.Context, do func(context.Context, driver.Upkeep) error) error {
 		up, err := s.Upkeep(ctx, "s")
 		if err != nil {
 			return err

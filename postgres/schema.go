@@ -11,7 +11,7 @@ import (
 // Schema has a client find dblock's tables in a schema, whatever the search_path of the connections
 // that it uses, also of those with the application's transactions. migrate.In makes them there. Two
 // schemas of one database have nothing in common. A name is letters, digits, "_", "$" and "-", at
-// most 63: any other is ErrConfig from dblock.New. Default: where the search_path leads.
+// most 63 bytes: any other is ErrConfig from dblock.New. Default: where the search_path leads.
 //
 // The tables of packages fence and optimistic stay where the search_path of the transaction leads.
 func Schema(name string) Option {
@@ -101,7 +101,7 @@ func (t placedTx) exec(ctx context.Context, s ...statement) error {
 // placedTxs are the transactions of an engine.
 func placedTxs[TX any](e *engine, of func(TX) callersTx) transactions[TX] {
 	if e.in == nil {
-		return transactions[TX]{of}
+		return transactions[TX]{of: of}
 	}
-	return transactions[TX]{func(tx TX) callersTx { return placedTx{of(tx), e.in} }}
+	return transactions[TX]{func(tx TX) callersTx { return placedTx{of(tx), e.in} }, e.in}
 }

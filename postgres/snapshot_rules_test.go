@@ -61,7 +61,7 @@ func TestUnlockTxTakesNobodyForDeadByAnOldSnapshot(t *testing.T) {
 	if _, err := s.pool.Exec(t.Context(), "UPDATE dblock_heartbeats SET expires_at = dblock_now() + 60000000"); err != nil {
 		t.Fatal(err)
 	}
-	of := transactions[pgx.Tx]{ofPgx}
+	of := transactions[pgx.Tx]{of: ofPgx}
 	if err := of.ReleaseTx(t.Context(), tx, driver.Held{Name: "n", Session: "a", Token: g.Token}, driver.Detachment{}, nil); err != nil {
 		t.Fatal(err)
 	}

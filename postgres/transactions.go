@@ -12,12 +12,14 @@ import (
 	"github.com/dblock-go/dblock/internal/inspection"
 	"github.com/dblock-go/dblock/internal/pgserver"
 	"github.com/dblock-go/dblock/internal/protocol"
+	"github.com/dblock-go/dblock/internal/tables"
 	"github.com/dblock-go/dblock/internal/transaction"
 )
 
 // transactions is what happens inside the caller's transactions, all of it behind a savepoint.
 type transactions[TX any] struct {
 	of func(tx TX) callersTx
+	in *tables.In // where the tables are
 }
 
 func ofPgx(tx pgx.Tx) callersTx  { return pgxTx{tx} }
@@ -125,7 +127,7 @@ func (t transactions[TX]) behind(ctx context.Context, x callersTx, statements ..
 // savepoint goes alone.
 func (t transactions[TX]) exec(ctx context.Context, x callersTx, statements []statement) error {
 	seen := x.seen()
-	work := statements[1].sql // after the lock timeout
+	work := t.in.Postgres(statements[1].sql) // after the lock timeout
 	if seen[work] != nil {
 		return x.exec(ctx, append([]statement{savepoint}, statements...)...)
 	}

@@ -25,6 +25,9 @@ type sweeper struct {
 func (s *sweeper) sweep(ctx context.Context, batch int, purge bool) (Report, error) {
 	defer s.engine.Attend("", 0)()
 	s.report, s.stuck = Report{}, 0
+	if err := s.engine.Validate(); err != nil {
+		return s.report, err
+	}
 	schema, err := s.engine.Schema(ctx)
 	if err == nil {
 		err = schema.Check()

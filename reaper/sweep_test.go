@@ -20,6 +20,8 @@ type guarded struct {
 	refuse        map[string]bool // the page after which the purge is postponed, once
 }
 
+func (*guarded) Validate() error { return nil }
+
 func (*guarded) Attend(string, time.Duration) (leave func()) { return func() {} }
 
 func (g *guarded) Schema(context.Context) (driver.Schema, error) {

@@ -108,6 +108,7 @@ func (p *paper) Change(_ context.Context, how driver.How, transition func(n *pro
 	return changes.Handoffs, err
 }
 
+func (p *paper) Validate() error                             { return nil }
 func (p *paper) Connections() (inUse, most int)              { return 0, 0 }
 func (p *paper) Attend(string, time.Duration) (leave func()) { return func() {} }
 func (p *paper) Close() error                                { return nil }

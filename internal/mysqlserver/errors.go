@@ -77,6 +77,7 @@ const (
 	LockNoWait      = 3572
 	TooManyPrepared = 1461 // max_prepared_stmt_count
 	UnknownVariable = 1193
+	UnknownDatabase = 1049
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
 	duringCommit    = 1180 // with InnoDB's own number in its text

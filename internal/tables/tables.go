@@ -16,12 +16,15 @@ type In struct {
 }
 
 // fit are the names that need no escape in any quotes.
-var fit = regexp.MustCompile(`^[\pL_][\pL\d_$-]{0,62}$`)
+var fit = regexp.MustCompile(`^[\pL_][\pL\d_$-]*$`)
 
-// New is the schema or database of a name: letters, digits, "_", "$" and "-", up to 63.
+// longest is how many bytes of a name PostgreSQL keeps.
+const longest = 63
+
+// New is the schema or database of a name: letters, digits, "_", "$" and "-", up to 63 bytes.
 func New(name string) (*In, error) {
-	if !fit.MatchString(name) {
-		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63, of which the first is a letter or _", name)
+	if !fit.MatchString(name) || len(name) > longest {
+		return nil, fmt.Errorf("%q: want letters, digits, _, $ and -, at most 63 bytes, of which the first is a letter or _", name)
 	}
 	return &In{name: name}, nil
 }
