@@ -17,8 +17,9 @@ const minDetached = time.Second
 // edit lock of a web page between two requests, or a deployment over several steps. d: at least 1
 // s.
 //
-// Context ends with cause ErrNotHeld, and Unlock does nothing then. A transaction that the lock
-// guards stays guarded. A process that is the same Owner enters the lock as ever.
+// Context ends with cause ErrNotHeld, and Unlock does nothing then. While a transaction that the
+// lock guards is open, Detach waits, for five seconds: call it after them. A process that is the
+// same Owner enters the lock as ever.
 //
 // ErrInvalidOption for a shorter d. ErrUnsupported on a share, on a lock with a Lease, of LockAll,
 // after UnlockTx, and where it was entered several times. ErrLost as Unlock. After these and any
@@ -38,12 +39,16 @@ func (l *Lock[TX]) Detach(ctx context.Context, d time.Duration) error {
 // several calls at once one has it. It does not wait for a holder.
 //
 // ErrNotHeld where nobody holds the name with that token, where its holder has not detached it,
-// and where its time is over, also if nobody has it yet. ErrUnavailable after one TTL without an
-// answer. After an error other than ErrNotHeld the lock is detached as before, or it is given back.
+// and where its time is over, also if nobody has it yet. ErrInvalidOption for a token below 1.
+// ErrUnavailable after one TTL without an answer. After any error the lock is detached as before,
+// or will be in a moment; a statement that was cut off and runs later still may give it back.
 func (c *Client[TX]) Resume(ctx context.Context, name string, token int64) (*Lock[TX], error) {
 	want, err := wantOf(name, nil)
 	if err != nil {
 		return nil, &LockError{"resume", name, err}
+	}
+	if token < 1 {
+		return nil, &LockError{"resume", name, fmt.Errorf("%w: token %d: want that of Lock.Token", ErrInvalidOption, token)}
 	}
 	l, err := c.Core().Resume(ctx, want.Name, token)
 	if err != nil {

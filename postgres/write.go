@@ -68,10 +68,11 @@ func placesOf(places []protocol.Place) []place {
 // reversible reports whether a crash may take back what a transition leaves, as far as the database
 // loses its latest commits and no earlier ones: the commit need not reach the disk. A release is a
 // lock then that no handle claims, and its client gives it back again; a place is put back by its
-// owner. What a holder relies on must stay: its tokens, the end of its lease, what was recorded.
+// owner. What a holder relies on must stay: that it holds, its tokens, the end of its lease, what
+// was recorded.
 func reversible(before protocol.Row, n *protocol.Name) bool {
 	return n.Token == before.Token && len(n.PutShares) == 0 && len(n.Events) == 0 &&
-		(n.Session == "" || n.First == before.First && n.Last == before.Last && n.Ends == before.Ends)
+		(n.Session == "" || n.Session == before.Session && n.First == before.First && n.Last == before.Last && n.Ends == before.Ends)
 }
 
 // notification is a hint as Tell sends it.

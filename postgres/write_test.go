@@ -20,6 +20,7 @@ func TestOnlyWhatACrashMayTakeBackIsLazy(t *testing.T) {
 		"a grant":            {func(n *protocol.Name) { n.First, n.Last, n.Token = 9, 9, 9 }, false},
 		"a share":            {func(n *protocol.Name) { n.Session, n.Token, n.Units = "", 9, 1 }, false},
 		"what a share is":    {func(n *protocol.Name) { n.PutShares = make([]protocol.Share, 1) }, false},
+		"a lock that moves":  {func(n *protocol.Name) { n.Session = "b" }, false},
 		"a detached member":  {func(n *protocol.Name) { n.First, n.Last = 4, 4 }, false},
 		"the end of a lease": {func(n *protocol.Name) { n.Ends = 200 }, false},
 		"an event":           {func(n *protocol.Name) { n.Events = make([]protocol.Event, 1) }, false},

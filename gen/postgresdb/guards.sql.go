@@ -89,7 +89,8 @@ const IsHeld = `-- name: IsHeld :one
 SELECT coalesce(held.lives, false)::boolean AS held, coalesce(held.wanted, false)::boolean AS wanted,
        (current_setting('transaction_isolation') IN ('repeatable read', 'serializable')
         AND NOT EXISTS (SELECT 1 FROM dblock_locks l WHERE l.name = $1 AND l.token >= $2::bigint
-                           AND NOT (l.session_id = $3::text AND l.first_token <= $2::bigint AND l.last_token > $2::bigint)))::boolean AS unseen
+                           AND NOT (l.session_id = $3::text AND l.first_token <= $2::bigint AND l.last_token > $2::bigint)
+                           AND NOT (l.session_id IS NOT NULL AND l.session_id <> $3::text AND l.last_token = $2::bigint)))::boolean AS unseen
   FROM (SELECT 1) one LEFT JOIN (
        SELECT (h.expires_at IS NULL OR h.expires_at > dblock_now())
               AND EXISTS (SELECT 1 FROM dblock_sessions s WHERE s.id = h.session_id AND NOT s.dead) AS lives,
@@ -112,7 +113,8 @@ type IsHeldRow struct {
 
 // The second, in a later statement: a new snapshot at READ COMMITTED. It locks nothing, so that no
 // request that queues up waits for the caller's transaction. unseen: the grant may be newer than
-// the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since.
+// the snapshot, which shows none of its tokens, or shows it in a cohort that it was detached from since,
+// or under the session that it has moved from.
 func (q *Queries) IsHeld(ctx context.Context, arg IsHeldParams) (IsHeldRow, error) {
 	row := q.db.QueryRow(ctx, IsHeld, arg.Name, arg.Token, arg.Session)
 	var i IsHeldRow

@@ -61,31 +61,40 @@ func (g rows) send(ctx context.Context, h *hold, d time.Duration) error {
 	if err := g.detachable(h); err != nil {
 		return err
 	}
-	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: h.id}
+	to := protocol.Request{Session: detached + rand.Text()[:24], Host: h.owner.Host, Thread: h.owner.Thread, Attempt: rand.Text()}
 	err := g.statement(ctx, func(ctx context.Context) error {
 		return g.engine.OpenSession(ctx, driver.Session{ID: to.Session, Host: g.config.Host, App: g.config.App, PID: os.Getpid(), TTL: d})
 	})
-	if err != nil {
-		return err
+	if err == nil {
+		err = g.giveTo(ctx, h, to)
 	}
+	if err != nil {
+		g.endSession(to.Session)
+	}
+	return err
+}
+
+// giveTo ends a hold here, and gives it to another session. MUST be called with mu locked.
+func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request) error {
 	h.entries = 0
 	if !g.drop(h, errDetached) { // another has taken it out of the registry, and ends it
 		<-h.ctx.Done()
 		return h.ended()
 	}
-	err = g.move(ctx, g.in, h.held(), to)
+	ctx, cancel := context.WithTimeout(ctx, contract.CleanupTimeout)
+	defer cancel()
+	held := h.held()
+	err := g.move(ctx, g.in, h.name, func(n *protocol.Name) error { return protocol.Move(n, held, to) })
 	g.tellEnded(h, err)
 	switch {
 	case err == nil:
 		g.registry.transition(h.attempt, finish)
-		return nil
 	case errors.Is(err, driver.ErrNotHeld):
 		g.registry.transition(h.attempt, finish)
 		err = lost(err)
 	default:
 		g.abandon(g.in, h.attempt, true)
 	}
-	g.endSession(to.Session)
 	return err
 }
 
@@ -110,10 +119,10 @@ func (g rows) detachable(h *hold) error {
 	return h.once()
 }
 
-// move gives a lock to another session. It tries for as long as that may help.
-func (c *Client) move(ctx context.Context, in *clientSession, h driver.Held, to protocol.Request) error {
+// move runs a transition that moves a lock. It tries for as long as that may help.
+func (c *Client) move(ctx context.Context, in *clientSession, name string, transition func(n *protocol.Name) error) error {
 	for away := c.absent(); ; {
-		err := c.change(ctx, in, h.Name, func(n *protocol.Name) error { return protocol.Move(n, h, to) })
+		err := c.change(ctx, in, name, transition)
 		if err == nil || !c.transient(err) || away.tooLong(c, err) || ctx.Err() != nil {
 			return err
 		}
@@ -121,11 +130,14 @@ func (c *Client) move(ctx context.Context, in *clientSession, h driver.Held, to 
 	}
 }
 
-// endSession ends a session of a lock that was not, or is no longer, detached. Where that fails its
-// time ends it.
+// endSession ends a session of a lock that was not, or is no longer, detached, with what a
+// statement whose answer was lost has given it. It tries until Close: then the session's time ends
+// it.
 func (c *Client) endSession(id string) {
 	c.underWay.Go(func() {
-		_ = c.statement(c.tidying, func(ctx context.Context) error { return c.engine.EndSession(ctx, id) })
+		for wait := 10 * time.Millisecond; c.sessions.remove(id) != nil && !c.closing(); wait = min(2*wait, time.Second) {
+			pause(c.background, wait)
+		}
 	})
 }
 
@@ -168,14 +180,11 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 		return nil, fmt.Errorf("%w: it is held with token %d by a client that lives, and not detached", driver.ErrNotHeld, token)
 	}
 	o := c.owners.of(ctx, nil)
-	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, holder.Attempt
-	k := c.registry.takeUp(r.Name, r.Attempt)
-	if k == nil {
-		return nil, fmt.Errorf("%w: another call of this client takes it up", driver.ErrNotHeld)
-	}
-	k.guarded.Store(true) // by its holder before, as far as is known here
+	r.Session, r.Host, r.Thread, r.Attempt = s.ID, o.Host, o.Thread, c.owners.attempt(ctx, o)
+	k := c.registry.request(r.Name, r.Attempt)
 	got := &receipt{grant: driver.Grant{First: token, Token: token, Contended: true}, asked: c.config.Clock.Now()}
-	err = c.move(ctx, s, driver.Held{Name: r.Name, Session: holder.Session, Token: token}, *r)
+	from := driver.Held{Name: r.Name, Session: holder.Session, Token: token}
+	err = c.move(ctx, s, r.Name, func(n *protocol.Name) error { return protocol.Move(n, from, *r) })
 	if err == nil {
 		if h, ok := c.rely(ctx, s, k, r, o, got); ok {
 			c.endSession(holder.Session)
@@ -187,6 +196,30 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 		c.registry.transition(k, finish)
 		return nil, fmt.Errorf("%w: it is not detached any more, or its time is over", err)
 	}
-	c.abandon(s, k, true)
+	c.moveBack(s, k, token, holder)
 	return nil, err
+}
+
+// moveBack gives a lock that nobody relies on back to the session that it was detached to: a
+// statement that was cut off may have taken it up.
+func (c *Client) moveBack(s *clientSession, k *attempt, token int64, to driver.Holder) {
+	done := make(chan struct{})
+	c.registry.mu.Lock()
+	c.registry.move(k, abandon)
+	k.undone = done
+	c.registry.mu.Unlock()
+	c.underWay.Go(func() {
+		defer close(done)
+		defer c.registry.transition(k, finish)
+		held := driver.Held{Name: k.name, Session: s.ID, Token: token}
+		back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
+		for wait := 10 * time.Millisecond; s.Context().Err() == nil && c.tidying.Err() == nil; wait = min(2*wait, time.Second) {
+			err := c.change(c.tidying, s, k.name, func(n *protocol.Name) error { return protocol.Move(n, held, back) })
+			if err == nil || errors.Is(err, driver.ErrNotHeld) {
+				break
+			}
+			pause(c.background, wait)
+		}
+		s.Check() // the statement may run after all: then what it has taken is given back
+	})
 }

@@ -72,19 +72,6 @@ func (r *registry) request(name, id string) *attempt {
 	return c
 }
 
-// takeUp is request for an attempt of another client's. It is nil where this client knows the
-// attempt already.
-func (r *registry) takeUp(name, id string) *attempt {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.attempts[id] != nil {
-		return nil
-	}
-	c := &attempt{name: name, id: id}
-	r.attempts[id] = c
-	return c
-}
-
 // knows reports whether this client may have, or get, what an attempt was for.
 func (r *registry) knows(attempt string) bool {
 	r.mu.Lock()

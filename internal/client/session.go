@@ -229,7 +229,7 @@ func (m *sessions) retire(s *clientSession) (idle bool) {
 // rest takes an idle session out of the database, and closes the connections that the engine keeps
 // for this client, unless another session was opened meanwhile.
 func (m *sessions) rest(s *clientSession) {
-	if err := m.remove(s); err != nil {
+	if err := m.remove(s.ID); err != nil {
 		m.log.Debug("dblock: an idle client", "because", err)
 	}
 	m.opening <- struct{}{}
@@ -271,20 +271,20 @@ func (m *sessions) end() error {
 		return nil
 	}
 	s.Stop(ErrClosed)
-	return m.remove(s)
+	return m.remove(s.ID)
 }
 
 // remove takes a session that is over out of the database.
-func (m *sessions) remove(s *clientSession) error {
+func (m *sessions) remove(id string) error {
 	began := m.clock.Now()
 	for {
-		err := m.bury(s)
+		err := m.bury(id)
 		busy := errors.Is(err, driver.ErrBusy) || errors.Is(err, driver.ErrRetry) // another is ending it, or a race was lost
 		switch {
 		case err == nil:
 			return nil
 		case !busy && !errors.Is(err, errMore) || m.clock.Now()-began >= contract.CleanupTimeout || m.calls.tidying.Err() != nil:
-			return fmt.Errorf("ending session %s, which now expires by itself: %w", s.ID, err)
+			return fmt.Errorf("ending session %s, which now expires by itself: %w", id, err)
 		case busy:
 			pause(m.calls.tidying, 20*time.Millisecond)
 		}
@@ -294,18 +294,18 @@ func (m *sessions) remove(s *clientSession) error {
 // bury ends a session in the database, and gives back what a statement that was cut off has taken
 // for it all the same, after the client had looked for that: errMore, until there is nothing. What
 // is behind a transaction of the application's goes with the dead.
-func (m *sessions) bury(s *clientSession) error {
+func (m *sessions) bury(id string) error {
 	var left []driver.Attempt
 	err := m.calls.statement(m.calls.tidying, func(ctx context.Context) (err error) {
-		if err = m.engine.EndSession(ctx, s.ID); err == nil {
-			left, err = m.engine.Orphans(ctx, s.ID, 64)
+		if err = m.engine.EndSession(ctx, id); err == nil {
+			left, err = m.engine.Orphans(ctx, id, 64)
 		}
 		return err
 	})
 	for _, has := range left {
-		r := protocol.Undo(s.ID, has.Name, has.Attempt)
+		r := protocol.Undo(id, has.Name, has.Attempt)
 		if has.Token != 0 { // a transaction that it guards may still be open
-			r = protocol.TakeOver("", has.Name, driver.Holder{Session: s.ID, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token}})
+			r = protocol.TakeOver("", has.Name, driver.Holder{Session: id, Attempt: has.Attempt, Grant: driver.Grant{Token: has.Token}})
 		}
 		given := m.calls.statement(m.calls.tidying, func(ctx context.Context) error { // the engine tells the next holder
 			_, _, err := m.engine.Remove(ctx, r)

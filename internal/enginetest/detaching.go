@@ -2,12 +2,16 @@ package enginetest
 
 import (
 	"context"
+	"database/sql"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/protocol"
 )
 
 var detaching = inPlaces(own{
@@ -16,8 +20,14 @@ var detaching = inPlaces(own{
 	{"what is not held whole, once and for as long as its client lives is not detached", notDetached},
 	{"nobody takes up what is not detached", notTakenUp},
 	{"a member of a cohort is detached, and the others wait on", memberOutlived},
+	{"a lock whose taking up was not answered is detached again, and one whose detaching was not is given back", movedWithoutAnswer},
 }, moving{
 	{"a detached lock goes to the next when its time is over, and cannot be taken up any more", detachedForLong},
+})
+
+var detachingGuarded = inPlaces(own{
+	{"a lock is detached once the transactions that it guards have ended", detachedBehindGuards},
+	{"a lock that was taken up guards transactions, and those that began before are to be run again", guardedAfterResume},
 })
 
 // detach detaches a lock.
@@ -166,7 +176,7 @@ func memberOutlived(t *testing.T, e *env) {
 }
 
 func detachedForLong(t *testing.T, e *env) {
-	a, b := e.client(t), e.client(t)
+	a, b := e.client(t, dblock.WithoutReaper()), e.client(t, dblock.WithoutReaper())
 	first := lock(t, a, "n")
 	detach(t, first, 2*longTTL)
 	next := locking(t.Context(), b, "n")
@@ -189,4 +199,123 @@ func detachedForLong(t *testing.T, e *env) {
 	if _, err := a.Resume(context.Background(), "m", second.Token()); !errors.Is(err, dblock.ErrNotHeld) {
 		t.Errorf("taken up when its time was over: %v", err)
 	}
+}
+
+// unheardOf is a database of whose changes no answer arrives while deaf is set.
+type unheardOf struct {
+	driver.Backend
+	deaf    atomic.Pointer[func()] // called with each lost answer
+	changed atomic.Int64
+}
+
+func (u *unheardOf) Change(ctx context.Context, how driver.How, transition func(n *protocol.Name) error) ([]driver.Handoff, error) {
+	next, err := u.Backend.Change(ctx, how, transition)
+	u.changed.Add(1)
+	if lost := u.deaf.Load(); lost != nil {
+		(*lost)()
+		return nil, driver.Fail(driver.ErrUnavailable, errors.New("the answer is lost"))
+	}
+	return next, err
+}
+
+func movedWithoutAnswer(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	c, other := e.clientOf(t, a), e.client(t)
+	during := func(call func(ctx context.Context) error) {
+		t.Helper()
+		ctx, cancel := context.WithCancel(context.Background())
+		lost := func() { cancel() }
+		u.deaf.Store(&lost)
+		if err := call(ctx); err == nil || errors.Is(err, dblock.ErrNotHeld) {
+			t.Errorf("without an answer: %v", err)
+		}
+		u.deaf.Store(nil)
+	}
+	first := lock(t, other, "n")
+	detach(t, first, time.Hour)
+	during(func(ctx context.Context) error {
+		_, err := c.Resume(ctx, "n", first.Token())
+		return err
+	})
+	var again Lock
+	eventually(t, soon, "it can be taken up", func() bool {
+		l, err := other.Resume(context.Background(), "n", first.Token())
+		again = l
+		return err == nil
+	})
+	live(t, again)
+	unlock(t, again)
+
+	held := lock(t, c, "n")
+	during(func(ctx context.Context) error { return held.Detach(ctx, time.Hour) })
+	next := granted(t, soon, locking(t.Context(), other, "n"))
+	rising(t, []int64{held.Token(), next.Token()})
+	unlock(t, next)
+}
+
+func detachedBehindGuards(t *testing.T, e *env) {
+	e.exec(t, "CREATE TABLE app (n integer)")
+	a := e.app(t, 5)
+	u := &unheardOf{Backend: a.Backend}
+	a.client = a.clientOn(u)
+	l := lock(t, e.clientOf(t, a), "n")
+	tx := beginTx(t, a, sql.LevelDefault)
+	if err := l.Guard(t.Context(), tx); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- l.Detach(context.Background(), time.Hour) }()
+	if e.wiring.Kind != SQLite { // where the transaction has locked the whole database
+		eventually(t, soon, "it has tried twice", func() bool {
+			if len(done) > 0 {
+				t.Fatal("it is detached beside a guarded transaction")
+			}
+			return u.changed.Load() > 1
+		})
+	}
+	e.commitOne(t, tx)
+	if err := within(t, patience, "Detach returns", done); err != nil {
+		t.Fatal(err)
+	}
+	unlock(t, resume(t, e.client(t), "n", l.Token()))
+}
+
+func guardedAfterResume(t *testing.T, e *env) {
+	a := e.app(t, 5)
+	c := e.clientOf(t, a)
+	e.atEachLevel(t, func(t *testing.T, name string, level sql.IsolationLevel) {
+		for _, before := range []bool{false, true} {
+			name := fmt.Sprint(name, before)
+			first := lock(t, c, name)
+			if before { // it has a guard
+				tx := beginTx(t, a, level)
+				if err := first.Guard(t.Context(), tx); err != nil {
+					t.Fatal(err)
+				}
+				commit(t, tx)
+			}
+			detach(t, first, time.Hour)
+			var old Tx
+			if e.wiring.Kind != SQLite { // where nobody else could write meanwhile
+				old = beginTx(t, a, level)
+				snapshot(t, old)
+			}
+			l := resume(t, c, name, first.Token())
+			if old != nil {
+				if err := l.Guard(t.Context(), old); errors.Is(err, dblock.ErrLost) {
+					t.Fatalf("in a transaction from before: %v", err)
+				}
+				_ = old.rollback()
+			}
+			live(t, l)
+			tx := beginTx(t, a, level)
+			if err := l.Guard(t.Context(), tx); err != nil {
+				t.Fatal(err)
+			}
+			e.commitOne(t, tx)
+			unlock(t, l)
+		}
+	})
 }

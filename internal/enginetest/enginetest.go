@@ -84,7 +84,7 @@ func Run(t *testing.T, w Wiring) {
 			groups = append(groups, handingOver, reaping, sharing, permits, together, batches, w.inBothWays(cohorts), deadlocks)
 			groups = append(groups, detaching, revoking, owners, names, once, moments, extending, inspecting, chains, listing, events, looking)
 			if w.Through == nil {
-				groups = append(groups, takingOver, people, roles, upgrading)
+				groups = append(groups, takingOver, detachingGuarded, people, roles, upgrading)
 			}
 		}
 		for _, group := range groups {

@@ -1,20 +1,27 @@
 package protocol
 
-// Move gives the whole name to another session, and the owner in it. The hold goes on, with its
-// attempt and its token: so its guard is not seized, and protects what it has protected. It is safe
-// to repeat. ErrNotHeld, also where the session that has it is over its time, for then the next
-// waiter may have been told so; and of a cohort, which is detached first.
+// Move gives the whole name to another session: a lock is detached from its client, or goes back.
+// It keeps its token, and gets the attempt of the session that has it then. The guard of the old
+// one is seized, so that no transaction under who had it ends beside the work of who has it then.
+// The first waiter looks when it is over now. It is safe to repeat. ErrNotHeld, also where the
+// session that has it is over its time: the next waiter may have been told so. ErrNotHeld also of a
+// cohort, which is detached first. ErrGuarded while a guarded transaction is open.
 func Move(n *Name, h Held, to Request) error {
-	if n.holds(to.Session, h.Token) && n.Attempt == to.Attempt {
+	switch {
+	case n.holds(to.Session, h.Token) && n.Attempt == to.Attempt:
 		return nil
-	}
-	if !n.holds(h.Session, h.Token) || n.Attempt != to.Attempt || n.First < n.Last {
+	case !n.holds(h.Session, h.Token) || n.First < n.Last:
 		return ErrNotHeld
 	}
-	dead, err := n.source.Expire(h.Session)
-	if err != nil || dead {
+	if err := n.source.Seize(n.Attempt, false); err != nil {
+		return err
+	}
+	if dead, err := n.source.Expire(h.Session); err != nil || dead {
 		return notHeld(err)
 	}
-	n.Session, n.Host, n.Thread = to.Session, to.Host, to.Thread
-	return nil
+	n.Session, n.Host, n.Thread, n.Attempt = to.Session, to.Host, to.Thread, to.Attempt
+	if n.Waiters == 0 {
+		return nil
+	}
+	return n.forewarn()
 }
