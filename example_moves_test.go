@@ -77,6 +77,36 @@ func ExampleLock_Extend() {
 	// imported 2
 }
 
+// No server was there at three in the morning. The first that starts catches up.
+func ExampleClient_OnceAt_catchUp() {
+	ctx := context.Background()
+	client, done := openClient()
+	defer done()
+	latest := func(now time.Time) time.Time { // of a job that is due at three, each day
+		due := now.Truncate(24 * time.Hour).Add(3 * time.Hour)
+		if due.After(now) {
+			due = due.Add(-24 * time.Hour)
+		}
+		return due
+	}
+	start := func(now time.Time) { // what each server does once as it starts
+		ran, err := client.OnceAt(ctx, "nightly", latest(now), func(ctx context.Context, l *dblock.Lock[*sql.Tx], slot time.Time) error {
+			fmt.Println("the run of", slot.Format("2 January, 15:04"))
+			return nil
+		})
+		fmt.Println("it ran:", ran, err)
+	}
+	start(time.Date(2025, 1, 28, 3, 0, 1, 0, time.UTC))
+	start(time.Date(2025, 1, 31, 9, 30, 0, 0, time.UTC)) // after two days and a half
+	start(time.Date(2025, 1, 31, 9, 31, 0, 0, time.UTC))
+	// Output:
+	// the run of 28 January, 03:00
+	// it ran: true <nil>
+	// the run of 31 January, 03:00
+	// it ran: true <nil>
+	// it ran: false <nil>
+}
+
 // A scheduler of cron expressions tells for which time it runs a job. All servers name the slot
 // alike, and one of them runs it.
 func ExampleClient_OnceAt() {

@@ -105,10 +105,11 @@ func (c *Client[TX]) Every(ctx context.Context, name string, interval time.Durat
 // Slots of a name are run in their order. Once a slot has a run, whatever became of that, no
 // earlier one is run, however late it is asked for: the caller gets false and nil, as for a slot
 // that was run. Nor is a slot that came while a run of the name went on, unless a call for it comes
-// after that run and before a later slot has one. The latest slot of each name is remembered for
-// ever, the others for as long as the reaper's History says. A name may pass from OncePer to OnceAt
-// and back: a run of OncePer that began at the slot's time or later counts as its run, and a slot
-// of OncePer in which a run of OnceAt began counts as run.
+// after that run and before a later slot has one. So a process catches up that names the latest
+// time of its schedule once as it starts: one run, late, for all that were missed. The latest slot
+// of each name is remembered for ever, the others for as long as the reaper's History says. A name
+// may pass from OncePer to OnceAt and back: a run of OncePer that began at the slot's time or later
+// counts as its run, and a slot of OncePer in which a run of OnceAt began counts as run.
 //
 // fn is told its slot. Errors are those of OncePer. ErrInvalidOption for a slot before 1971, such
 // as the zero time, or after 9999. ErrInvalidOption also for one that is more than a minute ahead

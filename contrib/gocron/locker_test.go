@@ -72,6 +72,36 @@ func TestAJobOfAMomentRunsOnceOnFourReplicas(t *testing.T) {
 	}
 }
 
+// No replica was there on the first of January.
+func TestATimeThatWasMissedIsCaughtUpOnce(t *testing.T) {
+	const yearly = "0 0 1 1 *"
+	schedule, err := cron.ParseStandard(yearly)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := file(t)
+	ran, refused := make(chan struct{}, 3), make(chan error, 3)
+	for i := range 3 {
+		s := scheduler(t, gocron.WithDistributedLocker(must(t)(gocronlock.At(client(t, file), schedule))))
+		_, err := s.NewJob(gocron.CronJob(yearly, false), gocron.NewTask(func() { ran <- struct{}{} }), gocron.WithName(job),
+			gocron.WithStartAt(gocron.WithStartImmediately()),
+			gocron.WithEventListeners(gocron.AfterLockError(func(_ uuid.UUID, _ string, err error) { refused <- err })))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Start()
+		until(t, func() bool { return len(ran)+len(refused) > i })
+	}
+	for range 2 {
+		if err := receive(t, refused); !errors.Is(err, gocronlock.ErrTaken) {
+			t.Error(err)
+		}
+	}
+	if len(ran) != 1 {
+		t.Errorf("it ran %d times", len(ran))
+	}
+}
+
 func TestATaskIsToldThatItsLockIsLost(t *testing.T) {
 	for kind, k := range lockers {
 		t.Run(kind, func(t *testing.T) {
