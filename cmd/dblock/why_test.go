@@ -190,37 +190,3 @@ func TestWhySaysThatAHolderIsNoMore(t *testing.T) {
 	w.exec("UPDATE dblock_locks SET expires_at = 1")
 	contains(t, w.must("why", "n"), "its time is over: the next waiter or the reaper takes it away")
 }
-
-func TestWhyGoesOnWithWhatACommandWaitsFor(t *testing.T) {
-	if parent(os.Getpid()) == 0 {
-		t.Skip("this system does not tell whose child a process is")
-	}
-	eachKind(t, func(w *world) {
-		inner := w.lock("inner")
-		outer := w.command("run", "outer", "--", "sh", "-c", `"$0" run inner -- true`, os.Args[0])
-		if err := outer.Start(); err != nil {
-			w.Fatal(err)
-		}
-		w.queued("inner", 1)
-		contains(w, w.must("why", "outer"), "outer", "inner, for which 1 waits", "(orders)")
-		if out := w.must("why", "inner"); strings.Contains(out, "outer") {
-			w.Errorf("its holder waits for nothing:\n%s", out)
-		}
-		if err := inner.Unlock(w.Context()); err != nil {
-			w.Error(err)
-		}
-		if err := outer.Wait(); err != nil {
-			w.Error(err)
-		}
-	})
-}
-
-func TestAProcessDescendsFromItsParents(t *testing.T) {
-	own := os.Getpid()
-	if parent(own) == 0 {
-		t.Skip("this system does not tell whose child a process is")
-	}
-	if !descends(own, os.Getppid()) || descends(os.Getppid(), own) || descends(own, own) || descends(own, 0) {
-		t.Error("it is told otherwise")
-	}
-}
