@@ -41,7 +41,7 @@ func (s server) listenIn(t *testing.T, pool *sql.DB, nap time.Duration) *ear {
 	e := &ear{actor: actor{Backend: mysql.New(pool).Backend, session: id(), pool: pool}, wakes: make(chan string, 10_000), ended: make(chan error, 1)}
 	mysql.Nap(e.Backend, nap)
 	must(t, e.OpenSession(t.Context(), dblock.Session{ID: e.session, TTL: ttl}))
-	drivertest.Beating(t, e.Backend)
+	drivertest.Beating(t, e.Backend, "s")
 	var ctx context.Context
 	ctx, e.stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	ready := make(chan struct{})
@@ -411,7 +411,7 @@ func TestAListenerTakesOverFromOneThatBrokeUnnoticed(t *testing.T) {
 		ready := make(chan struct{})
 		ended := make(chan error, 1)
 		direct := s.engine(t)
-		drivertest.Beating(t, direct)
+		drivertest.Beating(t, direct, "s")
 		go func() { ended <- direct.Listen(ctx, waiter.session, func() { close(ready) }, func(dblock.Hint) {}) }()
 		select {
 		case <-ready:
@@ -490,7 +490,7 @@ func TestWhereKillIsRefusedNothingListens(t *testing.T) {
 		defer pool.Close()
 		backend := mysql.New(pool).Backend
 		mysql.Proof(backend, 100*time.Millisecond)
-		drivertest.Beating(t, backend)
+		drivertest.Beating(t, backend, "s")
 		err := backend.Listen(t.Context(), id(), func() { t.Error("ready") }, func(dblock.Hint) {})
 		is(t, err, dblock.ErrUnsupported)
 		var cause *sqldriver.MySQLError

@@ -39,7 +39,7 @@ func write(ctx context.Context, w *writer, before protocol.Row, n *protocol.Name
 			return c, err
 		}
 	}
-	moved := before.Session != "" && n.Session != "" && n.Session != before.Session // a detached lock outlives all processes
+	moved := n.Session != "" && n.Session != before.Session && n.Last == before.Last // a detached lock outlives all processes
 	w.lasting = w.lasting || moved || len(n.Events) > 0
 	if n.Token != before.Token {
 		w.keep(n.Token, n.Now, microseconds(n.Rests-n.Now))

@@ -45,10 +45,11 @@ func ReleaseAll(ctx context.Context, b driver.Names, held []driver.Held) (rest [
 	return rest, err
 }
 
-// Beating opens a connection for heartbeats, which a listener needs, until the test has ended.
-func Beating(t testing.TB, b driver.Backend) {
+// Beating opens a connection for the heartbeats of a session, which its listener needs, until the
+// test has ended.
+func Beating(t testing.TB, b driver.Backend, session string) {
 	t.Helper()
-	up, err := b.Upkeep(t.Context(), "s")
+	up, err := b.Upkeep(t.Context(), session)
 	if err != nil {
 		t.Fatal(err)
 	}
