@@ -130,7 +130,8 @@ func (c *Client[TX]) CheckSchema(ctx context.Context) error {
 // under way, and up to five for transactions that hold rows it needs: what is behind those expires
 // with the session. When it returns nil, nothing of the client runs any more. If ctx ends before
 // the database has answered, Close says so, stops trying, and what is left expires with the
-// session. Close is idempotent.
+// session. With a ctx that has already ended, such as that of a program which a signal ends, it
+// tries for a few seconds, as Unlock does. Close is idempotent.
 func (c *Client[TX]) Close(ctx context.Context) error {
 	if err := c.Core().Close(ctx); err != nil {
 		return fmt.Errorf("dblock: close: %w", err)

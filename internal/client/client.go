@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/reaper"
@@ -57,10 +58,16 @@ func (c *Client) serve() {
 }
 
 // Close releases what is held, and ends everything. When it returns nil, nothing of the client runs
-// any more. If ctx ends first, it stops trying.
+// any more. If ctx ends first, it stops trying. With one that has ended before, such as that of a
+// program which a signal ends, it tries for a few seconds.
 func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
+	}
+	if ctx.Err() != nil {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
+		defer cancel()
 	}
 	if c.calls.close() {
 		go c.shutDown()

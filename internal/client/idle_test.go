@@ -159,3 +159,18 @@ func TestTheOldestHoldIsThatOfAHolderWhomNobodyWatches(t *testing.T) {
 		release(t, watched)
 	})
 }
+
+// Broken by a client of a program that a signal ends: its session would be left to the reaper.
+func TestCloseWithAContextThatHasEndedReleasesAllTheSame(t *testing.T) {
+	idling(t, func(t *testing.T, p *paper, c *Client) {
+		acquire(t, t.Context(), c, "n")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		if row, _ := p.names.Row("n"); row.Session != "" || p.ended != 1 {
+			t.Errorf("held by %q, %d sessions ended", row.Session, p.ended)
+		}
+	})
+}
