@@ -36,8 +36,8 @@ func (f *Fake[TX]) Lose(t testing.TB, lock Held) {
 	}
 }
 
-// LoseName is Lose for code that hides its lock, as Do does: it takes the name from the one who has
-// it. The test fails also where several share the name.
+// LoseName is Lose for code that hides its lock, as Do does: it takes the name from its holder. The
+// test fails also where several share the name.
 func (f *Fake[TX]) LoseName(t testing.TB, name string) {
 	t.Helper()
 	lock, err := f.line.heldAs(name)

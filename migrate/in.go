@@ -32,11 +32,6 @@ func (in In) Down(ctx context.Context, db *sql.DB, engine string) error {
 	return forEach(ms, err, func(m *migrator) error { return m.down(ctx, 0) })
 }
 
-// DownTo is the function DownTo in this place.
-func (in In) DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
-	return in.downTo(ctx, db, engine, version)
-}
-
 // Status is the function Status in this place.
 func (in In) Status(ctx context.Context, db *sql.DB, engine string) ([]Migration, error) {
 	return in.status(ctx, db, engine, nil)
@@ -66,7 +61,7 @@ func (in In) place(engine string) (*tables.In, error) {
 	return place, nil
 }
 
-// placedFS are migrations whose statements name a place.
+// placedFS are migrations, with a place in their statements.
 type placedFS struct {
 	fs.FS
 	place func(text string) string

@@ -107,10 +107,11 @@ func Down(ctx context.Context, db *sql.DB, engine string, sets ...Set) error {
 // versions added. Tables at that version or below it are left as they are. After an error the
 // versions above the one that it names are gone, and DownTo may be called again.
 func DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
-	return In("").downTo(ctx, db, engine, version)
+	return In("").DownTo(ctx, db, engine, version)
 }
 
-func (in In) downTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
+// DownTo is the function DownTo in this place.
+func (in In) DownTo(ctx context.Context, db *sql.DB, engine string, version int64) error {
 	ms, err := in.migrators(db, engine, nil)
 	if err != nil {
 		return err

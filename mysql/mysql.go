@@ -145,10 +145,7 @@ func (e *engine) Validate() error {
 	if e.misplaced != nil {
 		return e.misplaced
 	}
-	if n := e.db.Stats().MaxOpenConnections; n == 1 || n == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: SetMaxOpenConns(3) or more", n))
-	}
-	return nil
+	return connpool.Enough(e.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
 }
 
 // queries run one by one on any connection, each its own transaction at the application's isolation

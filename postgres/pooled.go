@@ -31,15 +31,7 @@ func (d pooledDB) validate() error {
 	if err := d.pgxDB.validate(); err != nil {
 		return err
 	}
-	return enough(int(d.pool.Stat().MaxConns()), "pool_max_conns=3")
-}
-
-// enough refuses a pool that allows too few connections; 0: it allows any number.
-func enough(most int, remedy string) error {
-	if most == 1 || most == 2 {
-		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: %s or more", most, remedy))
-	}
-	return nil
+	return connpool.Enough(int(d.pool.Stat().MaxConns()), "pool_max_conns=3")
 }
 
 // spareOf is how many connections beside that of the heartbeats are kept of a pool of a size.
@@ -59,12 +51,16 @@ func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 		return nil, err
 	}
 	conn := pooledConn{pgxConn{lent.Conn()}, lent}
-	name := statement{sql: "SELECT set_config('application_name', $1, false)", args: []any{pgserver.ConnectionName(app)}}
-	if err := conn.exec(ctx, name); err != nil {
+	if err := conn.exec(ctx, named(app)); err != nil {
 		_ = conn.close()
 		return nil, err
 	}
 	return conn, nil
+}
+
+// named gives a connection of the pool the library's name.
+func named(app string) statement {
+	return statement{sql: "SELECT set_config('application_name', $1, false)", args: []any{pgserver.ConnectionName(app)}}
 }
 
 func (d pooledDB) source() any { return d.pool }

@@ -23,7 +23,7 @@ func (d sqlDB) validate() error {
 	if d.db == nil {
 		return pgserver.ErrNilPool
 	}
-	return enough(d.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
+	return connpool.Enough(d.db.Stats().MaxOpenConnections, "SetMaxOpenConns(3)")
 }
 
 func (d sqlDB) connections() (inUse, most int) {
@@ -178,17 +178,11 @@ func (d sqlDB) reserve(ctx context.Context, app string) (connection, error) {
 		return nil, err
 	}
 	reserved := sqlConn{conn}
-	if err := reserved.setAppName(ctx, app); err != nil {
+	if err := reserved.exec(ctx, named(app)); err != nil {
 		_ = reserved.close()
 		return nil, err
 	}
 	return reserved, nil
-}
-
-// setAppName gives the connection the library's name.
-func (c sqlConn) setAppName(ctx context.Context, app string) error {
-	_, err := c.conn.ExecContext(ctx, "SELECT set_config('application_name', $1, false)", pgserver.ConnectionName(app))
-	return err
 }
 
 func (d sqlDB) source() any { return d.db }

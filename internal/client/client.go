@@ -64,11 +64,8 @@ func (c *Client) Close(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), contract.CleanupTimeout)
-		defer cancel()
-	}
+	ctx, cancel := contract.ToUnlock(ctx, c)
+	defer cancel()
 	if c.calls.close() {
 		go c.shutDown()
 	}

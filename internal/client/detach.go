@@ -24,26 +24,19 @@ var errDetached = fmt.Errorf("%w: it was detached", driver.ErrNotHeld)
 // Like Unlock it ends the hold here before the database is told; where that cannot be told, the
 // lock is given back.
 func (l *Lock) Detach(ctx context.Context, d time.Duration) error {
-	if ctx == nil {
-		return errNilContext
-	}
-	ctx, cancel := contract.ToUnlock(ctx, l.hold)
-	defer cancel()
-	if err := lockWithin(ctx, l.mu.TryLock); err != nil {
-		return err
-	}
-	defer l.mu.Unlock()
-	if l.unlocked {
-		return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
-	}
-	g := l.client.rows(l.hold)
-	if err := g.begin(); err != nil {
-		return err
-	}
-	defer g.done()
-	err := g.send(ctx, l.hold, d)
-	l.outcome, l.unlocked = err, l.hold.ctx.Err() != nil
-	return err
+	return l.alone(ctx, func(ctx context.Context) error {
+		if l.unlocked {
+			return fmt.Errorf("%w: it was unlocked", driver.ErrNotHeld)
+		}
+		g := l.client.rows(l.hold)
+		if err := g.begin(); err != nil {
+			return err
+		}
+		defer g.done()
+		l.outcome = g.send(ctx, l.hold, d)
+		l.unlocked = l.hold.ctx.Err() != nil
+		return l.outcome
+	})
 }
 
 // send does so once nothing else changes the hold.
@@ -130,9 +123,8 @@ func (c *Client) move(ctx context.Context, in *clientSession, name string, trans
 	}
 }
 
-// endSession ends a session of a lock that was not, or is no longer, detached, with what a
-// statement whose answer was lost has given it. It tries until Close: then the session's time ends
-// it.
+// endSession ends a session that is to have no lock, and gives back what a late statement has given
+// it. It tries until Close. After that the session's own time ends it.
 func (c *Client) endSession(id string) {
 	c.underWay.Go(func() {
 		for wait := 10 * time.Millisecond; c.sessions.remove(id) != nil && !c.closing(); wait = min(2*wait, time.Second) {
@@ -203,16 +195,9 @@ func (c *Client) resumeDetached(ctx context.Context, r *driver.Request, token in
 // moveBack gives a lock that nobody relies on back to the session that it was detached to: a
 // statement that was cut off may have taken it up.
 func (c *Client) moveBack(s *clientSession, k *attempt, token int64, to driver.Holder) {
-	done := make(chan struct{})
-	c.registry.mu.Lock()
-	c.registry.move(k, abandon)
-	k.undone = done
-	c.registry.mu.Unlock()
-	c.underWay.Go(func() {
-		defer close(done)
-		defer c.registry.transition(k, finish)
-		held := driver.Held{Name: k.name, Session: s.ID, Token: token}
-		back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
+	held := driver.Held{Name: k.name, Session: s.ID, Token: token}
+	back := protocol.Request{Session: to.Session, Host: to.Host, Thread: to.Thread, Attempt: to.Attempt}
+	c.undo(k, func() {
 		for wait := 10 * time.Millisecond; s.Context().Err() == nil && c.tidying.Err() == nil; wait = min(2*wait, time.Second) {
 			err := c.change(c.tidying, s, k.name, func(n *protocol.Name) error { return protocol.Move(n, held, back) })
 			if err == nil || errors.Is(err, driver.ErrNotHeld) {

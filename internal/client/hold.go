@@ -36,8 +36,7 @@ type hold struct {
 	metadata  string
 	lease     time.Duration // of the request that it was granted for; 0: none
 	minHold   time.Duration // likewise
-	began     time.Duration // by the client's clock
-	since     time.Duration // the moment when it began, where there is an observer
+	began     time.Duration // when it was granted, by the client's clock
 	observed  atomic.Int32  // what the observer knows of it
 	asked     chan string   // why others want it; nil: nobody listens. The registry's mutex protects it
 	reason    string        // the latest of these; likewise

@@ -16,7 +16,7 @@ type Lock struct {
 	hold    *hold
 	entered bool // it is another entry of a hold that its owner had
 
-	mu       sync.Mutex // one Unlock at a time
+	mu       sync.Mutex // one Unlock, or Detach, at a time
 	unlocked bool
 	outcome  error // what Unlock said
 }
@@ -64,6 +64,18 @@ func (l *Lock) Asked() <-chan string {
 // Unlock takes back one entry; with the last one the lock goes to the next waiter. A second call
 // returns what the first did, unless that may be tried again.
 func (l *Lock) Unlock(ctx context.Context) error {
+	return l.alone(ctx, func(ctx context.Context) error {
+		if !l.unlocked {
+			l.outcome = l.client.unlock(ctx, l.hold)
+			l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
+		}
+		return l.outcome
+	})
+}
+
+// alone runs what gives the handle up, one at a time; for a few seconds where ctx has ended, or
+// ends with the lock.
+func (l *Lock) alone(ctx context.Context, f func(ctx context.Context) error) error {
 	if ctx == nil {
 		return errNilContext
 	}
@@ -73,12 +85,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		return err
 	}
 	defer l.mu.Unlock()
-	if l.unlocked {
-		return l.outcome
-	}
-	l.outcome = l.client.unlock(ctx, l.hold)
-	l.unlocked = l.outcome == nil || errors.Is(l.outcome, ErrLost)
-	return l.outcome
+	return f(ctx)
 }
 
 // Run calls f with a context that ends when ctx does, or the lock.

@@ -16,8 +16,7 @@ func (c *Client) lose(h *hold, reason error) {
 	}
 }
 
-// expire ends a hold whose fixed lease is over. Its holder asked for that end: it is no line of the
-// log.
+// expire ends a hold whose fixed lease is over. The log says nothing of an end that was asked for.
 func (c *Client) expire(h *hold) { c.forfeit(h, errLeaseOver) }
 
 // forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
@@ -115,7 +114,7 @@ type receipt struct {
 func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driver.Request, o Owner, got *receipt) (*hold, bool) {
 	h := &hold{
 		attempt: k, in: s, owner: o, cohort: got.cohort, bereave: got.bereave, contended: got.grant.Contended, fixed: got.grant.Lease != 0, entries: 1, metadata: r.Metadata,
-		lease: r.Lease, minHold: r.MinHold, since: c.moment(),
+		lease: r.Lease, minHold: r.MinHold, began: c.config.Clock.Now(),
 	}
 	m := mode{token: got.grant.Token, last: got.grant.Token, units: r.Units, of: r.Of}
 	if got.cohort != nil {
@@ -123,8 +122,7 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driv
 	}
 	h.mode.Store(&m)
 	h.ctx, h.cancel = context.WithCancelCause(h.under(context.WithoutCancel(ctx), c.owners))
-	now := c.config.Clock.Now()
-	h.began = now
+	now := h.began
 	end := leaseEnd(got.grant.Lease, got.asked, now)
 	before, how, added := c.registry.add(h, func() bool {
 		if !s.Alive() || h.fixed && end <= now {

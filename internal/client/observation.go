@@ -61,16 +61,5 @@ func (c *Client) tell(h *hold, err error) {
 	if !errors.Is(err, ErrLost) && !errors.Is(err, ErrClosed) {
 		err = nil
 	}
-	c.config.Observer.HoldEnd(h.name, h.mode.Load().token, time.Since(epoch)-h.since, err)
-}
-
-// epoch is a moment from which holds are counted.
-var epoch = time.Now()
-
-// moment is when a hold begins, where there is an observer to tell.
-func (c *Client) moment() (now time.Duration) {
-	if c.config.Observer != nil {
-		now = time.Since(epoch)
-	}
-	return now
+	c.config.Observer.HoldEnd(h.name, h.mode.Load().token, c.config.Clock.Now()-h.began, err)
 }

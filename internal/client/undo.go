@@ -14,6 +14,20 @@ import (
 // session's belongings are listed afterwards, and once more with each later reconciliation. What is
 // still to be answered is waited for. MUST be called within a call.
 func (c *Client) abandon(s *clientSession, k *attempt, unsure bool) {
+	c.undo(k, func() {
+		if k.answered != nil {
+			<-k.answered
+		}
+		c.giveBack(s, k)
+		if unsure {
+			s.Check()
+		}
+	})
+}
+
+// undo runs f in the background, after which nothing of an attempt is left. MUST be called within a
+// call.
+func (c *Client) undo(k *attempt, f func()) {
 	done := make(chan struct{})
 	c.registry.mu.Lock()
 	c.registry.move(k, abandon)
@@ -22,13 +36,7 @@ func (c *Client) abandon(s *clientSession, k *attempt, unsure bool) {
 	c.underWay.Go(func() {
 		defer close(done)
 		defer c.registry.transition(k, finish)
-		if k.answered != nil {
-			<-k.answered
-		}
-		c.giveBack(s, k)
-		if unsure {
-			s.Check()
-		}
+		f()
 	})
 }
 

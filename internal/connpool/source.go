@@ -70,6 +70,15 @@ func (c *Pool[C]) Leaves(most, more int) error {
 		"the pool allows %d connections, and the %d clients of dblock on it keep %d: it must allow more, or one client serve for all", most, clients, keep))
 }
 
+// Enough is nil unless a pool allows one or two connections (0: any number). Otherwise it is
+// ErrConfig, with the remedy.
+func Enough(most int, remedy string) error {
+	if most == 1 || most == 2 {
+		return driver.Fail(driver.ErrConfig, fmt.Errorf("the pool allows %d connections; heartbeats need one of their own, work that may wait for a row another, and all other work a third: %s or more", most, remedy))
+	}
+	return nil
+}
+
 // EachIdle calls f with each idle connection of a pool. It takes as many as are idle at once: a
 // pool lends the one that came back last.
 func EachIdle(ctx context.Context, pool *sql.DB, f func(conn *sql.Conn)) {

@@ -201,7 +201,7 @@ func detachedForLong(t *testing.T, e *env) {
 	}
 }
 
-// unheardOf is a database of whose changes no answer arrives while deaf is set.
+// unheardOf is a database. While deaf is set, the answers to its changes are lost.
 type unheardOf struct {
 	driver.Backend
 	deaf    atomic.Pointer[func()] // called with each lost answer

@@ -1,10 +1,10 @@
 package protocol
 
 // Move gives the whole name to another session: a lock is detached from its client, or goes back.
-// It keeps its token, and gets the attempt of the session that has it then. The guard of the old
-// one is seized, so that no transaction under who had it ends beside the work of who has it then.
-// The first waiter looks when it is over now. It is safe to repeat. ErrNotHeld, also where the
-// session that has it is over its time: the next waiter may have been told so. ErrNotHeld also of a
+// The token stays. The attempt is that of the new session. The guard of the old attempt is seized,
+// so that no transaction of the old session ends beside the work of the new one. The first waiter
+// is told, since the lock ends at another time now. It is safe to repeat. ErrNotHeld, also where
+// the old session is over its time: the next waiter may have been told so. ErrNotHeld also of a
 // cohort, which is detached first. ErrGuarded while a guarded transaction is open.
 func Move(n *Name, h Held, to Request) error {
 	switch {

@@ -158,6 +158,6 @@ func (s *Session) End(reason error) { s.end(reason) }
 
 // Stop is End that waits until no goroutine of the session runs.
 func (s *Session) Stop(reason error) {
-	s.end(reason)
+	s.End(reason)
 	s.done.Wait()
 }

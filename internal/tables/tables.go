@@ -52,7 +52,9 @@ func (i *In) in(text, quote string) string {
 		return known.(string)
 	}
 	placed := object.ReplaceAllString(text, "${1}"+strings.ReplaceAll(quote+i.name+quote, "$", "$$")+".${2}")
-	i.texts.Store(text, placed)
+	if placed != text { // a LISTEN has another text in each session
+		i.texts.Store(text, placed)
+	}
 	return placed
 }
 
