@@ -112,9 +112,10 @@ func (h *heart) beatNow() {
 	h.beatOverPool()
 }
 
-// beatSoon schedules a heartbeat after a failure, with jitter.
+// beatSoon schedules a heartbeat after a failure, with jitter. It does not put off one that is due
+// sooner.
 func (h *heart) beatSoon() {
-	h.due = h.config.Clock.Now() + h.interval/4 + mathrand.N(h.interval/4)
+	h.due = min(h.due, h.config.Clock.Now()+h.interval/4+mathrand.N(h.interval/4))
 }
 
 func (h *heart) beatOver(l *reserved) {

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/clock"
 )
 
 // outageOf opens a session, changes the server with set, cuts its heartbeat connection, and runs
@@ -103,6 +105,18 @@ func TestASlowAnswerStartsNoCycleOfConnections(t *testing.T) {
 			t.Errorf("%d heartbeats over the pool, %d connections open, want 0 and 1", seen.pooled, seen.connects-seen.closes)
 		}
 	})
+}
+
+// Otherwise a heartbeat over the pool that fails in the moment in which the next one is due costs
+// half an interval, which a slow server does not leave.
+func TestAFailedHeartbeatDoesNotPutOffTheNext(t *testing.T) {
+	h := &heart{Session: &Session{config: Config{Clock: clock.Func(func() time.Duration { return ttl })}}, interval: ttl / beatsPerTTL}
+	for _, left := range []time.Duration{0, h.interval / 8, h.interval} {
+		h.due = ttl + left
+		if h.beatSoon(); h.due > ttl+min(left, h.interval/2) {
+			t.Errorf("a heartbeat due in %v is sent in %v", left, h.due-ttl)
+		}
+	}
 }
 
 func TestAConnectionThatGoesSilentLosesNothing(t *testing.T) {
