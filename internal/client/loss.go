@@ -30,6 +30,7 @@ func (c *Client) forfeit(h *hold, reason error) bool {
 // released it may be reading its answer with that.
 func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 	if how.event == releaseTx {
+		c.history.recordTxRelease(h)
 		c.linger(h, how.cause)
 	} else {
 		c.end(h, how.cause)

@@ -143,6 +143,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			known := !h.unanswered && g.registry.state(h.attempt) == Releasing
 			g.registry.transition(h.attempt, finish)
 			if h.txRelease.possible() {
+				g.history.recordTxRelease(h)
 				g.promote(ctx, h)
 				return nil
 			}

@@ -6,8 +6,9 @@ import "sync/atomic"
 // was called, and nothing has shown since then that its transaction was rolled back. The zero
 // value: it was not.
 type txRelease struct {
-	mark  atomic.Int64 // the step of UnlockTx that set it, 0: none
-	steps atomic.Int64
+	mark     atomic.Int64 // the step of UnlockTx that set it, 0: none
+	steps    atomic.Int64
+	recorded atomic.Bool // in the history: its commit may be seen first, and Unlock find nothing later
 }
 
 // possible reports whether the hold may have been released so.

@@ -141,8 +141,8 @@ func departedContext(t *testing.T, e *env) {
 	e.exec(t, "CREATE TABLE app (n integer)")
 	a := e.app(t, 5)
 	ends := make(chan error, 2)
-	c := e.clientOf(t, a, dblock.WithObserver(dblock.Observer{HoldEnd: func(h dblock.HoldResult) { ends <- h.Err }}))
-	for _, unlocked := range []bool{true, false} {
+	c := e.clientOf(t, a, dblock.WithEvents(), dblock.WithObserver(dblock.Observer{HoldEnd: func(h dblock.HoldResult) { ends <- h.Err }}))
+	for i, unlocked := range []bool{true, false} {
 		l := lock(t, c, "n")
 		tx := beginTx(t, a, e.levels()[0])
 		is(t, l.UnlockTx(t.Context(), tx), nil)
@@ -153,6 +153,7 @@ func departedContext(t *testing.T, e *env) {
 		if until := l.Until(); !until.IsZero() {
 			t.Errorf("it is held until %v", until)
 		}
+		e.told(t, c, "n", "released", i+1)
 		if unlocked {
 			unlock(t, l)
 		} else {
@@ -161,4 +162,11 @@ func departedContext(t *testing.T, e *env) {
 		ended(t, soon, l, dblock.ErrNotHeld)
 		unlock(t, l)
 	}
+	l := lock(t, c, "at once")
+	tx := beginTx(t, a, e.levels()[0])
+	is(t, l.UnlockTx(t.Context(), tx), nil)
+	commit(t, tx)
+	unlock(t, l)
+	e.told(t, c, "at once", "released", 1)
+	e.told(t, c, "n", "released", 2)
 }
