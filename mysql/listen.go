@@ -57,8 +57,8 @@ func wakeUp(ctx context.Context, conn *sql.Conn, sessions []string) {
 // Listen sleeps (on MariaDB: waits for a sleep lock) on the server, on a connection that holds the
 // session's named lock, until the grant of a lock to the session interrupts it.
 func (e *engine) Listen(ctx context.Context, session string, ready func(), wake func(driver.Hint)) error {
-	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 1); err != nil {
-		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups: %v", err))
+	if err := e.side.LeavesToListen(e.db.Stats().MaxOpenConnections); err != nil {
+		return err
 	}
 	conn, err := e.reserve(ctx, idleTimeout)
 	if err != nil {

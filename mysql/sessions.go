@@ -52,7 +52,7 @@ func (e *engine) known(ctx context.Context) error {
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections, 0); err != nil {
+	if err := e.side.Leaves(e.db.Stats().MaxOpenConnections); err != nil {
 		return err
 	}
 	if err := e.known(ctx); err != nil {

@@ -22,7 +22,7 @@ type Option func(*engine)
 // the configuration and the hooks are used.
 //
 // A client listens from the first time that it waits. A DSN that cannot be read is ErrConfig from
-// dblock.New. Where an address cannot be reached, or is of another database, the client says so in
+// dblock.New. Where an address cannot be reached, or nothing is heard there, the client says so in
 // its log and to Observer.Listener, and polls. Default: as the pool connects.
 func Listen[D string | *pgx.ConnConfig | *pgxpool.Pool](direct D) Option {
 	d := directConn{}

@@ -33,6 +33,9 @@ func (e *engine) Listen(ctx context.Context, session string, ready func(), wake 
 	if err == nil {
 		err = l.listen(ctx, "dblock_"+session, e.announce, ready, wake)
 	}
+	if e.direct != nil && errors.Is(err, errUnheard) {
+		return driver.ErrDeaf
+	}
 	return pgserver.Interpret(err)
 }
 
@@ -47,6 +50,9 @@ func (e *engine) announce(ctx context.Context, channel string) error {
 	}
 	return err
 }
+
+// errUnheard: a listener did not hear its own notification.
+var errUnheard = driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen)"))
 
 // listen proves that it hears before it says that it is ready: behind a pooler that lends
 // connections by the transaction, LISTEN succeeds and nothing ever arrives. So it has a
@@ -70,7 +76,7 @@ func (l *line) listen(ctx context.Context, channel string, announce func(ctx con
 	case err != nil:
 		return err
 	case !heard:
-		return driver.Fail(driver.ErrUnsupported, errors.New("LISTEN hears nothing on this connection: a pooler is in between (see postgres.Listen), or it is of another database"))
+		return errUnheard
 	}
 	ready()
 	for {

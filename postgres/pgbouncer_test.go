@@ -12,6 +12,7 @@ import (
 
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // Tables need no session of the database's. LISTEN does, so that waiters poll.
@@ -55,7 +56,7 @@ func TestAClientBehindAPoolerOfTransactionsListensPastIt(t *testing.T) {
 			Listener: func(up bool, err error) { told <- err },
 		}))
 		handOver(t, db, newClient(t, New(db.Pool(t))), client, "other", func() {
-			if err := <-told; !errors.Is(err, dblock.ErrUnsupported) {
+			if err := <-told; !errors.Is(err, driver.ErrDeaf) {
 				t.Errorf("%v", err)
 			}
 		})

@@ -66,7 +66,7 @@ func named(app string) statement {
 func (d pooledDB) source() any { return d.pool }
 
 func (d pooledDB) room(_ context.Context, side *connpool.Pool[upkeep]) error {
-	return side.Leaves(int(d.pool.Stat().MaxConns()), 0)
+	return side.Leaves(int(d.pool.Stat().MaxConns()))
 }
 
 func (d pooledDB) spare() (most int, early bool) { return spareOf(int(d.pool.Stat().MaxConns())), true }

@@ -192,7 +192,7 @@ func (d sqlDB) source() any { return d.db }
 func (d sqlDB) room(ctx context.Context, side *connpool.Pool[upkeep]) error {
 	most := d.db.Stats().MaxOpenConnections
 	if most > 0 {
-		return side.Leaves(most, 0)
+		return side.Leaves(most)
 	}
 	within, cancel := context.WithTimeout(ctx, silence(ctx))
 	defer cancel()

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
@@ -219,10 +221,18 @@ func (c check) run(ctx context.Context, e *examination) []finding {
 	return made
 }
 
-// because is an error, or why its context ended: drivers do not say that.
+// because is an error, or why its context ended: drivers do not say that. Its text has one line. Of
+// pgx's it has what each address answered, without the rest of the data source.
 func because(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return err
+	if failed := new(pgconn.ConnectError); errors.As(err, &failed) {
+		err = failed.Unwrap()
+	}
+	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(lines[i])
+	}
+	return errors.New(strings.Join(slices.Compact(lines), "; "))
 }

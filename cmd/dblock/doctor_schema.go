@@ -18,12 +18,8 @@ func schema(ctx context.Context, e *examination) ([]finding, error) {
 	if err != nil {
 		return found(problem(fmt.Sprintf("dblock's tables cannot be read: %v", because(ctx, err)), "clients cannot, either"))
 	}
-	err = is.Check()
-	switch {
-	case err != nil && is.Version < driver.SchemaVersion:
-		return found(problem(err.Error(), "or dblock migrate up"))
-	case err != nil:
-		return found(problem(err.Error(), "see docs/upgrading.md"))
+	if err := is.Check(); err != nil {
+		return found(problem(advised(err).Error(), "see docs/upgrading.md"))
 	}
 	e.tables = is
 	if is.Version > driver.SchemaVersion {

@@ -222,6 +222,9 @@ func TestDoctorSaysWhyADatabaseCannotBeReached(t *testing.T) {
 	for _, scheme := range []string{"postgres", "mysql"} {
 		d := diagnose(t, shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a:" + secret + "@127.0.0.1:1/x"}})
 		d.hasOnly(isProblem, "connection", "127.0.0.1:1 cannot be reached", "refused")
+		if text := d.made[0].Found; printable(text) != text || strings.Contains(text, "database=") {
+			t.Errorf("the finding is %s", printable(text))
+		}
 		if d.status != exitFailed || len(d.made) != 1 || strings.Contains(d.text("connection"), secret) {
 			t.Errorf("status %d: %v", d.status, d.made)
 		}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // The exit statuses of the command itself.
@@ -95,11 +95,10 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// advised adds what to do about an error.
+// advised is an error that says what to do here.
 func advised(err error) error {
-	switch {
-	case errors.Is(err, dblock.ErrSchema):
-		return fmt.Errorf("%w (dblock migrate status shows the versions, dblock migrate up makes or updates the tables)", err)
+	if misfit := new(driver.SchemaError); errors.As(err, &misfit) {
+		return errors.New(misfit.Text(`"dblock migrate up" ("dblock migrate status" shows the versions)`))
 	}
 	return err
 }

@@ -19,9 +19,11 @@ func TestTablesComeAndGo(t *testing.T) {
 			w.Errorf("%+v", s)
 		}
 		w.must("migrate", "down", "--yes")
-		s := w.run("ls")
-		if s.status != exitFailed || !strings.Contains(s.err, "dblock migrate up") {
-			w.Errorf("without tables: %+v", s)
+		for _, command := range [][]string{{"ls"}, {"why", "n"}, {"jobs"}, {"run", "n", "--", "true"}} {
+			s := w.run(command...)
+			if s.status != exitFailed || !strings.HasPrefix(s.err, "dblock: dblock's tables are missing; ") || !strings.Contains(s.err, `run "dblock migrate up"`) {
+				w.Errorf("%v without tables: %+v", command, s)
+			}
 		}
 		w.must("migrate", "up")
 		w.must("ls")

@@ -319,8 +319,12 @@ func (h *holding) once(ctx context.Context, c *dblock.Client[*sql.Tx], command [
 		return err
 	}
 	slot, due, err := h.slot(time.Now())
-	if err != nil || !due {
+	if err != nil {
 		return err
+	}
+	if !due {
+		complain(h.stderr, fmt.Errorf("%q has no time within the last %v (--late), and nothing is run", h.slotOf, h.late))
+		return nil
 	}
 	_, err = c.OnceAt(attempt, h.names[0], slot, fn, options...)
 	return err

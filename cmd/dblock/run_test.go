@@ -281,6 +281,15 @@ func TestASlotThatFailedIsRunAgainWhereThatIsAskedFor(t *testing.T) {
 	contains(t, w.must("jobs"), "ok")
 }
 
+func TestASlotThatIsTooLongAgoIsTold(t *testing.T) {
+	eachKind(t, func(w *world) {
+		c := w.command("run", "--slot-of", "0 0 29 2 *", "--late", "1ns", "leap", "--", "false")
+		if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), `"0 0 29 2 *" has no time within the last 1ns (--late), and nothing is run`) {
+			w.Errorf("%v: %s", err, out)
+		}
+	})
+}
+
 func TestASlotIsTheLatestTimeThatIsNotTooLongAgo(t *testing.T) {
 	at := func(text string) time.Time {
 		moment, err := time.Parse(time.RFC3339, text)

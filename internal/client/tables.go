@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -71,7 +72,11 @@ func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine
 		return err
 	}
 	defer c.done()
-	return c.inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
+	err := c.inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
+	if misfit := new(driver.SchemaError); errors.Is(err, driver.ErrSchema) && !errors.As(err, &misfit) {
+		return cmp.Or(c.sessions.checkSchema(ctx), err) // it says which version is there, and what to run
+	}
+	return err
 }
 
 // inquire is Inquire within a call.

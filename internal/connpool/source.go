@@ -53,21 +53,40 @@ func (c *Pool[C]) register() {
 }
 
 // Leaves is nil if a pool that allows most connections (0: any number) has one left when each
-// client on it, of this side pool or another, keeps one for heartbeats and so many more, and each
-// side pool one. Otherwise it is ErrConfig, with the numbers.
-func (c *Pool[C]) Leaves(most, more int) error {
+// client on it, of this side pool or another, keeps one for heartbeats, and each side pool one.
+// Otherwise it is ErrConfig, with the numbers.
+func (c *Pool[C]) Leaves(most int) error {
+	if err := c.leaves(most, 1); err != nil {
+		return driver.Fail(driver.ErrConfig, err)
+	}
+	return nil
+}
+
+// LeavesToListen is Leaves where each client also keeps one to listen on. Otherwise it is
+// ErrUnsupported.
+func (c *Pool[C]) LeavesToListen(most int) error {
+	if err := c.leaves(most, 2); err != nil {
+		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("no connection is left to listen for wake-ups: %w", err))
+	}
+	return nil
+}
+
+func (c *Pool[C]) leaves(most, ofEach int) error {
 	pools.mu.Lock()
 	defer pools.mu.Unlock()
 	clients, sides := 0, pools.of[c.config.Source]
 	for one := range sides {
 		clients += one.sessions()
 	}
-	keep := len(sides) + clients*(1+more)
-	if most == 0 || keep < most {
+	keep := len(sides) + clients*ofEach
+	switch {
+	case most == 0 || keep < most:
 		return nil
+	case clients == 1:
+		return fmt.Errorf("the pool allows %d connections, and the client of dblock on it keeps %d: it must allow more", most, keep)
+	default:
+		return fmt.Errorf("the pool allows %d connections, and the %d clients of dblock on it keep %d: it must allow more, or one client serve for all", most, clients, keep)
 	}
-	return driver.Fail(driver.ErrConfig, fmt.Errorf(
-		"the pool allows %d connections, and the %d clients of dblock on it keep %d: it must allow more, or one client serve for all", most, clients, keep))
 }
 
 // Enough is nil unless a pool allows one or two connections (0: any number). Otherwise it is

@@ -29,6 +29,10 @@ var (
 	// application's driver has nothing to listen with.
 	ErrCannotListen = Fail(ErrUnsupported, errors.New("the database driver offers no LISTEN"))
 
+	// ErrDeaf is ErrUnsupported of Queue.Listen where the application gave an address to listen at,
+	// and nothing is heard there.
+	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, or of another database"))
+
 	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
 	// may have them already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")

@@ -40,13 +40,16 @@ type SchemaError struct {
 
 // Error names both versions and the remedy.
 func (e *SchemaError) Error() string {
+	return e.Text("migrate." + e.Schema.where("In(%q).") + "Up with this build")
+}
+
+// Text is Error, where up makes or updates the tables.
+func (e *SchemaError) Text(up string) string {
 	switch s := e.Schema; {
 	case s.Version == 0:
-		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run migrate.%sUp with this build%s",
-			s.where(" in %q"), e.build, s.where("In(%q)."), unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are missing%s; this build needs version %d: run %s%s", s.where(" in %q"), e.build, up, unlessUnderWay)
 	case s.Version < e.build:
-		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run migrate.%sUp with this build%s",
-			s.Version, e.build, s.where("In(%q)."), unlessUnderWay)
+		return fmt.Sprintf("dblock's tables are at version %d now, this build needs version %d: run %s%s", s.Version, e.build, up, unlessUnderWay)
 	default:
 		return fmt.Sprintf("dblock's tables are at version %d, which serves builds for version %d and later; this build is for version %d: "+
 			"deploy one of those builds, or stop them and take the tables back with migrate.DownTo(ctx, db, engine, %d) of such a build",

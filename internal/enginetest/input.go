@@ -131,6 +131,8 @@ func unmigrated(t *testing.T, e *env) {
 	schema(t, err)
 	_, err = c.TryLock(t.Context(), "any")
 	schema(t, err)
+	_, err = c.Inspect(t.Context(), "any")
+	schema(t, err)
 	e.db.Migrate(t)
 	if err := c.CheckSchema(t.Context()); err != nil {
 		t.Error(err)

@@ -365,12 +365,15 @@ func (h *Hub) tell(up bool, err error) {
 	}
 }
 
-// polls says why waiters are polled for: once for all hubs of a client, and to nobody who could not
-// change it.
+// polls says why waiters are polled for: once for all hubs of a client, to nobody who could not
+// change it, and as a warning where the application had asked to listen.
 func (h *Hub) polls(because error) {
 	level := slog.LevelInfo
-	if errors.Is(because, driver.ErrCannotListen) {
+	switch {
+	case errors.Is(because, driver.ErrCannotListen):
 		level = slog.LevelDebug
+	case errors.Is(because, driver.ErrDeaf):
+		level = slog.LevelWarn
 	}
 	if told := h.config.Told; told == nil || told.CompareAndSwap(false, true) {
 		h.config.Log.Log(h.ctx, level, "dblock: polling for grants", "session", h.session, "at least every", slowestPoll, "because", because)

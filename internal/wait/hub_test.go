@@ -244,6 +244,7 @@ func TestTheHubsOfAClientSayOnceWhyTheyPoll(t *testing.T) {
 	}{
 		{driver.Fail(driver.ErrUnsupported, errors.New("the pool is small")), slog.LevelInfo},
 		{driver.ErrCannotListen, slog.LevelDebug},
+		{driver.ErrDeaf, slog.LevelWarn},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			log, told := levels{said: map[slog.Level]int{}}, new(atomic.Bool)
