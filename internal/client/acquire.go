@@ -78,7 +78,7 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 		default:
 			return nil, err
 		}
-		pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
+		backOff(ctx, tries)
 	}
 }
 

@@ -158,6 +158,12 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
+// backOff waits before a statement that has failed so often is run again: longer each time, since a
+// database in the middle of a failover has thousands of clients that all try.
+func backOff(ctx context.Context, tries int) {
+	pause(ctx, min(time.Duration(tries)*5*time.Millisecond, 200*time.Millisecond))
+}
+
 // lockWithin waits for a mutex until ctx ends.
 func lockWithin(ctx context.Context, try func() bool) error {
 	for !try() {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -125,7 +124,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	began, away := g.config.Clock.Now(), g.absent()
 	queued := true // those whom an UnlockTx may have detached: where that is not known, a look tells
 	defer func() { g.resolve(h, queued) }()
-	for {
+	for tries := 1; ; tries++ {
 		asked := g.config.Clock.Now()
 		r := protocol.Release(h.held(), h.contended || h.txRelease.possible(), h.guarded.Load())
 		if h.mode.Load().late {
@@ -166,7 +165,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 		if g.outage(err) {
 			h.unanswered = true
 		}
-		pause(ctx, 10*time.Millisecond)
+		backOff(ctx, tries)
 	}
 }
 

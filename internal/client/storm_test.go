@@ -96,6 +96,27 @@ func TestAnOutageOfHalfAMinuteIsAFewLinesOfTheLog(t *testing.T) {
 	})
 }
 
+// Broken by an Unlock that tries a hundred times a second.
+func TestAnUnlockWithoutADatabaseIsNoStorm(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPaper()
+		c := newPaperClient(t, p, func(*Config) {})
+		l := acquire(t, t.Context(), c, "n")
+		p.leave()
+		before := p.asked()
+		unlocked := make(chan error)
+		go func() { unlocked <- l.Unlock(t.Context()) }()
+		time.Sleep(10 * time.Second)
+		if n := p.asked() - before; n < 20 || n > 150 {
+			t.Errorf("%d statements in ten seconds", n)
+		}
+		p.comeBack()
+		if err := <-unlocked; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Broken by a line for each lock.
 func TestTheLossOfAThousandLocksIsAFewLinesOfTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -249,7 +249,7 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 		case !c.transient(err):
 			c.detaching.Failed(err, "name", h.name)
 		}
-		pause(c.tidying, min(time.Duration(tries)*5*time.Millisecond, 500*time.Millisecond))
+		backOff(c.tidying, tries)
 	}
 }
 
