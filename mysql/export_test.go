@@ -29,6 +29,9 @@ func OnSeveralWriters(b driver.Backend, which string) {
 	b.(*engine).info.Store(&serverInfo{writers: which})
 }
 
+// Wakes is why a client of the server does not wake all others.
+func Wakes(b driver.Backend) error { return b.(*engine).wakes() }
+
 // StopBetween runs a transaction that locks a name's row, and between between its two statements.
 func StopBetween(ctx context.Context, b driver.Backend, name string, between func()) error {
 	return b.(*engine).transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

@@ -157,6 +157,9 @@ func (l *listener) open(ctx context.Context) error {
 	if cluster == "ON" {
 		return driver.Fail(driver.ErrUnsupported, errors.New("a Galera cluster has no named locks"))
 	}
+	if err := l.engine.wakes(); err != nil {
+		return err
+	}
 	if l.engine.info.Load().mariaDB {
 		if l.sleepLock, err = l.engine.sleepLocks.latest(ctx, l.engine.proof); err != nil {
 			return err

@@ -33,6 +33,15 @@ func askServer(ctx context.Context, on *sql.Conn) (*serverInfo, error) {
 	}, nil
 }
 
+// wakes is nil if a client can wake the listeners of all others. Otherwise it is ErrUnsupported: a
+// KILL on one node ends no sleep on another.
+func (e *engine) wakes() error {
+	if f := e.info.Load(); f.writers != "" && !e.singleWriter {
+		return driver.Fail(driver.ErrUnsupported, fmt.Errorf("the server is %s, whose nodes do not wake each other's clients", f.writers))
+	}
+	return nil
+}
+
 // oneWriter refuses what relies on a row lock where a row lock holds on its own node alone, unless
 // all clients use one. What is written excludes across nodes; FOR UPDATE and LOCK IN SHARE MODE are
 // not.

@@ -33,6 +33,9 @@ func TestWhatReliesOnARowLockIsRefusedWhereSeveralNodesWrite(t *testing.T) {
 				must(t, a.OpenSession(t.Context(), driver.Session{ID: a.session, TTL: ttl}))
 				held, name := a.take(t, id()), id() // leases work with any number of writers
 				must(t, e.Transactions.MakeGuard(t.Context(), held, a.beside))
+				if err := mysql.Wakes(e.Backend); (several == "" || options != nil) != (err == nil) || err != nil && !errors.Is(err, driver.ErrUnsupported) {
+					t.Errorf("%q, %d options: wakes %v", several, len(options), err)
+				}
 				tx, _ := a.begin(t, sql.LevelRepeatableRead)
 				_, lockErr := a.lock(t.Context(), tx, name, true)
 				_, tryErr := a.lock(t.Context(), tx, name, false)

@@ -166,8 +166,12 @@ func (c *mysqlCluster) apps(several, single bool) (apps []func(...dblock.Option)
 		if err != nil {
 			return nil, err
 		}
+		dsn := c.dsn(address)
+		if i%2 == 1 {
+			dsn += "&rejectReadOnly=true"
+		}
 		apps = append(apps, func(options ...dblock.Option) (*app, error) {
-			return onMySQL(fmt.Sprintf("node %d", home+1), c.dsn(address), single, options...)
+			return onMySQL(fmt.Sprintf("node %d", home+1), dsn, single, options...)
 		})
 	}
 	return apps, nil

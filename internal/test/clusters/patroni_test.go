@@ -17,6 +17,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -150,14 +151,14 @@ func (p *patroniCluster) haproxy() (port string, err error) {
 	if port, err = freePort(); err != nil {
 		return "", err
 	}
-	text := haproxyConfig(port)
+	text := haproxyConfig("127.0.0.1:" + port)
 	for _, n := range p.nodes {
 		text += fmt.Sprintf("    server %s 127.0.0.1:%s check port %s\n", n.name, n.port, n.rest)
 	}
 	return port, p.helper("", "haproxy.cfg", text, "haproxy", "-db", "-f")
 }
 
-func haproxyConfig(port string) string {
+func haproxyConfig(address string) string {
 	return `defaults
     mode tcp
     timeout connect 2s
@@ -165,7 +166,7 @@ func haproxyConfig(port string) string {
     timeout server 60m
     timeout check 2s
 listen primary
-    bind 127.0.0.1:` + port + `
+    bind ` + address + `
     option httpchk OPTIONS /primary
     http-check expect status 200
     default-server inter 1s fall 2 rise 1 on-marked-down shutdown-sessions
@@ -184,12 +185,25 @@ listen_addr = 127.0.0.1
 listen_port = `+port+`
 unix_socket_dir =
 auth_type = any
-pool_mode = transaction
+`+pgbouncerConfig, "pgbouncer", "-q")
+}
+
+const pgbouncerConfig = `pool_mode = transaction
 default_pool_size = 20
 server_login_retry = 1
 server_connect_timeout = 2
-ignore_startup_parameters = extra_float_digits
-`, "pgbouncer", "-q")
+`
+
+func TestTheDocumentHasWhatWasRun(t *testing.T) {
+	document, err := os.ReadFile("../../../docs/clusters.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{haproxyConfig("127.0.0.1:5000"), pgbouncerConfig} {
+		if !strings.Contains(string(document), text) {
+			t.Errorf("docs/clusters.md does not have\n%s", text)
+		}
+	}
 }
 
 func (p *patroniCluster) close() {
