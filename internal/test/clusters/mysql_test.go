@@ -226,16 +226,16 @@ func group(folder string, single bool) (*cluster, error) {
 			return err
 		}})
 	}
-	return c.cluster(apps, faults, healthy)
+	return c.cluster(apps, faults, healthy, !single)
 }
 
-func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault, healthy func(context.Context) error) (*cluster, error) {
+func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault, healthy func(context.Context) error, several bool) (*cluster, error) {
 	address, err := c.door(0)
 	if err != nil {
 		return nil, err
 	}
 	return &cluster{
-		engine: migrate.MySQL, driver: "mysql", door: c.dsn(address), ttl: 20 * time.Second, durable: true,
+		engine: migrate.MySQL, driver: "mysql", door: c.dsn(address), ttl: 20 * time.Second, durable: true, lagging: several,
 		apps: apps, faults: faults, healthy: healthy, close: c.close,
 	}, nil
 }
@@ -269,5 +269,5 @@ func galera(folder string, one bool) (*cluster, error) {
 		}
 		return nil
 	}
-	return c.cluster(apps, []fault{{"kill a node", c.kill}, {"stop a node", c.stop}}, healthy)
+	return c.cluster(apps, []fault{{"kill a node", c.kill}, {"stop a node", c.stop}}, healthy, !one)
 }

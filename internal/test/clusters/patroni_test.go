@@ -155,7 +155,9 @@ func (p *patroniCluster) haproxy() (port string, err error) {
 	for _, n := range p.nodes {
 		text += fmt.Sprintf("    server %s 127.0.0.1:%s check port %s\n", n.name, n.port, n.rest)
 	}
-	return port, p.helper("", "haproxy.cfg", text, "haproxy", "-db", "-f")
+	err = p.helper("", "haproxy.cfg", text, "haproxy", "-db", "-f")
+	time.Sleep(4 * time.Second) // it takes every server for a primary until two checks have failed
+	return port, err
 }
 
 func haproxyConfig(address string) string {
