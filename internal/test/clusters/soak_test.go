@@ -296,6 +296,7 @@ func (r *run) torment(t *testing.T) map[string]int {
 			t.Fatalf("%s: %v", f.name, err)
 		}
 		r.note(func() { r.history.faults = append(r.history.faults, span{began, r.now()}) })
+		time.Sleep(2 * time.Second) // until what watches the nodes has noticed
 		counts[f.name]++
 		calm()
 		r.note(func() {
