@@ -11,7 +11,7 @@ import (
 )
 
 var (
-	errStandby = errors.New("the server is a standby: advisory locks that are taken there are nothing to the primary; " +
+	errStandby = errors.New("advisory locks that are taken on a standby are nothing to the primary; a failover may be under way; " +
 		"connect to the primary (target_session_attrs=read-write)")
 	errPooler = errors.New("a pooler in between lends server connections by the transaction (seen by pg_backend_pid()), and an advisory " +
 		"lock would stay behind on a connection that others use: connect to PostgreSQL directly, have the pooler pool sessions (PgBouncer: " +

@@ -2,7 +2,6 @@ package driver
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -13,7 +12,7 @@ import (
 // one function, by code and never by message, and keeps the vendor's error beside the kind (Fail).
 var (
 	ErrSchema      = errors.New("dblock's tables are missing or of another version")
-	ErrReadOnly    = errors.New("the database is read-only: a standby, or a failover is under way")
+	ErrReadOnly    = errors.New("the database is read-only")
 	ErrRetry       = errors.New("the transaction lost a race and did nothing; run it again")
 	ErrUnavailable = errors.New("the database cannot be reached or cannot serve now")
 	ErrBusy        = protocol.ErrBusy
@@ -39,12 +38,12 @@ var (
 )
 
 // Fail joins a kind and its cause: errors.Is finds both. A cause that is of the kind stays as it
-// is.
+// is. The text has one line: pgx gives each address that it tried a line of its own.
 func Fail(kind, cause error) error {
 	if errors.Is(cause, kind) {
 		return cause
 	}
-	return fmt.Errorf("%w: %w", kind, cause)
+	return &joined{kind.Error() + ": " + line(cause.Error()), []error{kind, cause}}
 }
 
 // errPoolClosed is what becomes of every statement when the application has closed its pool.
@@ -70,18 +69,27 @@ func Join(errs ...error) error {
 	case 1:
 		return errs[0]
 	}
-	text := ""
+	var texts []string
 	for _, err := range errs {
-		for part := range strings.SplitSeq(err.Error(), "\n") {
-			switch {
-			case text == "":
-				text = part
-			case !strings.Contains(text, part):
-				text += "; " + part
-			}
+		texts = append(texts, err.Error())
+	}
+	return &joined{line(texts...), errs}
+}
+
+// line makes one line of texts, in which nothing stands twice.
+func line(texts ...string) (line string) {
+	for part := range strings.Lines(strings.Join(texts, "\n")) {
+		switch part = strings.TrimSpace(part); {
+		case strings.Contains(line, part):
+		case line == "":
+			line = part
+		case strings.HasSuffix(line, ":"):
+			line += " " + part
+		default:
+			line += "; " + part
 		}
 	}
-	return joined{text, errs}
+	return line
 }
 
 // joined are several errors.
@@ -90,5 +98,5 @@ type joined struct {
 	errs []error
 }
 
-func (j joined) Error() string   { return j.text }
-func (j joined) Unwrap() []error { return j.errs }
+func (j *joined) Error() string   { return j.text }
+func (j *joined) Unwrap() []error { return j.errs }

@@ -36,3 +36,11 @@ func TestJoinedErrorsStandOnOneLine(t *testing.T) {
 		t.Error("an error of none")
 	}
 }
+
+func TestAFailureStandsOnOneLine(t *testing.T) {
+	cause := errors.New("cannot connect to app:\n\tfirst: refused\n\tsecond: refused\n\tsecond: refused")
+	err := Fail(ErrUnavailable, cause)
+	if want := ErrUnavailable.Error() + ": cannot connect to app: first: refused; second: refused"; err.Error() != want || !errors.Is(err, cause) {
+		t.Errorf("it says %q: want %q", err, want)
+	}
+}

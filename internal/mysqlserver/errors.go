@@ -53,6 +53,8 @@ func Interpret(err error) error {
 		return err
 	case errText:
 		return driver.Fail(driver.ErrConfig, fmt.Errorf("%w: %w", errText, err))
+	case driver.ErrReadOnly:
+		err = fmt.Errorf("a failover may be under way; connect to the primary: %w", err)
 	}
 	return driver.Fail(kind, err)
 }

@@ -6,6 +6,7 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
@@ -49,6 +50,9 @@ func TestInterpret(t *testing.T) {
 		if again := Interpret(got); again != got {
 			t.Errorf("said twice: %v", again)
 		}
+	}
+	if text := Interpret(server(1290)).Error(); !strings.HasPrefix(text, "the database is read-only: a failover may be under way; connect to the primary: at work: ") {
+		t.Errorf("a read-only server: %q", text)
 	}
 	for _, ofNoKind := range []error{
 		server(1045),

@@ -18,8 +18,8 @@ import (
 var wanted = append([]string{"version", "hostname", "port", "server_id", "server_uuid", "server_uid", "read_only", "max_execution_time", "max_statement_time"}, mysqlserver.WriterVariables...)
 
 var (
-	errReplica = errors.New("the server is read-only (read_only=ON), as replicas are: named locks that are taken there are nothing to the " +
-		"primary; connect to that")
+	errReplica = errors.New("read_only is ON: named locks that are taken on a replica are nothing to the primary; a failover may be " +
+		"under way; connect to the primary")
 	errMultiplexed = errors.New("statements of one connection reach the server on several (seen by CONNECTION_ID()), where a named lock would " +
 		"stay behind: connect to the server directly, have the proxy keep connections together, or keep locks in tables, mysql.New")
 )

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -22,7 +23,7 @@ func Interpret(err error) error {
 	if closed := driver.PoolClosed(err); closed != nil {
 		return closed
 	}
-	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable} {
+	for _, kind := range []error{driver.ErrUnsupported, driver.ErrConfig, driver.ErrUnavailable, driver.ErrReadOnly} {
 		if errors.Is(err, kind) {
 			return err
 		}
@@ -38,7 +39,18 @@ func Interpret(err error) error {
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
 	if kind := kindOf(state); kind != nil {
-		return driver.Fail(kind, err)
+		return driver.Fail(kind, explained(state, err))
+	}
+	return err
+}
+
+// explained is a server's error with what its text leaves out.
+func explained(state string, err error) error {
+	switch {
+	case state == readOnly:
+		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w", err)
+	case state == protocolViolation && strings.Contains(err.Error(), "server_login_retry"):
+		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: %w", err)
 	}
 	return err
 }
@@ -49,6 +61,9 @@ const (
 	SerializationFailure = "40001"
 	QueryCanceled        = "57014" // a request to cancel, or statement_timeout
 	OutOfMemory          = "53200" // the table of locks is full, too
+
+	readOnly          = "25006" // of a transaction: a standby, or default_transaction_read_only
+	protocolViolation = "08P01" // of no protocol: what PgBouncer says of itself has no other
 )
 
 // State is the SQLSTATE of a server's error; "" for any other error.
@@ -64,7 +79,7 @@ func kindOf(state string) error {
 	switch state {
 	case "42P01", "42883", "42703", "3F000": // undefined table, function, column, schema
 		return driver.ErrSchema
-	case "25006": // read-only transaction: a standby, or default_transaction_read_only
+	case readOnly:
 		return driver.ErrReadOnly
 	case SerializationFailure, "40P01": // and deadlock
 		return driver.ErrRetry

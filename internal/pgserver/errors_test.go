@@ -1,0 +1,65 @@
+package pgserver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/dblock-go/dblock/internal/driver"
+)
+
+func server(state, text string) error {
+	return fmt.Errorf("at work: %w", &pgconn.PgError{Severity: "FATAL", Code: state, Message: text})
+}
+
+func TestInterpret(t *testing.T) {
+	for _, c := range []struct {
+		err, want error
+		says      string
+	}{
+		{server("25006", "cannot execute INSERT in a read-only transaction"), driver.ErrReadOnly,
+			"the database is read-only: a failover may be under way; connect to the primary (target_session_attrs=read-write): at work: FATAL: cannot execute INSERT"},
+		{server("08P01", "server login has been failing, cached error: connect failed (server_login_retry)"), driver.ErrUnavailable,
+			"PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: at work: FATAL: server login has been failing"},
+		{server("08P01", "query_wait_timeout"), driver.ErrUnavailable, "cannot serve now: at work: FATAL: query_wait_timeout"},
+		{server("57P01", "terminating connection due to administrator command"), driver.ErrUnavailable, "terminating connection"},
+		{server("42P01", `relation "dblock_locks" does not exist`), driver.ErrSchema, "dblock_locks"},
+		{server("40001", "could not serialize access"), driver.ErrRetry, "serialize"},
+		{server("55P03", "could not obtain lock"), driver.ErrBusy, "obtain"},
+		{fmt.Errorf("in a guard: %w", sql.ErrTxDone), driver.ErrTxDone, "in a guard"},
+		{errors.New("unexpected EOF"), driver.ErrUnavailable, "unexpected EOF"},
+		{driver.Fail(driver.ErrReadOnly, errors.New("a standby")), driver.ErrReadOnly, "a standby"},
+		{context.Canceled, context.Canceled, "canceled"},
+	} {
+		got := Interpret(c.err)
+		if !errors.Is(got, c.want) || !errors.Is(got, c.err) || !strings.Contains(got.Error(), c.says) {
+			t.Errorf("%v: %v, want %v, and %q", c.err, got, c.want, c.says)
+		}
+		if again := Interpret(fmt.Errorf("once more: %w", got)); again.Error() != "once more: "+got.Error() {
+			t.Errorf("said twice: %v", again)
+		}
+	}
+	if ofNoKind := server("42601", "syntax error"); Interpret(ofNoKind) != ofNoKind {
+		t.Error(Interpret(ofNoKind))
+	}
+}
+
+func TestAnOutageOfAllAddressesStandsOnOneLine(t *testing.T) {
+	_, err := pgconn.Connect(t.Context(), "postgres://u@127.0.0.1:1,127.0.0.1:2/app?sslmode=disable")
+	if err == nil || !strings.Contains(err.Error(), "\n") {
+		t.Fatalf("pgx says %q: this test is of a text of several lines", err)
+	}
+	got := Interpret(err)
+	if !errors.Is(got, driver.ErrUnavailable) || !errors.Is(got, err) {
+		t.Error(got)
+	}
+	text := got.Error()
+	if strings.ContainsAny(text, "\n\t") || !strings.Contains(text, "database=app`: 127.0.0.1:1 (127.0.0.1): ") || !strings.Contains(text, "refused; 127.0.0.1:2 (127.0.0.1): ") {
+		t.Errorf("it says %q", text)
+	}
+}
