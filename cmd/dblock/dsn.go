@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -83,11 +84,11 @@ func parse(dsn string, getenv func(string) string) (source, error) {
 	scheme, rest, isURL := strings.Cut(dsn, "://")
 	switch {
 	case isURL && (scheme == "postgres" || scheme == "postgresql"):
-		config, err := pgx.ParseConfig(dsn)
+		config, err := pgxpool.ParseConfig(dsn) // pool_max_conns and its like are for the application's pool
 		if err != nil {
 			return source{}, usageError{fmt.Errorf("the data source is no postgres:// URL: %w", withoutURL(err))}
 		}
-		return source{engine: migrate.Postgres, postgres: config}, nil
+		return source{engine: migrate.Postgres, postgres: config.ConnConfig}, nil
 	case isURL && scheme == "mysql":
 		config, err := mysqlURL(dsn)
 		if err != nil {

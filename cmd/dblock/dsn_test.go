@@ -45,6 +45,25 @@ func TestTheDatabaseIsTheOneThatIsNamed(t *testing.T) {
 	}
 }
 
+// What pgxpool reads of a data source is no setting of the server, which would refuse it.
+func TestADataSourceOfPgxpoolIsOne(t *testing.T) {
+	const pool = "pool_max_conns=9&pool_min_conns=2&pool_min_idle_conns=1&pool_max_conn_lifetime=1h&pool_max_conn_lifetime_jitter=1m" +
+		"&pool_max_conn_idle_time=30m&pool_health_check_period=1m&pool_ping_timeout=1s"
+	onPostgres(t, func(w *world) {
+		separator := "?"
+		if strings.Contains(w.dsn, "?") {
+			separator = "&"
+		}
+		w = w.at(w.dsn + separator + pool)
+		contains(t, w.must("ls"), "No lock is held")
+		w.doctor().hasOnly(isOK, "connection", "PostgreSQL database")
+	})
+	s := alone(t, "ls", "--dsn", "postgres://a@127.0.0.1:1/x?pool_max_conns=many")
+	if s.status != exitUsage || !strings.Contains(s.err, "pool_max_conns") {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestNoDatabaseIsNoDatabaseOfOnesOwn(t *testing.T) {
 	s := alone(t, "ls")
 	if s.status != exitUsage || !strings.Contains(s.err, "DBLOCK_DSN") || !strings.Contains(s.err, "--local") {
@@ -87,6 +106,7 @@ func TestAPasswordShowsNowhere(t *testing.T) {
 		{"in a URL of MySQL that is none", []string{"DBLOCK_DSN=mysql://a:" + secret + "@127.0.0.1:port/x"}, nil},
 		{"in a data source of nothing", []string{"DBLOCK_DSN=a:" + secret + "@127.0.0.1/x"}, nil},
 		{"behind another scheme", []string{"DBLOCK_DSN=redis://a:" + secret + "@127.0.0.1/0"}, nil},
+		{"of a pool that is none", []string{"DBLOCK_DSN=postgres://a:" + secret + "@127.0.0.1/x?pool_max_conns=many"}, nil},
 		{"with a percent sign", []string{"DBLOCK_DSN=postgres://a:" + secret + "%@127.0.0.1/x"}, nil},
 	} {
 		s := shell{environment: c.environment}.run(t, append([]string{"ls", "--timeout", "5s"}, c.arguments...)...)
