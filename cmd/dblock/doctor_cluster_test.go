@@ -25,7 +25,7 @@ func onCluster(t *testing.T, variable string, test func(w *world)) {
 		t.Fatal(err)
 	}
 	server := dbtest.Database{Kind: dbtest.KindMySQL, Engine: migrate.MySQL, DSN: config.FormatDSN()}.SQL(t)
-	config.DBName = "dblock_" + strings.ToLower(rand.Text())
+	config.DBName = "dblock_" + strings.ToLower(rand.Text()[:20]) // users are called like it, in 32 letters at most
 	if _, err := server.Exec("CREATE DATABASE " + config.DBName); err != nil {
 		t.Fatal(err)
 	}
@@ -77,14 +77,36 @@ func TestDoctorJudgesAMemberOfAGroup(t *testing.T) {
 		{"", "", &mysql.MySQLError{Number: deniedTable}, isUnknown, "GRANT SELECT"},
 		{"", "", driver.ErrBadConn, isUnknown, "bad connection; "},
 	} {
-		made := member{c.state, c.role, true}.judge(c.err)
+		made := member{c.state, c.role, true, "BEFORE"}.judge(c.err)
 		if len(made) != 1 || made[0].Level != c.want || !strings.Contains(made[0].Found+"; "+made[0].Do, c.says) {
 			t.Errorf("%+v: %+v", c, made)
 		}
-		made = member{c.state, c.role, false}.judge(c.err)
+		made = member{c.state, c.role, false, eventual}.judge(c.err)
 		if last := made[len(made)-1]; last.Level != isNote || !strings.Contains(last.Found, "several primaries") {
 			t.Errorf("with several primaries: %+v", made)
 		}
+	}
+}
+
+func TestDoctorJudgesTheConsistencyOfAGroup(t *testing.T) {
+	for consistency, means := range consistencies {
+		made := member{"ONLINE", "SECONDARY", true, consistency}.judge(nil)
+		want := isOK
+		if consistency == eventual {
+			want = isNote
+		}
+		if len(made) != 1 || made[0].Level != want || !strings.Contains(made[0].Found, "secondary, online; group_replication_consistency is "+consistency+": "+means) ||
+			(want == isNote) != strings.Contains(made[0].Do, "BEFORE_ON_PRIMARY_FAILOVER") {
+			t.Errorf("%s: %+v", consistency, made)
+		}
+	}
+	made := member{"ONLINE", "PRIMARY", true, ""}.judge(nil) // before MySQL 8.0.14
+	if len(made) != 1 || made[0].Level != isOK || strings.Contains(made[0].Found, "consistency") {
+		t.Errorf("%+v", made)
+	}
+	made = member{"", "", true, eventual}.judge(driver.ErrBadConn)
+	if len(made) != 2 || made[0].Level != isUnknown || made[1].Level != isNote {
+		t.Errorf("%+v", made)
 	}
 }
 
@@ -109,7 +131,12 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		// Before its database goes, the node is a primary again.
 		w.Cleanup(func() { w.role("SELECT group_replication_switch_to_multi_primary_mode()", "PRIMARY") })
 		w.role("SELECT group_replication_switch_to_single_primary_mode(@@server_uuid)", "PRIMARY")
-		w.doctor().hasOnly(isOK, "cluster", "single primary: primary, online")
+		w.doctor().hasOnly(isOK, "cluster", "single primary: primary, online", "BEFORE_ON_PRIMARY_FAILOVER", "a new primary serves once")
+		usual := "SET GLOBAL group_replication_consistency = DEFAULT"
+		w.Cleanup(func() { w.later(usual) })
+		w.exec("SET GLOBAL group_replication_consistency = EVENTUAL")
+		w.doctor().hasOnly(isNote, "cluster", "single primary: primary, online", "EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER")
+		w.exec(usual)
 		var other string
 		if err := w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other); err != nil {
 			w.Fatal(err)
