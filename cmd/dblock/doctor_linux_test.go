@@ -114,16 +114,22 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	d.hasOnly(isOK, "pooler")
 	d.hasOnly(isUnknown, "LISTEN", "standby")
 	d.hasOnly(isOK, "clock")
+	d.hasOnly(isOK, "replication", "a standby")
 
 	shows("SELECT count(*) FROM pg_stat_replication", "1")
 	d = doctor(primary)
 	d.hasOnly(isOK, "durability", "synchronous_commit is on")
 	d.hasOnly(isNote, "replication", "asynchronously", "check tokens")
 
+	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
+	shows("SHOW synchronous_standby_names", "gone")
+	doctor(primary).hasOnly(isProblem, "replication", "commits wait for gone, and 0 of the 1 standbys", "commits hang")
+
 	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = '*'", "ALTER SYSTEM SET fsync = off", "ALTER SYSTEM SET full_page_writes = off", "SELECT pg_reload_conf()")
 	shows("SHOW fsync", "off")
+	shows("SELECT sync_state FROM pg_stat_replication", "sync")
 	d = doctor(primary)
-	d.hasOnly(isOK, "replication", "commits wait for *")
+	d.hasOnly(isNote, "replication", "commits wait for *, and no other standby follows", "synchronous_mode_strict")
 	d.has(isProblem, "durability", "fsync is off")
 	d.has(isNote, "durability", "full_page_writes is off")
 	p.exec(db, "ALTER ROLE postgres SET synchronous_commit = local")
@@ -141,6 +147,9 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	_ = tx.Rollback()
 	doctor(primary, "--older", "1ms").hasOnly(isNote, "transactions", "prepared as 'left behind'", "ROLLBACK PREPARED")
 	p.exec(db, "ROLLBACK PREPARED 'left behind'")
+
+	p.exec(p.pool(standby), "ALTER SYSTEM SET synchronous_standby_names = ''", "SELECT pg_promote()")
+	doctor(standby).hasOnly(isNote, "replication", "no standby follows, although this server was promoted", "timeline 2")
 }
 
 func TestDoctorSeesThatAServerHasNoConnectionsLeft(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -177,22 +178,62 @@ const followers = `SELECT count(*) FROM pg_stat_replication r WHERE coalesce(sta
 
 // postgresReplication looks whether a failover can take back grants.
 func postgresReplication(ctx context.Context, e *examination) ([]finding, error) {
-	var standbys int
-	var names, commit string
-	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), current_setting('synchronous_standby_names'), current_setting('synchronous_commit')").
-		Scan(&standbys, &names, &commit)
-	switch {
-	case err != nil:
-		return nil, err
-	case names == "" && standbys > 0:
-		return found(note("a standby follows asynchronously: a failover may lose the newest grants, and two clients believe in one lock for a while",
-			"check tokens (Guard, package fence), or set synchronous_standby_names"))
-	case names != "" && commit == "local":
-		return found(note("synchronous_commit is local: grants do not wait for the synchronous standby, and a failover may lose the newest", "set synchronous_commit = on for this user"))
-	case names != "":
-		return found(fine("commits wait for " + names))
+	if e.standby {
+		return found(fine("the server is a standby: what follows the primary is seen there"))
 	}
-	return found(fine("no standby follows"))
+	var r replication
+	err := e.QueryRowContext(ctx, "SELECT ("+followers+"), ("+confirmers+"), current_setting('synchronous_standby_names'), current_setting('synchronous_commit')").
+		Scan(&r.standbys, &r.confirm, &r.names, &r.commit)
+	if err != nil {
+		return nil, err
+	}
+	if r.standbys == 0 { // the checkpoint that pg_control_checkpoint tells of may be of before a promotion
+		err = e.QueryRowContext(ctx, "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int").Scan(&r.timeline)
+	}
+	return []finding{r.judge()}, err
+}
+
+// confirmers are those whose confirmation a commit waits for. One whose state is hidden from this
+// user counts as one.
+const confirmers = "SELECT count(*) FROM pg_stat_replication WHERE sync_state IS NULL OR sync_state IN ('sync', 'quorum') AND state = 'streaming'"
+
+// replication is how a primary is followed.
+type replication struct {
+	standbys, confirm int
+	names, commit     string // synchronous_standby_names, synchronous_commit
+	timeline          int    // each promotion begins another; 0: it was not asked for
+}
+
+var countOfNames = regexp.MustCompile(`^\s*(?:(?i:FIRST|ANY)\s+)?(\d+)\s*\(`)
+
+// needs is how many standbys synchronous_standby_names has a commit wait for.
+func (r replication) needs() int {
+	if count := countOfNames.FindStringSubmatch(r.names); count != nil {
+		return leading(count[1])
+	}
+	return 1
+}
+
+func (r replication) judge() finding {
+	switch {
+	case r.names == "" && r.standbys > 0:
+		return note("a standby follows asynchronously: a failover may lose the newest grants, and two clients believe in one lock for a while",
+			"check tokens (Guard, package fence), or set synchronous_standby_names (Patroni: synchronous_mode, which without synchronous_mode_strict empties it while no standby confirms)")
+	case r.names == "" && r.timeline > 1:
+		return note(fmt.Sprintf("no standby follows, although this server was promoted, or restored, from another (timeline %d): there is nothing to fail over to", r.timeline),
+			"bring the old primary back as a standby, unless there is to be none")
+	case r.names == "":
+		return fine("no standby follows")
+	case r.commit == "local":
+		return note("synchronous_commit is local: grants do not wait for the synchronous standby, and a failover may lose the newest", "set synchronous_commit = on for this user")
+	case r.confirm < r.needs():
+		return problem(fmt.Sprintf("commits wait for %s, and %d of the %d standbys that must confirm are streaming: until they are, commits hang, and nothing is locked or released", r.names, r.confirm, r.needs()),
+			"bring the standby back, or change synchronous_standby_names")
+	case r.standbys <= r.needs():
+		return note(fmt.Sprintf("commits wait for %s, and no other standby follows: without it they hang, or wait for none where Patroni then empties synchronous_standby_names (synchronous_mode without synchronous_mode_strict), and a failover may lose grants", r.names),
+			"add a standby, and check tokens (Guard, package fence)")
+	}
+	return fine("commits wait for " + r.names)
 }
 
 // postgresTransactions looks at this database: the transactions of others hold back the vacuum of

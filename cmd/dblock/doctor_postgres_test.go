@@ -348,3 +348,29 @@ func TestDoctorSeesNoOtherVersionThanTheServers(t *testing.T) {
 		d.hasOnly(want, "version", version)
 	})
 }
+
+func TestDoctorJudgesHowAPrimaryIsFollowed(t *testing.T) {
+	for _, c := range []struct {
+		replication
+		want level
+		says string
+	}{
+		{replication{commit: "on", timeline: 1}, isOK, "no standby follows"},
+		{replication{commit: "on", timeline: 3}, isNote, "timeline 3"},
+		{replication{commit: "on", standbys: 1}, isNote, "asynchronously"},
+		{replication{commit: "on", names: "s2", timeline: 1}, isProblem, "0 of the 1 standbys"},
+		{replication{commit: "on", names: "s2", standbys: 2}, isProblem, "0 of the 1 standbys"}, // those that follow are others
+		{replication{commit: "off", names: "s2", standbys: 1}, isProblem, "commits hang"},       // dblock's wait all the same
+		{replication{commit: "local", names: "s2"}, isNote, "synchronous_commit is local"},
+		{replication{commit: "on", names: "s2", standbys: 1, confirm: 1}, isNote, "no other standby"},
+		{replication{commit: "on", names: "s2", standbys: 2, confirm: 1}, isOK, "commits wait for s2"},
+		{replication{commit: "on", names: "ANY 2 (s2, s3)", standbys: 2, confirm: 1}, isProblem, "1 of the 2 standbys"},
+		{replication{commit: "on", names: "first 2(s2, s3)", standbys: 2, confirm: 2}, isNote, "no other standby"},
+		{replication{commit: "on", names: "2 (s2, s3, s4)", standbys: 3, confirm: 2}, isOK, "commits wait for 2 (s2"},
+		{replication{commit: "on", names: `"s2 (old)"`, standbys: 2, confirm: 1}, isOK, "old"},
+	} {
+		if f := c.judge(); f.Level != c.want || !strings.Contains(f.Found, c.says) {
+			t.Errorf("%+v: %+v", c, f)
+		}
+	}
+}
