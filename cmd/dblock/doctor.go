@@ -67,10 +67,11 @@ type check struct {
 type examination struct {
 	database
 	limits
-	older   time.Duration // a transaction that is open for longer is long
-	standby bool          // PostgreSQL replays what a primary writes
-	tables  driver.Schema // the zero value: there are none that this build can use
-	pooling pooling       // what is in between, once that has been looked at
+	older    time.Duration // a transaction that is open for longer is long
+	standby  bool          // PostgreSQL replays what a primary writes
+	failover failover      // to expect, once the cluster has been looked at
+	tables   driver.Schema // the zero value: there are none that this build can use
+	pooling  pooling       // what is in between, once that has been looked at
 }
 
 // own is how many connections of the server doctor has itself. Behind a pooler those that it used

@@ -7,9 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
@@ -47,6 +49,7 @@ func TestDoctorSeesANodeOfGalera(t *testing.T) {
 		d.hasOnly(isNote, "cluster", "one of 3 nodes of a Galera cluster", "mysql.SingleWriter()", "fence.Check")
 		d.hasOnly(isNote, "KILL", "instead of listening", "see cluster")
 		d.hasOnly(isOK, "schema")
+		d.hasOnly(isOK, "TTL", "0 clients", "evs.suspect_timeout, ")
 
 		rejoin := "SET GLOBAL wsrep_provider_options = 'gmcast.isolate=0'"
 		w.Cleanup(func() {
@@ -121,10 +124,19 @@ func (w *world) status(name string) (value string) {
 
 func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 	onCluster(t, "DBLOCK_TEST_GROUP_DSN", func(w *world) {
-		w.doctor().hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
+		c := w.newClient(dblock.WithTTL(2 * time.Second))
+		if _, err := c.Lock(w.Context(), "held"); err != nil {
+			w.Fatal(err)
+		}
+		d := w.doctor()
+		d.hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
+		d.hasOnly(isNote, "TTL", "or less: 1", "group_replication_member_expel_timeout, 5s in all")
+		if err := c.Close(w.Context()); err != nil {
+			w.Error(err)
+		}
 		user, dsn := w.as("")
 		w.grant(user, "mysql-app.sql")
-		d := w.at(dsn).doctor()
+		d = w.at(dsn).doctor()
 		d.has(isUnknown, "cluster", "performance_schema.replication_group_members")
 		d.has(isNote, "cluster", "one of several primaries")
 

@@ -120,6 +120,11 @@ func TestDoctorSeesAStandbyAndHowAPrimaryIsReplicated(t *testing.T) {
 	d = doctor(primary)
 	d.hasOnly(isOK, "durability", "synchronous_commit is on")
 	d.hasOnly(isNote, "replication", "asynchronously", "check tokens")
+	d.hasOnly(isOK, "TTL", "0 clients")
+
+	p.exec(db, "INSERT INTO dblock_sessions (id, host, pid, app, started_at) VALUES ('short', 'here', 7, 'orders', 1)",
+		"INSERT INTO dblock_heartbeats (session_id, expires_at) SELECT 'short', (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + 15000000")
+	doctor(primary).hasOnly(isNote, "TTL", "or less: 1", "Patroni", "WithTTL")
 
 	p.exec(db, "ALTER SYSTEM SET synchronous_standby_names = 'gone'", "SELECT pg_reload_conf()")
 	shows("SHOW synchronous_standby_names", "gone")

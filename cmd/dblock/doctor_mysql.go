@@ -21,6 +21,7 @@ var mysqlChecks = []check{
 	{"schema", schema},
 	{"settings", mysqlSettings},
 	{"sessions", builds},
+	{"TTL", ttls},
 	{"privileges", mysqlPrivileges},
 	{"KILL", kills},
 	{"connections", mysqlConnections},
@@ -117,6 +118,11 @@ func galera(ctx context.Context, e *examination) (made []finding, err error) {
 	if err != nil {
 		return nil, err
 	}
+	options, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_provider_options")
+	if err != nil {
+		return nil, err
+	}
+	e.failover = ofGalera(options["wsrep_provider_options"])
 	if !isOn(is["wsrep_ready"]) || is["wsrep_cluster_status"] != "Primary" {
 		made = append(made, problem(fmt.Sprintf("this node of a Galera cluster is not ready (wsrep_ready is %s, wsrep_cluster_status is %s)", is["wsrep_ready"], is["wsrep_cluster_status"]),
 			"bring the node back, or connect to another"))
@@ -144,10 +150,11 @@ var consistencies = map[string]string{
 const eventual = "EVENTUAL"
 
 func group(ctx context.Context, e *examination, single bool) ([]finding, error) {
-	is, err := e.values(ctx, "SESSION VARIABLES", "group_replication_consistency")
+	is, err := e.values(ctx, "SESSION VARIABLES", "group_replication_consistency", "group_replication_member_expel_timeout")
 	if err != nil {
 		return nil, err
 	}
+	e.failover = ofGroup(leading(is["group_replication_member_expel_timeout"]))
 	m := member{single: single, consistency: is["group_replication_consistency"]}
 	err = e.QueryRowContext(ctx, "SELECT MEMBER_STATE, MEMBER_ROLE FROM performance_schema.replication_group_members WHERE MEMBER_ID = @@server_uuid").Scan(&m.state, &m.role)
 	if cause := context.Cause(ctx); cause != nil {

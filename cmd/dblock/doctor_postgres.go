@@ -21,6 +21,7 @@ var postgresChecks = []check{
 	{"time-outs", postgresTimeouts},
 	{"durability", postgresDurability},
 	{"replication", postgresReplication},
+	{"TTL", ttls},
 	{"transactions", postgresTransactions},
 	{"clock", clocks},
 }
@@ -187,7 +188,9 @@ func postgresReplication(ctx context.Context, e *examination) ([]finding, error)
 	if err != nil {
 		return nil, err
 	}
-	if r.standbys == 0 { // the checkpoint that pg_control_checkpoint tells of may be of before a promotion
+	if r.standbys > 0 {
+		e.failover = byPatroni
+	} else { // the checkpoint that pg_control_checkpoint tells of may be of before a promotion
 		err = e.QueryRowContext(ctx, "SELECT ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int").Scan(&r.timeline)
 	}
 	return []finding{r.judge()}, err
