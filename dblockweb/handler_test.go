@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -321,3 +322,24 @@ type chained struct {
 func (c chained) Why(context.Context, string) ([]dblock.Info, error) { return c.infos, nil }
 
 func handlerOf(i dblock.Inspector) http.Handler { return dblockweb.Handler(i) }
+
+// silent is a database that does not answer.
+type silent struct{ dblock.Inspector }
+
+func (silent) List(ctx context.Context, _ dblock.Filter) iter.Seq2[dblock.Info, error] {
+	return func(yield func(dblock.Info, error) bool) {
+		<-ctx.Done()
+		yield(dblock.Info{}, fmt.Errorf("connecting:\n\tfirst: %w", ctx.Err()))
+	}
+}
+
+func TestAPageSaysSoonThatTheDatabaseDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, w := time.Now(), httptest.NewRecorder()
+		dblockweb.Handler(silent{}).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/", nil))
+		if took := time.Since(began); took != 3*time.Second || w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%d after %v", w.Code, took)
+		}
+		(&world{T: t}).contains(w.Body.String(), "No answer within 3s: a failover may be under way. connecting: first: context deadline exceeded")
+	})
+}

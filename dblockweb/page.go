@@ -5,18 +5,20 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"io"
 	"iter"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dblock-go/dblock"
 )
 
-// loadTime bounds what is read for a page.
-const loadTime = 10 * time.Second
+// loadTime bounds what is read for a page: in a failover a page says so at once.
+const loadTime = 3 * time.Second
 
 // page is one of the pages.
 type page struct {
@@ -99,6 +101,9 @@ func (p *page) read(ctx context.Context, q query) (view, error) {
 	data, err := p.load(ctx, q)
 	if err != nil {
 		v.Problem = err.Error()
+		if ctx.Err() == context.DeadlineExceeded {
+			v.Problem = fmt.Sprintf("No answer within %v: a failover may be under way. %s", loadTime, strings.Join(strings.Fields(v.Problem), " "))
+		}
 		v.Live = v.Live && status(err) == http.StatusServiceUnavailable // what the request asks for does not come with time
 		return v, err
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -31,6 +33,10 @@ const connections = 6
 
 const defaultTimeout = 30 * time.Second
 
+// firstSign is how long a command that looks waits for the server's first sign of life, where no
+// --timeout is given: in a failover somebody wants to know that at once.
+const firstSign = 3 * time.Second
+
 // options are those of all commands.
 type options struct {
 	dsn     string
@@ -39,7 +45,9 @@ type options struct {
 	json    bool
 	timeout time.Duration
 	create  bool // a file of SQLite that is missing is made
+	looks   bool // the command looks, and does not wait for a server that is away
 
+	given   func(flag string) bool
 	getenv  func(string) string
 	stderr  io.Writer
 	release func() // from then on no signal ends the command's context
@@ -52,6 +60,14 @@ func (o *options) context(ctx context.Context) (context.Context, context.CancelF
 		return ctx, func() {}
 	}
 	return context.WithTimeoutCause(ctx, o.timeout, fmt.Errorf("no answer within %v (--timeout)", o.timeout))
+}
+
+// firstSign is how long a command that looks waits to hear of the server; 0: without a limit.
+func (o *options) firstSign() time.Duration {
+	if o.given("timeout") {
+		return o.timeout
+	}
+	return firstSign
 }
 
 // database is one with its pool.
@@ -67,6 +83,9 @@ func (o *options) open(ctx context.Context) (database, error) {
 	if err != nil {
 		return database{}, err
 	}
+	if o.looks && s.postgres != nil && s.postgres.ConnectTimeout == 0 { // a server that is silent leaves time for the others
+		s.postgres.ConnectTimeout = o.firstSign() / time.Duration(s.servers())
+	}
 	d, err := s.pool(o.create, o.stderr)
 	if err != nil {
 		return database{}, err
@@ -78,6 +97,16 @@ func (o *options) open(ctx context.Context) (database, error) {
 		}
 	}
 	return d, nil
+}
+
+// servers is how many servers of PostgreSQL a source names. pgx falls back on another encryption of
+// the same one, too.
+func (s source) servers() int {
+	named := map[string]bool{net.JoinHostPort(s.postgres.Host, fmt.Sprint(s.postgres.Port)): true}
+	for _, f := range s.postgres.Fallbacks {
+		named[net.JoinHostPort(f.Host, fmt.Sprint(f.Port))] = true
+	}
+	return len(named)
 }
 
 // pool is a source's. create makes a file of SQLite that is missing.
@@ -168,6 +197,23 @@ func (o *options) using(ctx context.Context, f func(d database) error) error {
 	return f(d)
 }
 
+// looking is using for a command that looks. An error other than silence is left to f, which words
+// it.
+func (o *options) looking(ctx context.Context, f func(d database) error) error {
+	o.looks = true
+	return o.using(ctx, func(d database) error {
+		limited, cancel := ctx, context.CancelFunc(func() {})
+		if wait := o.firstSign(); wait > 0 {
+			limited, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
+		}
+		defer cancel()
+		if err := d.PingContext(limited); errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Errorf("%v cannot be reached: %w; a failover may be under way: try again, or wait for longer with --timeout", d, because(limited, err))
+		}
+		return f(d)
+	})
+}
+
 // with is using for a command that neither waits nor watches.
 func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database) error) error {
 	ctx, cancel := o.context(c.Context())
@@ -177,12 +223,14 @@ func (o *options) with(c *cobra.Command, f func(ctx context.Context, d database)
 
 // inspect calls f with an inspector of the database.
 func (o *options) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {
-	return o.using(ctx, func(d database) error { return d.inspect(ctx, f) })
+	return o.looking(ctx, func(d database) error { return d.inspect(ctx, f) })
 }
 
 // once is inspect for a command that looks once.
 func (o *options) once(c *cobra.Command, f func(ctx context.Context, i dblock.Inspector) error) error {
-	return o.with(c, func(ctx context.Context, d database) error { return d.inspect(ctx, f) })
+	ctx, cancel := o.context(c.Context())
+	defer cancel()
+	return o.inspect(ctx, f)
 }
 
 func (d database) inspect(ctx context.Context, f func(ctx context.Context, i dblock.Inspector) error) error {

@@ -50,11 +50,7 @@ func TestADataSourceOfPgxpoolIsOne(t *testing.T) {
 	const pool = "pool_max_conns=9&pool_min_conns=2&pool_min_idle_conns=1&pool_max_conn_lifetime=1h&pool_max_conn_lifetime_jitter=1m" +
 		"&pool_max_conn_idle_time=30m&pool_health_check_period=1m&pool_ping_timeout=1s"
 	onPostgres(t, func(w *world) {
-		separator := "?"
-		if strings.Contains(w.dsn, "?") {
-			separator = "&"
-		}
-		w = w.at(w.dsn + separator + pool)
+		w = w.at(w.parameter(pool))
 		contains(t, w.must("ls"), "No lock is held")
 		w.doctor().hasOnly(isOK, "connection", "PostgreSQL database")
 	})

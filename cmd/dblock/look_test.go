@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"strings"
 	"syscall"
@@ -147,4 +149,69 @@ func TestAKeyIsThatOfTheLibrary(t *testing.T) {
 	if k.Advisory != int64(uint64(k.ClassID)<<32|uint64(k.ObjID)) {
 		t.Errorf("classid %d and objid %d are not %d", k.ClassID, k.ObjID, k.Advisory)
 	}
+}
+
+// A server that accepts and says nothing is what a failover, a partition or a full pooler looks
+// like.
+func TestWhoLooksHearsSoonThatTheServerIsSilent(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the system accepts for it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	for _, scheme := range []string{"postgres", "mysql"} {
+		in := shell{environment: []string{"DBLOCK_DSN=" + scheme + "://a@" + silent.Addr().String() + "/x"}}
+		for _, arguments := range [][]string{{"ls"}, {"ls", "--native"}, {"why", "n"}, {"show", "n"}, {"sessions"}, {"jobs"}, {"events"}} {
+			s := in.run(t, append(arguments, "--timeout", "100ms")...)
+			if s.status != exitFailed || strings.Count(s.err, "\n") != 1 {
+				t.Errorf("%v: status %d, %q: want one line", arguments, s.status, s.err)
+			}
+			contains(t, s.err, "cannot be reached: no answer within 100ms", "a failover may be under way")
+		}
+		t.Run(scheme+" without --timeout", func(t *testing.T) {
+			t.Parallel()
+			began := time.Now()
+			s := in.run(t, "why", "n")
+			if took := time.Since(began); took > 2*firstSign {
+				t.Errorf("it took %v", took)
+			}
+			contains(t, s.err, "cannot be reached: no answer within 3s", "try again", "--timeout")
+		})
+	}
+}
+
+func TestWhoLooksFindsTheServerBehindASilentOne(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	onPostgres(t, func(w *world) {
+		u, err := url.Parse(w.dsn)
+		if err != nil || u.Host == "" {
+			w.Skipf("the data source %q has no host in it: %v", w.dsn, err)
+		}
+		w.lock("held")
+		u.Host = silent.Addr().String() + "," + u.Host
+		contains(w, w.at(u.String()).must("ls"), "held")
+	})
+}
+
+// A standby, and a server that a failover has left read-only, tell what they know.
+func TestWhoLooksAtAServerThatIsReadOnlyIsAnswered(t *testing.T) {
+	onPostgres(t, func(w *world) {
+		w.lock("held")
+		w = w.at(w.parameter("default_transaction_read_only=on"))
+		contains(w, w.must("ls"), "held")
+		contains(w, w.must("why", "held"), "held", "is not known", "read-only transaction")
+		contains(w, w.must("sessions"), "there")
+	})
+}
+
+// parameter is the data source, a URL, with another parameter.
+func (w *world) parameter(text string) string {
+	if strings.Contains(w.dsn, "?") {
+		return w.dsn + "&" + text
+	}
+	return w.dsn + "?" + text
 }

@@ -84,7 +84,7 @@ func ls(o *options) *cobra.Command {
 }
 
 func (o *options) listNative(c *cobra.Command, name string, every time.Duration, limit uint) error {
-	return o.using(c.Context(), func(d database) error {
+	return o.looking(c.Context(), func(d database) error {
 		return o.repeat(c.Context(), c.OutOrStdout(), every, func(ctx context.Context, w io.Writer) error {
 			n, more, err := natives.print(w, o.json, d.natives(ctx, name), limit)
 			if err == nil && more {

@@ -46,7 +46,8 @@ anybody in between can read the secret.`,
 		Example: "  dblock ui\n  dblock ui --listen 127.0.0.1:7171 --actions",
 		Args:    arguments(cobra.NoArgs),
 		RunE: func(c *cobra.Command, _ []string) error {
-			return o.inspect(c.Context(), func(ctx context.Context, i dblock.Inspector) error {
+			o.looks = true
+			serves := func(ctx context.Context, i dblock.Inspector) error {
 				listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", listen)
 				if err != nil {
 					return err
@@ -56,7 +57,8 @@ anybody in between can read the secret.`,
 					return usageError{fmt.Errorf("--listen %s: other machines reach that: use 127.0.0.1, or say --remote", listen)}
 				}
 				return serve(ctx, c.OutOrStdout(), listener, i, act)
-			})
+			}
+			return o.using(c.Context(), func(d database) error { return d.inspect(c.Context(), serves) }) // the page tells where the database is away
 		},
 	}
 	flags := c.Flags()

@@ -380,7 +380,7 @@ func TestUIFinishesItsAnswersAtTheEnd(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the stream ended after %v", took)
 		}
-		time.Sleep(9 * time.Second) // a page has ten
+		time.Sleep(2 * time.Second) // a page has three
 		synctest.Wait()
 		select {
 		case err := <-ended:

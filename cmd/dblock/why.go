@@ -33,7 +33,9 @@ the right to lock them, and to see what others do: pg_read_all_stats on PostgreS
 on performance_schema. On SQLite, Linux tells the process.`,
 		Args: arguments(cobra.ExactArgs(1)),
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.with(c, func(ctx context.Context, d database) error {
+			ctx, cancel := o.context(c.Context())
+			defer cancel()
+			return o.looking(ctx, func(d database) error {
 				chain, err := d.why(ctx, args[0])
 				if err != nil {
 					return err
