@@ -83,8 +83,8 @@ func (o *options) open(ctx context.Context) (database, error) {
 	if err != nil {
 		return database{}, err
 	}
-	if o.looks && s.postgres != nil && s.postgres.ConnectTimeout == 0 { // a server that is silent leaves time for the others
-		s.postgres.ConnectTimeout = o.firstSign() / time.Duration(s.servers())
+	if o.looks {
+		s.spread(o.firstSign())
 	}
 	d, err := s.pool(o.create, o.stderr)
 	if err != nil {
@@ -99,14 +99,20 @@ func (o *options) open(ctx context.Context) (database, error) {
 	return d, nil
 }
 
-// servers is how many servers of PostgreSQL a source names. pgx falls back on another encryption of
-// the same one, too.
-func (s source) servers() int {
-	named := map[string]bool{net.JoinHostPort(s.postgres.Host, fmt.Sprint(s.postgres.Port)): true}
-	for _, f := range s.postgres.Fallbacks {
-		named[net.JoinHostPort(f.Host, fmt.Sprint(f.Port))] = true
+// spread divides a time to connect in between the servers of PostgreSQL that a source names, so
+// that one that is silent leaves some for the others. connect_timeout goes first. pgx has another
+// encryption of the same server among the fallbacks, too.
+func (s source) spread(wait time.Duration) {
+	if s.postgres == nil || s.postgres.ConnectTimeout != 0 {
+		return
 	}
-	return len(named)
+	servers := map[string]bool{net.JoinHostPort(s.postgres.Host, fmt.Sprint(s.postgres.Port)): true}
+	for _, f := range s.postgres.Fallbacks {
+		servers[net.JoinHostPort(f.Host, fmt.Sprint(f.Port))] = true
+	}
+	if len(servers) > 1 {
+		s.postgres.ConnectTimeout = wait / time.Duration(len(servers))
+	}
 }
 
 // pool is a source's. create makes a file of SQLite that is missing.

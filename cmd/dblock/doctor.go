@@ -186,6 +186,7 @@ func (o *options) examine(ctx context.Context, s source, older time.Duration) []
 	ctx, cancel := o.context(ctx)
 	defer cancel()
 	s.local = false // a file that is missing is a finding, and is not made
+	s.spread(firstSign)
 	if s.postgres != nil {
 		s.postgres.DefaultQueryExecMode = pgx.QueryExecModeExec // old poolers lose what was prepared
 	}

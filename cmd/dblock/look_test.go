@@ -193,7 +193,9 @@ func TestWhoLooksFindsTheServerBehindASilentOne(t *testing.T) {
 		}
 		w.lock("held")
 		u.Host = silent.Addr().String() + "," + u.Host
-		contains(w, w.at(u.String()).must("ls"), "held")
+		w = w.at(u.String())
+		contains(w, w.must("ls"), "held")
+		w.doctor().hasOnly(isOK, "connection")
 	})
 }
 
