@@ -107,10 +107,11 @@ func (c *comparison) open(ttl time.Duration) {
 	}
 }
 
-// tick waits until the engine's clock has moved by a step, and reads it.
+// tick waits until the engine's clock has moved by a step since the last request was answered, and
+// reads it. That request may have taken long.
 func (c *comparison) tick(name string) {
 	c.doing = "reading the clock"
-	for before := c.now; c.now < before+step.Microseconds(); {
+	for after := c.read(name).now; c.now < after+step.Microseconds(); {
 		c.now = c.read(name).now
 	}
 }
