@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/election"
 	"github.com/dblock-go/dblock/mysql"
 	"github.com/dblock-go/dblock/postgres"
 )
@@ -22,7 +23,9 @@ type app struct {
 	// direct: with nothing in between that would notice a server that is stopped.
 	direct bool
 	lock   func(ctx context.Context, name string) (held, error)
-	close  func(ctx context.Context) error
+	// campaign stands for election until ctx ends.
+	campaign func(ctx context.Context, name string, lead func(ctx context.Context, token int64)) error
+	close    func(ctx context.Context) error
 }
 
 // held is a lock of an app.
@@ -80,6 +83,7 @@ func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(
 	if err != nil {
 		return nil, err
 	}
+	elections := election.New(client)
 	lock := func(ctx context.Context, name string) (held, error) {
 		l, err := client.Lock(ctx, name)
 		if err != nil {
@@ -114,7 +118,13 @@ func appOf[TX any](way string, engine dblock.Engine[TX], guard bool, begin func(
 		}
 		return held{l.Context(), l.Token(), l.Unlock, add}, nil
 	}
-	return &app{way: way, lock: lock, close: client.Close}, nil
+	campaign := func(ctx context.Context, name string, lead func(ctx context.Context, token int64)) error {
+		return elections.Campaign(ctx, name, func(ctx context.Context, t *election.Term[TX]) error {
+			lead(ctx, t.Token())
+			return nil
+		})
+	}
+	return &app{way: way, lock: lock, campaign: campaign, close: client.Close}, nil
 }
 
 // onPostgres is an application with a pool of pgx; direct is where it listens, "": as the pool

@@ -230,6 +230,14 @@ func group(folder string, single bool) (*cluster, error) {
 }
 
 func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faults []fault, healthy func(context.Context) error, several bool) (*cluster, error) {
+	if err := canCut(); err != nil {
+		fmt.Printf("no node is cut off from the others: %v\n", err)
+	} else {
+		if err := c.separate(healthy); err != nil {
+			return nil, err
+		}
+		faults = append(faults, fault{"cut a node off", c.cut})
+	}
 	address, err := c.door(0)
 	if err != nil {
 		return nil, err

@@ -94,6 +94,9 @@ type run struct {
 
 func (r *run) now() time.Duration { return time.Since(r.began) }
 
+// electionName is the name of the election in which each app has a candidate.
+const electionName = "election"
+
 func nameOf(i int) string { return fmt.Sprintf("name %d", i) }
 
 // TestSoak torments a cluster until there are enough grants and each fault has come.
@@ -101,11 +104,11 @@ func TestSoak(t *testing.T) {
 	if *kind == "" {
 		t.Skip("this is scripts/soak clusters")
 	}
-	make, is := kinds[*kind]
+	find, is := kinds[*kind]
 	if !is {
 		t.Fatalf("no cluster %q", *kind)
 	}
-	c, err := make(*folder)
+	c, err := find(*folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -130,8 +133,8 @@ func TestSoak(t *testing.T) {
 	defer stop()
 	var work, apps sync.WaitGroup
 	work.Go(func() { r.probe(working, probe) })
-	for i, make := range c.apps {
-		a, err := make(dblock.WithTTL(c.ttl), dblock.WithLogger(logger))
+	for i, start := range c.apps {
+		a, err := start(dblock.WithTTL(c.ttl), dblock.WithLogger(logger))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,6 +142,7 @@ func TestSoak(t *testing.T) {
 		for range workers {
 			mine.Go(func() { r.work(working, i, a) })
 		}
+		mine.Go(func() { r.stand(working, i, a) })
 		apps.Go(func() {
 			mine.Wait()
 			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -221,24 +225,7 @@ func (r *run) work(ctx context.Context, client int, a *app) {
 			continue
 		}
 		g.from, g.token = r.now(), l.token
-		g.live = g.from
-		watched := make(chan struct{})
-		done := make(chan struct{})
-		go func() { // while a statement may hang
-			defer close(watched)
-			for {
-				if now := r.now(); l.ctx.Err() == nil {
-					g.live = now
-				}
-				select {
-				case <-done:
-					return
-				case <-l.ctx.Done():
-					return
-				case <-time.After(time.Millisecond):
-				}
-			}
-		}()
+		seen := r.watch(l.ctx)
 		writing := l.ctx
 		if *bug && rand.N(20) == 0 {
 			writing = context.WithoutCancel(writing)
@@ -249,11 +236,7 @@ func (r *run) work(ctx context.Context, client int, a *app) {
 			r.note(func() { r.written[write{g.name, g.token, before}] = err == nil })
 		}
 		time.Sleep(rand.N(5 * time.Millisecond))
-		close(done)
-		<-watched
-		if now := r.now(); l.ctx.Err() == nil {
-			g.live = now
-		}
+		g.live = max(g.from, seen())
 		r.note(func() { r.grants = append(r.grants, g) })
 		asked := r.now()
 		within, cancel = context.WithTimeout(context.Background(), 2*time.Minute)
@@ -262,6 +245,57 @@ func (r *run) work(ctx context.Context, client int, a *app) {
 		}
 		cancel()
 		time.Sleep(rand.N(5 * time.Millisecond))
+	}
+}
+
+// stand is a candidate whose terms last for a moment.
+func (r *run) stand(ctx context.Context, client int, a *app) {
+	for ctx.Err() == nil {
+		asked := r.now()
+		err := a.campaign(ctx, electionName, func(term context.Context, token int64) {
+			g := grant{name: electionName, client: client, token: token, from: r.now()}
+			seen := r.watch(term)
+			select {
+			case <-term.Done():
+			case <-time.After(rand.N(200 * time.Millisecond)):
+			}
+			g.live = max(g.from, seen())
+			r.note(func() { r.grants = append(r.grants, g) })
+		})
+		if err != nil && ctx.Err() == nil {
+			r.refused(a, "Campaign", asked, err)
+			time.Sleep(100 * time.Millisecond)
+		}
+	}
+}
+
+// watch looks at a context until it is called, while a statement may hang, and says when that was
+// last seen alive.
+func (r *run) watch(ctx context.Context) (seen func() time.Duration) {
+	live, done, watched := r.now(), make(chan struct{}), make(chan struct{})
+	look := func() {
+		if now := r.now(); ctx.Err() == nil {
+			live = now
+		}
+	}
+	go func() {
+		defer close(watched)
+		for {
+			look()
+			select {
+			case <-done:
+				return
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(done)
+		<-watched
+		look()
+		return live
 	}
 }
 
@@ -360,12 +394,18 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	for _, f := range r.refusals {
 		kindsOf[f.call+": "+kindOf(f.err)]++
 	}
+	terms := 0
+	for _, g := range r.history.grants {
+		if g.name == electionName {
+			terms++
+		}
+	}
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	fmt.Printf("%-12s %4.0f s: %d grants, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d; calls that failed: %d %v, within a TTL: %d; seed %d\n",
-		*kind, r.now().Seconds(), len(r.history.grants), strings.Join(parts, ", "), len(out), longest.Seconds(), late.Seconds(), len(both), second.Seconds(), len(fell),
+	fmt.Printf("%-12s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d; calls that failed: %d %v, within a TTL: %d; seed %d\n",
+		*kind, r.now().Seconds(), len(r.history.grants), terms, strings.Join(parts, ", "), len(out), longest.Seconds(), late.Seconds(), len(both), second.Seconds(), len(fell),
 		len(there), twice, stale, lost, len(r.refusals), kindsOf, len(bad), *seed)
 	if r.durable && (len(both) > 0 || lost > 0) {
 		t.Errorf("%d second holders, %d increments lost", len(both), lost)
