@@ -119,13 +119,17 @@ func (c *mysqlCluster) close() {
 	}
 }
 
+// victim is a node that serves, and its process.
+func (c *mysqlCluster) victim() (n *mysqlNode, pid int, err error) {
+	if n, err = c.writer(); err == nil {
+		pid, err = n.pid()
+	}
+	return n, pid, err
+}
+
 // kill ends a node that serves, and starts it anew.
 func (c *mysqlCluster) kill(context.Context) error {
-	n, err := c.writer()
-	if err != nil {
-		return err
-	}
-	pid, err := n.pid()
+	n, pid, err := c.victim()
 	if err != nil {
 		return err
 	}
@@ -140,11 +144,7 @@ func (c *mysqlCluster) kill(context.Context) error {
 // stop has a node that serves sleep beyond the patience of the others. It wakes up as a node that
 // knows nothing.
 func (c *mysqlCluster) stop(context.Context) error {
-	n, err := c.writer()
-	if err != nil {
-		return err
-	}
-	pid, err := n.pid()
+	_, pid, err := c.victim()
 	if err != nil {
 		return err
 	}

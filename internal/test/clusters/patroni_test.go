@@ -346,15 +346,19 @@ func (n postgresNode) machine() ([]int, error) {
 	return append(family(patroni), family(server)...), nil
 }
 
+// victim is the primary, and all processes of its node.
+func (p *patroniCluster) victim(ctx context.Context) (n postgresNode, machine []int, err error) {
+	if n, err = p.primary(ctx); err == nil {
+		machine, err = n.machine()
+	}
+	return n, machine, err
+}
+
 // away is how long a node stays away: longer than Patroni waits for it.
 const away = 15 * time.Second
 
 func (p *patroniCluster) killMachine(ctx context.Context) error {
-	n, err := p.primary(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := n.machine()
+	n, all, err := p.victim(ctx)
 	if err != nil {
 		return err
 	}
@@ -385,11 +389,7 @@ func (p *patroniCluster) killPatroni(ctx context.Context) error {
 // stopMachine has a node sleep beyond the TTL of Patroni and that of the clients. It wakes up as a
 // primary that knows nothing.
 func (p *patroniCluster) stopMachine(ctx context.Context) error {
-	n, err := p.primary(ctx)
-	if err != nil {
-		return err
-	}
-	all, err := n.machine()
+	_, all, err := p.victim(ctx)
 	if err != nil {
 		return err
 	}
@@ -403,7 +403,7 @@ func (p *patroniCluster) stopMachine(ctx context.Context) error {
 // killLagging kills a primary whose standbys have not heard of it for a second: where replication
 // is asynchronous, what it committed meanwhile is lost.
 func (p *patroniCluster) killLagging(ctx context.Context) error {
-	n, err := p.primary(ctx)
+	n, all, err := p.victim(ctx)
 	if err != nil {
 		return err
 	}
@@ -425,10 +425,6 @@ func (p *patroniCluster) killLagging(ctx context.Context) error {
 	}
 	if len(receivers) == 0 {
 		return errors.New("no standby receives anything")
-	}
-	all, err := n.machine()
-	if err != nil {
-		return err
 	}
 	if err := signal(syscall.SIGSTOP, receivers...); err != nil {
 		return err
