@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -232,9 +231,5 @@ func because(ctx context.Context, err error) error {
 	if failed := new(pgconn.ConnectError); errors.As(err, &failed) {
 		err = failed.Unwrap()
 	}
-	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' })
-	for i := range lines {
-		lines[i] = strings.TrimSpace(lines[i])
-	}
-	return errors.New(strings.Join(slices.Compact(lines), "; "))
+	return errors.New(driver.Line(err.Error()))
 }

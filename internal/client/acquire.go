@@ -82,16 +82,6 @@ func (c *Client) acquire(ctx context.Context, r *driver.Request, o Owner, wait b
 	}
 }
 
-// explain says what is wrong with the tables, where that can be found out.
-func (c *Client) explain(ctx context.Context, err error) error {
-	if errors.Is(err, driver.ErrSchema) {
-		if which := c.sessions.checkSchema(ctx); which != nil {
-			return which
-		}
-	}
-	return err
-}
-
 // checkPermits refuses what would wait for permits that its own caller has.
 func (c *Client) checkPermits(ctx context.Context, r *driver.Request, o Owner) error {
 	if _, under := c.owners.in(ctx); !under {

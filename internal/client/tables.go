@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -72,9 +71,15 @@ func (c *Client) Inquire(ctx context.Context, f func(ctx context.Context, engine
 		return err
 	}
 	defer c.done()
-	err := c.inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) })
-	if misfit := new(driver.SchemaError); errors.Is(err, driver.ErrSchema) && !errors.As(err, &misfit) {
-		return cmp.Or(c.sessions.checkSchema(ctx), err) // it says which version is there, and what to run
+	return c.explain(ctx, c.inquire(ctx, func(ctx context.Context) error { return f(ctx, c.engine) }))
+}
+
+// explain says what is wrong with the tables, where that can be found out.
+func (c *Client) explain(ctx context.Context, err error) error {
+	if errors.Is(err, driver.ErrSchema) {
+		if which := c.sessions.checkSchema(ctx); which != nil {
+			return which
+		}
 	}
 	return err
 }

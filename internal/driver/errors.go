@@ -43,7 +43,7 @@ func Fail(kind, cause error) error {
 	if errors.Is(cause, kind) {
 		return cause
 	}
-	return &joined{kind.Error() + ": " + line(cause.Error()), []error{kind, cause}}
+	return &joined{kind.Error() + ": " + Line(cause.Error()), []error{kind, cause}}
 }
 
 // errPoolClosed is what becomes of every statement when the application has closed its pool.
@@ -73,11 +73,11 @@ func Join(errs ...error) error {
 	for _, err := range errs {
 		texts = append(texts, err.Error())
 	}
-	return &joined{line(texts...), errs}
+	return &joined{Line(texts...), errs}
 }
 
-// line makes one line of texts, in which nothing stands twice.
-func line(texts ...string) (line string) {
+// Line makes one line of texts, in which nothing stands twice.
+func Line(texts ...string) (line string) {
 	for part := range strings.Lines(strings.Join(texts, "\n")) {
 		switch part = strings.TrimSpace(part); {
 		case strings.Contains(line, part):
