@@ -64,6 +64,9 @@ const (
 // residueOf judges by the error of a statement that might have taken the lock or a place in the
 // queue.
 func residueOf(err error) residue {
+	if errors.Is(err, driver.ErrInDoubt) {
+		return unsure
+	}
 	for _, refused := range []error{driver.ErrRetry, driver.ErrBusy, driver.ErrSchema, driver.ErrReadOnly, driver.ErrConfig} {
 		if errors.Is(err, refused) {
 			return nothing

@@ -162,9 +162,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			g.abandon(g.in, h.attempt, true)
 			return err
 		}
-		if g.outage(err) {
-			h.unanswered = true
-		}
+		h.unanswered = h.unanswered || residueOf(err) == unsure
 		backOff(ctx, tries)
 	}
 }

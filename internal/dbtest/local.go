@@ -10,13 +10,15 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/dblock-go/dblock/internal/program"
 )
 
 // local is a server from binaries of this machine, with its data in a temporary folder.
 type local struct {
 	kind, dsn string
 	dir       string
-	process   *process
+	program   *program.Program
 }
 
 // install says how to make the data of a server and how to run it, in a folder and on a port.
@@ -49,7 +51,7 @@ func startLocal(ctx context.Context, kind string, settings ...string) (*Server, 
 }
 
 func (in install) start(ctx context.Context, kind, dir string, settings []string) (*local, error) {
-	as, err := unprivileged(in.users)
+	as, err := program.Unprivileged(in.users...)
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +60,10 @@ func (in install) start(ctx context.Context, kind, dir string, settings []string
 			return nil, err
 		}
 	}
-	if err := as.own(dir); err != nil {
+	if err := as.Own(dir); err != nil {
 		return nil, err
 	}
-	if out, err := as.command(ctx, dir, in.init(dir)).CombinedOutput(); err != nil {
+	if out, err := as.Command(ctx, dir, in.init(dir)).CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("make the data: %w\n%s", err, tail(out))
 	}
 	port, err := freePort()
@@ -69,7 +71,7 @@ func (in install) start(ctx context.Context, kind, dir string, settings []string
 		return nil, err
 	}
 	l := &local{kind: kind, dir: dir, dsn: fmt.Sprintf(in.dsn, port)}
-	l.process = &process{as: as, dir: dir, args: append(in.run(dir, port), settings...)}
+	l.program = &program.Program{As: as, Dir: dir, Args: append(in.run(dir, port), settings...)}
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, l.kill())
 	}
@@ -80,23 +82,23 @@ func (in install) start(ctx context.Context, kind, dir string, settings []string
 // process of its predecessor still has the shared memory.
 func (l *local) start(ctx context.Context) error {
 	for {
-		if err := l.process.start(); err != nil {
+		if err := l.program.Start(); err != nil {
 			return err
 		}
-		err := ready(ctx, l.kind, l.dsn, l.process.ended)
+		err := ready(ctx, l.kind, l.dsn, l.program.Ended())
 		if err == nil {
 			return nil
 		}
-		out, _ := os.ReadFile(l.process.log())
+		out, _ := os.ReadFile(l.program.Log())
 		if ctx.Err() != nil || !strings.Contains(string(out), "pre-existing shared memory block") {
 			return fmt.Errorf("%w\n%s", err, tail(out))
 		}
 	}
 }
 
-func (l *local) kill() error   { return l.process.kill() }
-func (l *local) pause() error  { return l.process.pause() }
-func (l *local) resume() error { return l.process.resume() }
+func (l *local) kill() error   { return l.program.Kill() }
+func (l *local) pause() error  { return l.program.Pause() }
+func (l *local) resume() error { return l.program.Resume() }
 func (l *local) remove() error { return errors.Join(l.kill(), os.RemoveAll(l.dir)) }
 
 func tail(out []byte) []byte { return out[max(0, len(out)-2000):] }

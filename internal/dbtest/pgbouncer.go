@@ -13,6 +13,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/dblock-go/dblock/internal/program"
 )
 
 // The modes in which a PgBouncer lends server connections.
@@ -40,7 +42,7 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	if err != nil {
 		t.Fatal(err)
 	}
-	as, err := unprivileged([]string{"postgres", "nobody"})
+	as, err := program.Unprivileged("postgres", "nobody")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,15 +59,15 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 		"unix_socket_dir =\nauth_type = any\npool_mode = %s\nignore_startup_parameters = extra_float_digits\n",
 		server.Host, server.Port, server.User, password(server.Password), port, mode) + strings.Join(settings, "\n") + "\n"
 	file := filepath.Join(dir, "ini")
-	if err := errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.own(dir)); err != nil {
+	if err := errors.Join(os.WriteFile(file, []byte(ini), 0o600), as.Own(dir)); err != nil {
 		t.Fatal(err)
 	}
-	p := &process{as: as, dir: dir, args: []string{binary, "-q", file}}
-	if err := p.start(); err != nil {
+	p := &program.Program{As: as, Dir: dir, Args: []string{binary, "-q", file}}
+	if err := p.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := p.kill(); err != nil {
+		if err := p.Kill(); err != nil {
 			t.Errorf("dbtest: stop PgBouncer: %v", err)
 		}
 	})
@@ -80,8 +82,8 @@ func (d Database) PgBouncer(t testing.TB, mode string, settings ...string) Datab
 	u.RawQuery = through.Encode()
 	ctx, cancel := context.WithTimeout(t.Context(), answerTimeout)
 	defer cancel()
-	if err := ready(ctx, d.Kind, u.String(), p.ended); err != nil {
-		out, _ := os.ReadFile(p.log())
+	if err := ready(ctx, d.Kind, u.String(), p.Ended()); err != nil {
+		out, _ := os.ReadFile(p.Log())
 		t.Fatalf("dbtest: PgBouncer: %v\n%s", err, tail(out))
 	}
 	d.DSN = u.String()

@@ -32,6 +32,9 @@ var (
 	// and nothing is heard there.
 	ErrDeaf = Fail(ErrUnsupported, errors.New("nothing is heard at the address given to Listen: it is a pooler's, or of another database"))
 
+	// ErrInDoubt is joined to a kind. The transaction may have been committed all the same.
+	ErrInDoubt = errors.New("whether the transaction was committed is not known")
+
 	// ErrReplaced is joined to a kind. The session's locks do not count any more: other sessions
 	// may have them already.
 	ErrReplaced = errors.New("the database is another than the one that was opened")

@@ -45,6 +45,9 @@ func Interpret(err error) error {
 		return err // a temporary table, or one of the application's
 	}
 	kind := Kind(n)
+	if n == runHook || n == rolledBack {
+		err = driver.Join(err, driver.ErrInDoubt)
+	}
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
 		kind = driver.ErrRetry
 	}
@@ -83,6 +86,11 @@ const (
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
 	duringCommit    = 1180 // with InnoDB's own number in its text
+
+	// What a group refuses at COMMIT. A member that leaves it says either of a transaction that it
+	// has sent to the others, which may have committed it.
+	runHook    = 3100
+	rolledBack = 3101
 )
 
 // lockDeadlock is that number where a transaction of another node came first, in a group with
@@ -94,9 +102,9 @@ func Kind(n uint16) error {
 	switch n {
 	case noSuchTable, 1054, 1356: // no such table, column; a view whose parts are gone
 		return driver.ErrSchema
-	case 1290, 1792, 1836, 1874, 3100: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
+	case 1290, 1792, 1836, 1874, runHook: // --read-only, READ ONLY transaction, read-only mode, InnoDB read-only, a group's secondary
 		return driver.ErrReadOnly
-	case 1213, LockWaitTimeout, 1020, 1614, 3101: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
+	case 1213, LockWaitTimeout, 1020, 1614, rolledBack: // deadlock, lock wait, snapshot isolation, certification of a cluster, of a group
 		return driver.ErrRetry
 	case LockNoWait:
 		return driver.ErrBusy

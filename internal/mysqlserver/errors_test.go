@@ -63,6 +63,11 @@ func TestInterpret(t *testing.T) {
 			t.Error(got)
 		}
 	}
+	for n, doubt := range map[uint16]bool{3100: true, 3101: true, 1213: false, 1836: false} {
+		if got := Interpret(server(n)); errors.Is(got, driver.ErrInDoubt) != doubt {
+			t.Errorf("in doubt is not %v: %v", doubt, got)
+		}
+	}
 	if Interpret(nil) != nil {
 		t.Error("an error out of none")
 	}
