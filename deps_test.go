@@ -17,7 +17,7 @@ var (
 	pgxDriver    = []string{"github.com/jackc", "github.com/lib/pq"}
 	drivers      = slices.Concat(mysqlDriver, sqliteDriver, pgxDriver)
 	engines      = []string{module + "/postgres", module + "/mysql", module + "/sqlite", module + "/gen"}
-	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/testlog", module + "/internal/txtest", "testing"}
+	testsOnly    = []string{module + "/internal/dbtest", module + "/internal/enginetest", module + "/internal/example", module + "/internal/leak", module + "/internal/program", module + "/internal/testlog", module + "/internal/txtest", "testing"}
 	goose        = []string{"github.com/pressly", module + "/migrate"}
 	anything     = []string{"*"} // outside the standard library and the package itself
 )
@@ -83,6 +83,7 @@ var layers = []layer{
 	{name: "internal/test"},
 	// What only tests import.
 	{name: "internal/dbtest", not: [][]string{engines, sqliteDriver}},
+	{name: "internal/program", not: [][]string{{module}, drivers, goose}, but: below()},
 	{name: "internal/txtest", not: [][]string{engines, sqliteDriver}},
 	{name: "internal/memory", not: [][]string{{module}, drivers, goose}, but: below("internal/driver", "internal/protocol")},
 	{name: "internal/oracle", not: [][]string{engines, drivers, goose}},

@@ -21,8 +21,9 @@ type local struct {
 	program   *program.Program
 }
 
-// install says how to make the data of a server and how to run it, in a folder and on a port.
-type install struct {
+// Install is a server that is installed on this machine: how to make its data and how to run it, in
+// a folder and on a port.
+type Install struct {
 	users []string // root runs it as the first that exists
 	init  func(dir string) []string
 	run   func(dir string, port int) []string
@@ -35,7 +36,7 @@ type install struct {
 func startLocal(ctx context.Context, kind string, settings ...string) (*Server, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	in, from, err := findInstall(kind)
+	in, from, err := Installed(kind)
 	if err != nil {
 		return nil, err
 	}
@@ -50,33 +51,50 @@ func startLocal(ctx context.Context, kind string, settings ...string) (*Server, 
 	return &Server{Kind: kind, DSN: l.dsn, From: from, control: l}, nil
 }
 
-func (in install) start(ctx context.Context, kind, dir string, settings []string) (*local, error) {
+func (in Install) start(ctx context.Context, kind, dir string, settings []string) (*local, error) {
 	as, err := program.Unprivileged(in.users...)
 	if err != nil {
 		return nil, err
 	}
-	if in.sql != "" {
-		if err := os.WriteFile(filepath.Join(dir, "init.sql"), []byte(in.sql), 0o644); err != nil {
-			return nil, err
-		}
-	}
-	if err := as.Own(dir); err != nil {
+	if err := in.Make(ctx, as, dir); err != nil {
 		return nil, err
-	}
-	if out, err := as.Command(ctx, dir, in.init(dir)).CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("make the data: %w\n%s", err, tail(out))
 	}
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
-	l := &local{kind: kind, dir: dir, dsn: fmt.Sprintf(in.dsn, port)}
-	l.program = &program.Program{As: as, Dir: dir, Args: append(in.run(dir, port), settings...)}
+	l := &local{kind: kind, dir: dir, dsn: in.DSN(port)}
+	l.program = in.Program(as, dir, port, settings...)
 	if err := l.start(ctx); err != nil {
 		return nil, errors.Join(err, l.kill())
 	}
 	return l, nil
 }
+
+// Make makes the data of a new server in a folder.
+func (in Install) Make(ctx context.Context, as *program.Account, dir string) error {
+	if in.sql != "" {
+		if err := os.WriteFile(filepath.Join(dir, "init.sql"), []byte(in.sql), 0o644); err != nil {
+			return err
+		}
+	}
+	if err := as.Own(dir); err != nil {
+		return err
+	}
+	if out, err := as.Command(ctx, dir, in.init(dir)).CombinedOutput(); err != nil {
+		return fmt.Errorf("make the data: %w\n%s", err, tail(out))
+	}
+	return nil
+}
+
+// Program runs the server whose data is in a folder. The settings are arguments of its command
+// line.
+func (in Install) Program(as *program.Account, dir string, port int, settings ...string) *program.Program {
+	return &program.Program{As: as, Dir: dir, Args: append(in.run(dir, port), settings...)}
+}
+
+// DSN is the data source of the server on a port.
+func (in Install) DSN(port int) string { return fmt.Sprintf(in.dsn, port) }
 
 // start starts the process, again and again until it keeps running: PostgreSQL ends at once while a
 // process of its predecessor still has the shared memory.
@@ -103,7 +121,9 @@ func (l *local) remove() error { return errors.Join(l.kill(), os.RemoveAll(l.dir
 
 func tail(out []byte) []byte { return out[max(0, len(out)-2000):] }
 
-func findInstall(kind string) (install, string, error) {
+// Installed is the server of a kind on this machine, and where it is: the folder of PostgreSQL's
+// programs, the path of MariaDB's server, the command of MySQL's.
+func Installed(kind string) (Install, string, error) {
 	switch kind {
 	case KindPostgres:
 		bin, err := postgresBin()
@@ -115,7 +135,7 @@ func findInstall(kind string) (install, string, error) {
 		command, err := mysqld()
 		return mysqlInstall(command), strings.Join(command, " "), err
 	}
-	return install{}, "", fmt.Errorf("no local %s", kind)
+	return Install{}, "", fmt.Errorf("no local %s", kind)
 }
 
 // postgresBin is the folder of initdb and postgres; Debian keeps it out of PATH, one for each
@@ -145,8 +165,8 @@ func postgresVersion(path string) int {
 	return n
 }
 
-func postgresInstall(bin string) install {
-	return install{
+func postgresInstall(bin string) Install {
+	return Install{
 		users: []string{"postgres", "nobody"},
 		init: func(dir string) []string {
 			return []string{filepath.Join(bin, "initdb"), "-D", filepath.Join(dir, "data"), "-U", "postgres",
@@ -192,7 +212,7 @@ func mariadbd() (string, error) {
 // mysqlSQL makes the database that the DSN names. The server listens on 127.0.0.1 only.
 const mysqlSQL = "CREATE DATABASE IF NOT EXISTS test;\n"
 
-func mariadbInstall(daemon string) install {
+func mariadbInstall(daemon string) Install {
 	base := filepath.Dir(filepath.Dir(daemon))
 	common := func(dir string) []string {
 		args := []string{"--no-defaults", "--basedir=" + base, "--datadir=" + filepath.Join(dir, "data")}
@@ -201,7 +221,7 @@ func mariadbInstall(daemon string) install {
 		}
 		return args
 	}
-	return install{
+	return Install{
 		users: []string{"mysql", "nobody"},
 		init: func(dir string) []string {
 			script := filepath.Join(filepath.Dir(daemon), "mariadb-install-db")
@@ -249,11 +269,11 @@ func mysqld() ([]string, error) {
 	return nil, errors.New("mysqld is neither in PATH nor in /usr/sbin, or is MariaDB's")
 }
 
-func mysqlInstall(command []string) install {
+func mysqlInstall(command []string) Install {
 	common := func(dir string) []string {
 		return append(slices.Clone(command), "--datadir="+filepath.Join(dir, "data"), "--mysqlx=0")
 	}
-	return install{
+	return Install{
 		users: []string{"mysql", "nobody"},
 		init: func(dir string) []string {
 			return append(common(dir), "--initialize-insecure", "--tmpdir="+dir, "--innodb-flush-log-at-trx-commit=0")

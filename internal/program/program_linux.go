@@ -161,17 +161,17 @@ func (p *Program) Resume() error { return Resume(p.PID()) }
 // Kill kills a process and all that it has started. It stops the process first, so that it can
 // start no more of them.
 func Kill(pid int) error {
-	return errors.Join(halt(pid), Signal(syscall.SIGKILL, started(pid)...), Signal(syscall.SIGKILL, pid))
+	return errors.Join(halt(pid), Signal(syscall.SIGKILL, Started(pid)...), Signal(syscall.SIGKILL, pid))
 }
 
 // Pause stops a process and all that it has started.
 func Pause(pid int) error {
-	return errors.Join(halt(pid), Signal(syscall.SIGSTOP, started(pid)...))
+	return errors.Join(halt(pid), Signal(syscall.SIGSTOP, Started(pid)...))
 }
 
 // Resume lets a process and all that it has started go on.
 func Resume(pid int) error {
-	return errors.Join(Signal(syscall.SIGCONT, started(pid)...), Signal(syscall.SIGCONT, pid))
+	return errors.Join(Signal(syscall.SIGCONT, Started(pid)...), Signal(syscall.SIGCONT, pid))
 }
 
 // Signal sends a signal to processes; those that have gone do not mind.
@@ -203,9 +203,9 @@ func halt(pid int) error {
 	}
 }
 
-// started is what a process has started, and these in turn. The backends of PostgreSQL have process
+// Started is what a process has started, and these in turn. The backends of PostgreSQL have process
 // groups of their own.
-func started(pid int) (all []int) {
+func Started(pid int) (all []int) {
 	children := map[string][]int{}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
 	for _, stat := range stats {

@@ -1,8 +1,8 @@
 // Package clusters kills, stops and switches over the servers of a cluster under clients of dblock,
 // and judges what these believed and wrote. It has tests only. scripts/soak clusters runs them.
 //
-// A cluster is named by the variables that scripts/soak sets: what it is, and its folder, in which
-// a folder for each node has a data source, a log and the id of the process.
+// A cluster has three nodes on this machine, from the programs that are in PATH. They end with the
+// test.
 //
 // # Clients
 //

@@ -4,83 +4,61 @@ package clusters
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/migrate"
 )
-
-// mysqlNode is a server of a group, or of Galera.
-type mysqlNode struct {
-	dir     string
-	address string
-	program program
-	pool    *sql.DB // to ask it what it is
-}
-
-func (n *mysqlNode) pid() (int, error) { return pidIn(filepath.Join(n.dir, "pid")) }
 
 type mysqlCluster struct {
 	nodes []*mysqlNode
 	serve func(ctx context.Context, n *mysqlNode) bool // it accepts writes
-	first []string                                     // what is of the first start of a node only
 	doors []*door
 }
 
-// mysqlNodes are those in a folder.
-func mysqlNodes(folder string) (*mysqlCluster, error) {
-	c := &mysqlCluster{}
-	for i := 1; ; i++ {
-		dir := filepath.Join(folder, fmt.Sprintf("n%d", i))
-		dsn, err := os.ReadFile(filepath.Join(dir, "dsn"))
-		if errors.Is(err, os.ErrNotExist) {
-			break
+// start starts the nodes, the first of which makes the cluster with the settings in first. The
+// others follow when it serves.
+func (c *mysqlCluster) start(first ...string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, n := range c.nodes {
+		if err := n.Start(first...); err != nil {
+			return err
 		}
-		if err != nil {
-			return nil, err
+		first = nil
+		if err := n.ready(ctx); err != nil {
+			return n.explain(err)
 		}
-		config, err := mysql.ParseDSN(strings.TrimSpace(string(dsn)))
-		if err != nil {
-			return nil, err
+		if n == c.nodes[0] {
+			if err := eventually(ctx, func(ctx context.Context) error {
+				if !c.serve(ctx, n) {
+					return errors.New("the first node does not serve")
+				}
+				return nil
+			}); err != nil {
+				return n.explain(err)
+			}
 		}
-		n := &mysqlNode{dir: dir, address: config.Addr}
-		pid, err := n.pid()
-		if err != nil {
-			return nil, err
-		}
-		if n.program, err = programOf(pid); err != nil {
-			return nil, err
-		}
-		if n.pool, err = sql.Open("mysql", c.dsn(config.Addr)); err != nil {
-			return nil, err
-		}
-		n.pool.SetMaxOpenConns(4)
-		c.nodes = append(c.nodes, n)
 	}
-	if len(c.nodes) < 3 {
-		return nil, fmt.Errorf("%d nodes in %s", len(c.nodes), folder)
-	}
-	return c, nil
+	return nil
 }
 
-func (c *mysqlCluster) dsn(address string) string {
-	return "app:app@tcp(" + address + ")/app?parseTime=true&timeout=2s"
+func dsn(address string) string {
+	return "root@tcp(" + address + ")/test?parseTime=true&timeout=2s"
 }
 
 // door leads to the node with this number while that serves, and else to one that does.
 func (c *mysqlCluster) door(home int) (address string, err error) {
 	d, err := opened(200*time.Millisecond, func() string {
 		for i := range c.nodes {
-			n := c.nodes[(home+i)%len(c.nodes)]
+			n := c.nodes[(home+i)%nodes]
 			if c.serves(n) {
 				return n.address
 			}
@@ -115,58 +93,49 @@ func (c *mysqlCluster) close() {
 		d.close()
 	}
 	for _, n := range c.nodes {
-		_ = n.pool.Close()
+		_, _ = n.pool.Close(), n.Kill()
 	}
-}
-
-// victim is a node that serves, and its process.
-func (c *mysqlCluster) victim() (n *mysqlNode, pid int, err error) {
-	if n, err = c.writer(); err == nil {
-		pid, err = n.pid()
-	}
-	return n, pid, err
 }
 
 // kill ends a node that serves, and starts it anew.
 func (c *mysqlCluster) kill(context.Context) error {
-	n, pid, err := c.victim()
+	n, err := c.writer()
+	if err == nil {
+		err = n.Kill()
+	}
 	if err != nil {
 		return err
 	}
-	if err := signal(syscall.SIGKILL, pid); err != nil {
-		return err
-	}
 	time.Sleep(away)
-	_, err = n.program.start(filepath.Join(n.dir, "out"), c.first...)
-	return err
+	return n.Start()
 }
 
 // stop has a node that serves sleep beyond the patience of the others. It wakes up as a node that
 // knows nothing.
 func (c *mysqlCluster) stop(context.Context) error {
-	_, pid, err := c.victim()
+	n, err := c.writer()
+	if err == nil {
+		err = n.Pause()
+	}
 	if err != nil {
 		return err
 	}
-	if err := signal(syscall.SIGSTOP, pid); err != nil {
-		return err
-	}
 	time.Sleep(2 * away)
-	return signal(syscall.SIGCONT, pid)
+	return n.Resume()
 }
 
 // apps are clients, each with a door of its own: to a node each, or all to one.
 func (c *mysqlCluster) apps(several, single bool) (apps []func(...dblock.Option) (*app, error), err error) {
-	for i := range len(c.nodes) + 1 {
+	for i := range nodes + 1 {
 		home := 0
 		if several {
-			home = i % len(c.nodes)
+			home = i % nodes
 		}
 		address, err := c.door(home)
 		if err != nil {
 			return nil, err
 		}
-		dsn := c.dsn(address)
+		dsn := dsn(address)
 		if i%2 == 1 {
 			dsn += "&rejectReadOnly=true"
 		}
@@ -181,18 +150,45 @@ const onlineMembers = "SELECT COUNT(*), COALESCE(SUM(MEMBER_ID = @@server_uuid A
 
 // group is one of Group Replication, with one primary or with several.
 func group(folder string, single bool) (*cluster, error) {
-	c, err := mysqlNodes(folder)
+	mode := []string{"--group-replication-single-primary-mode=ON"}
+	if !single {
+		mode = []string{"--group-replication-single-primary-mode=OFF", "--group-replication-enforce-update-everywhere-checks=ON"}
+	}
+	all, err := nodesOf(folder, dbtest.KindMySQL, 1, []string{"--skip-log-bin", "--innodb-redo-log-capacity=64M"},
+		"SET SESSION sql_log_bin = 0;\nCHANGE REPLICATION SOURCE TO SOURCE_USER = 'root' FOR CHANNEL 'group_replication_recovery';\n",
+		func(i int, ports [][]string) []string {
+			var seeds []string
+			for _, of := range ports {
+				seeds = append(seeds, "127.0.0.1:"+of[0])
+			}
+			return append(mode, "--innodb-redo-log-capacity=64M", fmt.Sprintf("--server-id=%d", i+1), "--gtid-mode=ON", "--enforce-gtid-consistency=ON", "--log-bin=binlog",
+				"--report-host=127.0.0.1", "--report-port="+ports[i][0], "--replica-parallel-workers=2", "--plugin-load-add=group_replication.so",
+				"--group-replication-group-name=aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa", "--group-replication-start-on-boot=ON",
+				"--group-replication-communication-stack=MYSQL", "--group-replication-ssl-mode=DISABLED", "--group-replication-recovery-get-public-key=ON",
+				"--group-replication-local-address="+seeds[i], "--group-replication-group-seeds="+strings.Join(seeds, ","),
+				"--group-replication-message-cache-size=134217728", "--group-replication-member-expel-timeout=0",
+				"--group-replication-consistency=BEFORE_ON_PRIMARY_FAILOVER")
+		})
 	if err != nil {
 		return nil, err
 	}
-	c.first = []string{"--group-replication-bootstrap-group=ON"}
+	c := &mysqlCluster{nodes: all}
 	online := func(ctx context.Context, n *mysqlNode) (members, primary int, err error) {
 		err = n.pool.QueryRowContext(ctx, onlineMembers).Scan(&members, &primary)
 		return members, primary, err
 	}
+	boots := true
 	c.serve = func(ctx context.Context, n *mysqlNode) bool {
 		members, primary, err := online(ctx, n)
-		return err == nil && primary == 1 && members > len(c.nodes)/2
+		return err == nil && primary == 1 && (boots || members > nodes/2)
+	}
+	err = c.start("--group-replication-bootstrap-group=ON")
+	if boots = false; err == nil {
+		_, err = all[0].pool.ExecContext(context.Background(), "SET GLOBAL group_replication_bootstrap_group = OFF")
+	}
+	if err != nil {
+		c.close()
+		return nil, err
 	}
 	apps, err := c.apps(!single, single)
 	if err != nil {
@@ -206,8 +202,8 @@ func group(folder string, single bool) (*cluster, error) {
 				_, again := n.pool.ExecContext(ctx, "START GROUP_REPLICATION")
 				err = errors.Join(err, again)
 			}
-			if err != nil || members != len(c.nodes) {
-				return fmt.Errorf("%s knows %d members, %w", n.dir, members, err)
+			if err != nil || members != nodes {
+				return fmt.Errorf("%s knows %d members, %w", n.Dir, members, err)
 			}
 		}
 		return nil
@@ -233,9 +229,6 @@ func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faul
 	if err := canCut(); err != nil {
 		fmt.Printf("no node is cut off from the others: %v\n", err)
 	} else {
-		if err := c.separate(healthy); err != nil {
-			return nil, err
-		}
 		faults = append(faults, fault{"cut a node off", c.cut})
 	}
 	address, err := c.door(0)
@@ -243,7 +236,7 @@ func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faul
 		return nil, err
 	}
 	return &cluster{
-		engine: migrate.MySQL, driver: "mysql", door: c.dsn(address), ttl: 20 * time.Second, durable: true, lagging: several,
+		engine: migrate.MySQL, driver: "mysql", door: dsn(address), ttl: 20 * time.Second, durable: true, lagging: several,
 		apps: apps, faults: faults, healthy: healthy, close: c.close,
 	}, nil
 }
@@ -252,11 +245,35 @@ const galeraState = "SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME S
 
 // galera is a cluster of MariaDB. one: all clients write on one node.
 func galera(folder string, one bool) (*cluster, error) {
-	c, err := mysqlNodes(folder)
+	provider, err := provider()
 	if err != nil {
 		return nil, err
 	}
-	c.first = []string{"--wsrep-new-cluster"}
+	common := []string{
+		"--innodb-log-file-size=16M", "--binlog-format=ROW", "--innodb-autoinc-lock-mode=2", "--wsrep-on=ON", "--wsrep-provider=" + provider,
+		"--wsrep-cluster-name=t", "--wsrep-node-address=127.0.0.1", "--wsrep-sst-method=rsync",
+	}
+	listens := func(ports []string) string {
+		return "--wsrep-provider-options=gmcast.listen_addr=tcp://127.0.0.1:" + ports[1] + ";ist.recv_addr=127.0.0.1:" + ports[2] + ";gcache.size=32M;" +
+			"evs.keepalive_period=PT0.2S;evs.inactive_check_period=PT0.2S;evs.suspect_timeout=PT1S;evs.inactive_timeout=PT3S;evs.install_timeout=PT3S"
+	}
+	alone, err := freePorts(3)
+	if err != nil {
+		return nil, err
+	}
+	all, err := nodesOf(folder, dbtest.KindMariaDB, 4, append(slices.Clip(common), listens(alone), "--wsrep-cluster-address=gcomm://", "--wsrep-new-cluster"), "",
+		func(i int, ports [][]string) []string {
+			var peers []string
+			for _, of := range ports {
+				peers = append(peers, "127.0.0.1:"+of[1])
+			}
+			return append(slices.Clip(common), listens(ports[i]), "--wsrep-cluster-address=gcomm://"+strings.Join(peers, ","), fmt.Sprintf("--wsrep-node-name=n%d", i+1),
+				"--wsrep-node-incoming-address=127.0.0.1:"+ports[i][0], "--wsrep-sst-receive-address=127.0.0.1:"+ports[i][3])
+		})
+	if err != nil {
+		return nil, err
+	}
+	c := &mysqlCluster{nodes: all}
 	state := func(ctx context.Context, n *mysqlNode) (text string, err error) {
 		err = n.pool.QueryRowContext(ctx, galeraState).Scan(&text)
 		return text, err
@@ -265,17 +282,41 @@ func galera(folder string, one bool) (*cluster, error) {
 		text, err := state(ctx, n)
 		return err == nil && strings.HasSuffix(text, " Primary Synced")
 	}
+	if err := c.start("--wsrep-new-cluster"); err != nil {
+		c.close()
+		return nil, err
+	}
 	apps, err := c.apps(!one, one)
 	if err != nil {
 		return nil, err
 	}
 	healthy := func(ctx context.Context) error {
 		for _, n := range c.nodes {
-			if text, err := state(ctx, n); err != nil || text != fmt.Sprintf("%d Primary Synced", len(c.nodes)) {
-				return fmt.Errorf("%s: %q, %w", n.dir, text, err)
+			if text, err := state(ctx, n); err != nil || text != fmt.Sprintf("%d Primary Synced", nodes) {
+				return fmt.Errorf("%s: %q, %w", n.Dir, text, err)
 			}
 		}
 		return nil
 	}
 	return c.cluster(apps, []fault{{"kill a node", c.kill}, {"stop a node", c.stop}}, healthy, !one)
+}
+
+// provider is the library of Galera: Debian's, or beside the server.
+func provider() (string, error) {
+	_, daemon, err := dbtest.Installed(dbtest.KindMariaDB)
+	if err != nil {
+		return "", err
+	}
+	base := filepath.Dir(filepath.Dir(daemon))
+	for _, folder := range []string{"lib/galera", "lib64/galera-4", "lib"} {
+		if path := filepath.Join(base, folder, "libgalera_smm.so"); exists(path) {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("no libgalera_smm.so beside %s: install galera-4", daemon)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
 }

@@ -7,13 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
-	"os/user"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -21,56 +18,77 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
+	"github.com/dblock-go/dblock/internal/program"
 	"github.com/dblock-go/dblock/migrate"
 )
 
 // postgresNode is a server under Patroni.
 type postgresNode struct {
-	name, dir  string
-	port, rest string
-	pidFile    string // of Patroni
+	*program.Program        // Patroni
+	name, port, rest string // rest: the port of Patroni's interface
 }
 
-// postmaster is the id of the server's process.
+func (n postgresNode) config() string { return filepath.Join(n.Dir, "patroni.yml") }
+
+// postmaster is the id of the server's process, which Patroni does not take for its own.
 func (n postgresNode) postmaster() (int, error) {
-	return pidIn(filepath.Join(n.dir, "data", "postmaster.pid"))
+	text, err := os.ReadFile(filepath.Join(n.Dir, "data", "postmaster.pid"))
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	return strconv.Atoi(strings.TrimSpace(line))
 }
 
 type patroniCluster struct {
 	folder  string
+	account *program.Account // no server runs as root
 	nodes   []postgresNode
-	running map[string]program // Patroni's, by the node
-	helpers []int              // HAProxy and PgBouncer
+	beside  []*program.Program // etcd, HAProxy and PgBouncer
 }
 
-var restPort = regexp.MustCompile(`restapi: \{listen: "127\.0\.0\.1:(\d+)"`)
-
-// patroni is the cluster in a folder. synchronous: it has synchronous_mode.
-func patroni(folder string, synchronous bool) (*cluster, error) {
-	p := &patroniCluster{folder: folder, running: map[string]program{}}
-	for i := 1; ; i++ {
-		n := postgresNode{name: fmt.Sprintf("n%d", i), dir: filepath.Join(folder, fmt.Sprintf("n%d", i)), pidFile: filepath.Join(folder, fmt.Sprintf("n%d.pid", i))}
-		config, err := os.ReadFile(filepath.Join(n.dir, "patroni.yml"))
-		if errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		port, unread := pidIn(filepath.Join(n.dir, "port"))
-		found := restPort.FindSubmatch(config)
-		if err := errors.Join(err, unread); err != nil || found == nil {
-			return nil, fmt.Errorf("%s: %w, no port of its interface", n.dir, err)
-		}
-		n.port, n.rest = strconv.Itoa(port), string(found[1])
-		pid, err := pidIn(n.pidFile)
-		if err != nil {
-			return nil, err
-		}
-		if p.running[n.name], err = programOf(pid); err != nil {
-			return nil, err
-		}
-		p.nodes = append(p.nodes, n)
+// run runs a program beside the cluster.
+func (p *patroniCluster) run(name, config, text string, argv ...string) error {
+	dir := filepath.Join(p.folder, name)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
 	}
-	if len(p.nodes) < 3 {
-		return nil, fmt.Errorf("%d nodes of Patroni in %s", len(p.nodes), folder)
+	if config != "" {
+		config = filepath.Join(dir, config)
+		if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+			return err
+		}
+		argv = append(argv, config)
+	}
+	if err := p.account.Own(dir); err != nil {
+		return err
+	}
+	helper := &program.Program{As: p.account, Dir: dir, Args: argv}
+	p.beside = append(p.beside, helper)
+	return helper.Start()
+}
+
+// The settings of Patroni for synchronous replication.
+const (
+	asynchronous = "synchronous_mode: false"
+	synchronous  = "synchronous_mode: true"
+	strict       = "synchronous_mode: true, synchronous_mode_strict: true"
+)
+
+// patroni is a cluster of three nodes.
+func patroni(folder, mode string) (_ *cluster, err error) {
+	p := &patroniCluster{folder: folder}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	if p.account, err = program.Unprivileged("postgres", "nobody"); err != nil {
+		return nil, err
+	}
+	if err := p.start(mode); err != nil {
+		return nil, err
 	}
 	haproxy, err := p.haproxy()
 	if err != nil {
@@ -78,7 +96,6 @@ func patroni(folder string, synchronous bool) (*cluster, error) {
 	}
 	pooler, err := p.pgbouncer(haproxy)
 	if err != nil {
-		p.close()
 		return nil, err
 	}
 	dsn := func(hosts, more string) string {
@@ -92,7 +109,7 @@ func patroni(folder string, synchronous bool) (*cluster, error) {
 		return func(options ...dblock.Option) (*app, error) { return onPostgres(way, dsn, direct, options...) }
 	}
 	c := &cluster{
-		engine: migrate.Postgres, driver: "pgx", door: dsn("127.0.0.1:"+haproxy, ""), ttl: 20 * time.Second, durable: synchronous,
+		engine: migrate.Postgres, driver: "pgx", door: dsn("127.0.0.1:"+haproxy, ""), ttl: 20 * time.Second, durable: mode != asynchronous,
 		apps: []func(...dblock.Option) (*app, error){
 			through("HAProxy", dsn("127.0.0.1:"+haproxy, ""), ""),
 			through("HAProxy", dsn("127.0.0.1:"+haproxy, ""), ""),
@@ -118,32 +135,55 @@ func patroni(folder string, synchronous bool) (*cluster, error) {
 	return c, nil
 }
 
-// freePort is one that nobody listens on.
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, err
-}
+const patroniConfig = `scope: t
+name: %[1]s
+restapi: {listen: "127.0.0.1:%[2]s", connect_address: "127.0.0.1:%[2]s"}
+etcd3: {host: "127.0.0.1:%[3]s"}
+bootstrap:
+  dcs:
+    {ttl: 10, loop_wait: 1, retry_timeout: 3, maximum_lag_on_failover: 1048576, %[4]s,
+     postgresql: {use_pg_rewind: true, parameters: {fsync: "off", max_connections: 200, wal_keep_size: 256MB}}}
+  initdb: [{encoding: UTF8}, {locale: C.UTF-8}, data-checksums, no-sync]
+  pg_hba: ["host all all 127.0.0.1/32 trust", "host replication all 127.0.0.1/32 trust", "local all all trust"]
+postgresql:
+  listen: 127.0.0.1:%[5]s
+  connect_address: 127.0.0.1:%[5]s
+  data_dir: %[6]s/data
+  bin_dir: %[7]s
+  pgpass: %[6]s/pgpass
+  parameters: {unix_socket_directories: "%[6]s"}
+  authentication:
+    superuser: {username: postgres, password: postgres}
+    replication: {username: repl, password: repl}
+    rewind: {username: rewind, password: rewind}
+`
 
-// helper runs a program beside the cluster, under an account of its own where the test is root's.
-func (p *patroniCluster) helper(account, config, text string, argv ...string) error {
-	path := filepath.Join(p.folder, config)
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+// start starts etcd, and the nodes.
+func (p *patroniCluster) start(mode string) error {
+	_, bin, err := dbtest.Installed(dbtest.KindPostgres)
+	if err != nil {
 		return err
 	}
-	program := program{argv: append(argv, path), env: os.Environ(), dir: "/"}
-	if u, err := user.Lookup(account); err == nil && account != "" {
-		uid, _ := strconv.Atoi(u.Uid)
-		gid, _ := strconv.Atoi(u.Gid)
-		program.uid, program.gid = uint32(uid), uint32(gid)
+	ports, err := freePorts(2 + 2*nodes)
+	if err != nil {
+		return err
 	}
-	pid, err := program.start(path + ".log")
-	p.helpers = append(p.helpers, pid)
-	return err
+	clients, peers := "http://127.0.0.1:"+ports[0], "http://127.0.0.1:"+ports[1]
+	if err := p.run("etcd", "", "", "etcd", "--name", "one", "--data-dir", filepath.Join(p.folder, "etcd", "data"), "--listen-client-urls", clients, "--advertise-client-urls", clients,
+		"--listen-peer-urls", peers, "--initial-advertise-peer-urls", peers, "--initial-cluster", "one="+peers); err != nil {
+		return err
+	}
+	for i := range nodes {
+		n := postgresNode{name: fmt.Sprintf("n%d", i+1), port: ports[2+2*i], rest: ports[3+2*i]}
+		dir := filepath.Join(p.folder, n.name)
+		n.Program = &program.Program{As: p.account, Dir: dir, Args: []string{"patroni", filepath.Join(dir, "patroni.yml")}}
+		text := fmt.Sprintf(patroniConfig, n.name, n.rest, ports[0], mode, n.port, dir, bin)
+		if err := errors.Join(os.MkdirAll(dir, 0o755), os.WriteFile(n.config(), []byte(text), 0o644), p.account.Own(dir), n.Start()); err != nil {
+			return err
+		}
+		p.nodes = append(p.nodes, n)
+	}
+	return nil
 }
 
 // haproxy leads to the primary. The configuration is that of docs/clusters.md.
@@ -155,7 +195,7 @@ func (p *patroniCluster) haproxy() (port string, err error) {
 	for _, n := range p.nodes {
 		text += fmt.Sprintf("    server %s 127.0.0.1:%s check port %s\n", n.name, n.port, n.rest)
 	}
-	err = p.helper("", "haproxy.cfg", text, "haproxy", "-db", "-f")
+	err = p.run("haproxy", "haproxy.cfg", text, "haproxy", "-db", "-f")
 	time.Sleep(4 * time.Second) // it takes every server for a primary until two checks have failed
 	return port, err
 }
@@ -180,7 +220,7 @@ func (p *patroniCluster) pgbouncer(haproxy string) (port string, err error) {
 	if port, err = freePort(); err != nil {
 		return "", err
 	}
-	return port, p.helper("postgres", "pgbouncer.ini", `[databases]
+	return port, p.run("pgbouncer", "pgbouncer.ini", `[databases]
 postgres = host=127.0.0.1 port=`+haproxy+` user=postgres password=postgres
 [pgbouncer]
 listen_addr = 127.0.0.1
@@ -209,7 +249,15 @@ func TestTheDocumentHasWhatWasRun(t *testing.T) {
 }
 
 func (p *patroniCluster) close() {
-	_ = signal(syscall.SIGTERM, p.helpers...)
+	for _, n := range p.nodes { // a server would go on without its Patroni
+		_ = n.Kill()
+		if pid, err := n.postmaster(); err == nil {
+			_ = program.Kill(pid)
+		}
+	}
+	for _, helper := range p.beside {
+		_ = helper.Kill()
+	}
 }
 
 // members is what Patroni says of the cluster.
@@ -259,7 +307,7 @@ func (p *patroniCluster) healthy(ctx context.Context) error {
 			following++
 		}
 	}
-	if leaders != 1 || following != len(p.nodes)-1 {
+	if leaders != 1 || following != nodes-1 {
 		return fmt.Errorf("%v", roles)
 	}
 	return nil
@@ -297,113 +345,79 @@ func (p *patroniCluster) primary(ctx context.Context) (postgresNode, error) {
 	return postgresNode{}, fmt.Errorf("nobody leads: %v, %w", roles, err)
 }
 
-// again starts a node's Patroni.
-func (p *patroniCluster) again(n postgresNode) error {
-	pid, err := p.running[n.name].start(filepath.Join(n.dir, "log"))
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(n.pidFile, []byte(strconv.Itoa(pid)), 0o644)
-}
-
 func (p *patroniCluster) switchover(ctx context.Context) error {
 	n, err := p.primary(ctx)
 	if err != nil {
 		return err
 	}
-	program := p.running[n.name]
-	ctl := filepath.Join(filepath.Dir(program.argv[1]), "patronictl")
-	c := exec.CommandContext(ctx, program.argv[0], ctl, "-c", filepath.Join(n.dir, "patroni.yml"), "switchover", "--leader", n.name, "--force")
-	c.Env = program.env
-	if out, err := c.CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(ctx, "patronictl", "-c", n.config(), "switchover", "--leader", n.name, "--force").CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
 	return nil
 }
 
 func (p *patroniCluster) killPostgres(ctx context.Context) error {
-	n, err := p.primary(ctx)
+	_, pid, err := p.victim(ctx)
 	if err != nil {
 		return err
 	}
-	pid, err := n.postmaster()
-	if err != nil {
-		return err
-	}
-	return signal(syscall.SIGKILL, family(pid)...)
+	return program.Kill(pid)
 }
 
-// machine are all processes of a node: Patroni first, which would start the others anew.
-func (n postgresNode) machine() ([]int, error) {
-	patroni, err := pidIn(n.pidFile)
-	if err != nil {
-		return nil, err
-	}
-	server, err := n.postmaster()
-	if err != nil {
-		return nil, err
-	}
-	return append(family(patroni), family(server)...), nil
-}
-
-// victim is the primary, and all processes of its node.
-func (p *patroniCluster) victim(ctx context.Context) (n postgresNode, machine []int, err error) {
+// victim is the primary, and its server.
+func (p *patroniCluster) victim(ctx context.Context) (n postgresNode, server int, err error) {
 	if n, err = p.primary(ctx); err == nil {
-		machine, err = n.machine()
+		server, err = n.postmaster()
 	}
-	return n, machine, err
+	return n, server, err
 }
 
 // away is how long a node stays away: longer than Patroni waits for it.
 const away = 15 * time.Second
 
 func (p *patroniCluster) killMachine(ctx context.Context) error {
-	n, all, err := p.victim(ctx)
+	n, server, err := p.victim(ctx)
+	if err == nil {
+		err = errors.Join(n.Kill(), program.Kill(server))
+	}
 	if err != nil {
 		return err
 	}
-	if err := signal(syscall.SIGKILL, all...); err != nil {
-		return err
-	}
 	time.Sleep(away)
-	return p.again(n)
+	return n.Start()
 }
 
 // killPatroni leaves an orphan: the primary goes on without what could demote it.
 func (p *patroniCluster) killPatroni(ctx context.Context) error {
 	n, err := p.primary(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		err = program.Signal(syscall.SIGKILL, n.PID())
 	}
-	pid, err := pidIn(n.pidFile)
 	if err != nil {
-		return err
-	}
-	if err := signal(syscall.SIGKILL, pid); err != nil {
 		return err
 	}
 	time.Sleep(2 * away)
-	return p.again(n)
+	return n.Start()
 }
 
 // stopMachine has a node sleep beyond the TTL of Patroni and that of the clients. It wakes up as a
 // primary that knows nothing.
 func (p *patroniCluster) stopMachine(ctx context.Context) error {
-	_, all, err := p.victim(ctx)
+	n, server, err := p.victim(ctx)
+	if err == nil {
+		err = errors.Join(n.Pause(), program.Pause(server))
+	}
 	if err != nil {
 		return err
 	}
-	if err := signal(syscall.SIGSTOP, all...); err != nil {
-		return err
-	}
 	time.Sleep(2 * away)
-	return signal(syscall.SIGCONT, all...)
+	return errors.Join(program.Resume(server), n.Resume())
 }
 
 // killLagging kills a primary whose standbys have not heard of it for a second: where replication
 // is asynchronous, what it committed meanwhile is lost.
 func (p *patroniCluster) killLagging(ctx context.Context) error {
-	n, all, err := p.victim(ctx)
+	n, server, err := p.victim(ctx)
 	if err != nil {
 		return err
 	}
@@ -416,7 +430,7 @@ func (p *patroniCluster) killLagging(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, child := range family(pid)[1:] {
+		for _, child := range program.Started(pid) {
 			title, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", child))
 			if strings.Contains(string(title), "walreceiver") {
 				receivers = append(receivers, child)
@@ -426,15 +440,15 @@ func (p *patroniCluster) killLagging(ctx context.Context) error {
 	if len(receivers) == 0 {
 		return errors.New("no standby receives anything")
 	}
-	if err := signal(syscall.SIGSTOP, receivers...); err != nil {
+	if err := program.Signal(syscall.SIGSTOP, receivers...); err != nil {
 		return err
 	}
 	time.Sleep(time.Second)
-	err = signal(syscall.SIGKILL, all...)
+	err = errors.Join(n.Kill(), program.Kill(server))
 	time.Sleep(100 * time.Millisecond) // for the sockets to close: what is in them is lost, too
-	if err := errors.Join(err, signal(syscall.SIGCONT, receivers...)); err != nil {
+	if err := errors.Join(err, program.Signal(syscall.SIGCONT, receivers...)); err != nil {
 		return err
 	}
 	time.Sleep(away)
-	return p.again(n)
+	return n.Start()
 }

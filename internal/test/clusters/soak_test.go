@@ -14,7 +14,6 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -32,7 +31,8 @@ import (
 // The flags of scripts/soak clusters.
 var (
 	kind   = flag.String("cluster", "", "what to soak: "+strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
-	folder = flag.String("folder", "", "the folder of the cluster")
+	folder = flag.String("folder", "", "of the cluster, which is not there yet")
+	into   = flag.String("log", "", "the file of what the clients say")
 	seed   = flag.Uint64("seed", rand.Uint64N(1e6), "of the plan of faults")
 	grants = flag.Int("grants", 10_000, "how many locks are to be granted")
 	rounds = flag.Int("rounds", 1, "how often each fault comes")
@@ -46,17 +46,18 @@ func TestMain(m *testing.M) {
 		os.Exit(leak.Main(m))
 	}
 	_ = mysql.SetLogger(log.New(io.Discard, "", 0)) // it tells of each connection that ends
-	os.Exit(m.Run())                                // with the processes of the cluster, which stay
+	os.Exit(m.Run())
 }
 
 // kinds are the clusters, by name.
 var kinds = map[string]func(folder string) (*cluster, error){
-	"patroni":      func(folder string) (*cluster, error) { return patroni(folder, false) },
-	"patroni-sync": func(folder string) (*cluster, error) { return patroni(folder, true) },
-	"group-single": func(folder string) (*cluster, error) { return group(folder, true) },
-	"group-multi":  func(folder string) (*cluster, error) { return group(folder, false) },
-	"galera":       func(folder string) (*cluster, error) { return galera(folder, false) },
-	"galera-one":   func(folder string) (*cluster, error) { return galera(folder, true) },
+	"patroni":        func(folder string) (*cluster, error) { return patroni(folder, asynchronous) },
+	"patroni-sync":   func(folder string) (*cluster, error) { return patroni(folder, synchronous) },
+	"patroni-strict": func(folder string) (*cluster, error) { return patroni(folder, strict) },
+	"group-single":   func(folder string) (*cluster, error) { return group(folder, true) },
+	"group-multi":    func(folder string) (*cluster, error) { return group(folder, false) },
+	"galera":         func(folder string) (*cluster, error) { return galera(folder, false) },
+	"galera-one":     func(folder string) (*cluster, error) { return galera(folder, true) },
 }
 
 // cluster is what is tormented.
@@ -113,7 +114,7 @@ func TestSoak(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.close()
-	out, err := os.Create(filepath.Join(*folder, "dblock.log"))
+	out, err := os.Create(*into)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,7 +341,7 @@ func (r *run) torment(t *testing.T) map[string]int {
 					longest = max(longest, s.length())
 				}
 			}
-			fmt.Printf("%-12s %-22s at %5.1f s: no write for %4.1f s, %d grants so far\n", *kind, f.name, began.Seconds(), longest.Seconds(), len(r.grants))
+			fmt.Printf("%-14s %-22s at %5.1f s: no write for %4.1f s, %d grants so far\n", *kind, f.name, began.Seconds(), longest.Seconds(), len(r.grants))
 		})
 	}
 	for enough, waited := false, 0; !enough; waited++ {
@@ -404,7 +405,7 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	fmt.Printf("%-12s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d; calls that failed: %d %v, within a TTL: %d; seed %d\n",
+	fmt.Printf("%-14s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d; calls that failed: %d %v, within a TTL: %d; seed %d\n",
 		*kind, r.now().Seconds(), len(r.history.grants), terms, strings.Join(parts, ", "), len(out), longest.Seconds(), late.Seconds(), len(both), second.Seconds(), len(fell),
 		len(there), twice, stale, lost, len(r.refusals), kindsOf, len(bad), *seed)
 	if r.durable && (len(both) > 0 || lost > 0) {
