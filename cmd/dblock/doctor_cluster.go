@@ -29,17 +29,45 @@ func galera(ctx context.Context, e *examination) (made []finding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	options, err := e.values(ctx, "GLOBAL VARIABLES", "wsrep_provider_options")
+	set, err := e.values(ctx, "SESSION VARIABLES", "wsrep_provider_options", "wsrep_sync_wait")
 	if err != nil {
 		return nil, err
 	}
-	e.failover = ofGalera(options["wsrep_provider_options"])
+	e.failover = ofGalera(set["wsrep_provider_options"])
 	if !isOn(is["wsrep_ready"]) || is["wsrep_cluster_status"] != "Primary" {
 		made = append(made, problem(fmt.Sprintf("this node of a Galera cluster is not ready (wsrep_ready is %s, wsrep_cluster_status is %s)", is["wsrep_ready"], is["wsrep_cluster_status"]),
 			"bring the node back, or connect to another"))
 	}
 	return append(made, note(fmt.Sprintf("the server is one of %s nodes of a Galera cluster: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether",
-		is["wsrep_cluster_size"]), severalNodes)), nil
+		is["wsrep_cluster_size"]), severalNodes), syncWait(leading(set["wsrep_sync_wait"]))), nil
+}
+
+// notFound is what several nodes may do to an Unlock where a read does not wait for the others'
+// commits.
+const notFound = "a client that its router moves to a node that lags may not find its own lock there: Unlock returns ErrNotHeld, and the lock is given back with one of the next heartbeats"
+
+// syncWait judges a session's wsrep_sync_wait. Its lowest bit has SELECT and BEGIN wait, as a
+// release does once an UPDATE has found nothing.
+func syncWait(bits int) finding {
+	is := fmt.Sprintf("wsrep_sync_wait is %d: ", bits)
+	if bits&1 == 0 {
+		return note(is+notFound, "live with that, or set wsrep_sync_wait = 1 on every node")
+	}
+	return fine(is + "a read waits until what was committed before is applied")
+}
+
+const (
+	eventual   = "EVENTUAL"
+	onFailover = "BEFORE_ON_PRIMARY_FAILOVER"
+)
+
+// consistencies are what each group_replication_consistency has a member wait for.
+var consistencies = map[string]string{
+	eventual:           "a new primary may serve before it has applied what the old one committed, and LockTx and Guard may go by an older holder",
+	onFailover:         "a new primary serves once it has applied what the old one committed",
+	"BEFORE":           "a transaction waits until what was committed before is applied",
+	"AFTER":            "a commit waits until every member has applied it",
+	"BEFORE_AND_AFTER": "a transaction waits until what was committed before is applied, and its commit until every member has applied it",
 }
 
 // member is a server of a group.
@@ -48,17 +76,6 @@ type member struct {
 	single      bool   // the group has a single primary
 	consistency string // of this session: what it waits for; "" where the server has no such setting
 }
-
-// consistencies are what each group_replication_consistency means where there is a single primary.
-var consistencies = map[string]string{
-	eventual:                     "a new primary may serve before it has applied what the old one committed, and LockTx and Guard may go by an older holder",
-	"BEFORE_ON_PRIMARY_FAILOVER": "a new primary serves once it has applied what the old one committed",
-	"BEFORE":                     "a transaction waits until what was committed before it is applied",
-	"AFTER":                      "a commit waits until every member has applied it",
-	"BEFORE_AND_AFTER":           "a transaction waits until what was committed before it is applied, and its commit until every member has applied it",
-}
-
-const eventual = "EVENTUAL"
 
 func group(ctx context.Context, e *examination, single bool) ([]finding, error) {
 	is, err := e.values(ctx, "SESSION VARIABLES", "group_replication_consistency", "group_replication_member_expel_timeout")
@@ -71,19 +88,7 @@ func group(ctx context.Context, e *examination, single bool) ([]finding, error) 
 	if cause := context.Cause(ctx); cause != nil {
 		err = cause
 	}
-	return m.judge(err), nil
-}
-
-// String is a member of a group with a single primary.
-func (m member) String() string {
-	text := "the server is in a group with a single primary"
-	if m.state != "" {
-		text += ": " + strings.ToLower(m.role+", "+m.state)
-	}
-	if means := consistencies[m.consistency]; means != "" {
-		text += "; group_replication_consistency is " + m.consistency + ": " + means
-	}
-	return text
+	return append(m.judge(err), m.waits()...), nil
 }
 
 // judge judges a member, or why it could not be read. One that was never started has no ID, and so
@@ -99,13 +104,26 @@ func (m member) judge(err error) (made []finding) {
 		made = append(made, unknown(fmt.Sprintf("the state of this member of a group cannot be read: %v", err), ""))
 	case m.state != "ONLINE":
 		made = append(made, problem("this member of a group is "+m.state, "bring it back, or connect to another"))
-	case m.single && m.consistency != eventual:
-		made = append(made, fine(m.String()))
+	case m.single:
+		made = append(made, fine("the server is in a group with a single primary: "+strings.ToLower(m.role+", "+m.state)))
 	}
-	if m.single && m.consistency == eventual {
-		return append(made, note(m.String(), "set group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER on every member, the default since MySQL 8.4"))
-	} else if m.single {
-		return made
+	if !m.single {
+		made = append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes))
 	}
-	return append(made, note("the server is one of several primaries of a group: leases work on all of them; LockTx and Guard are refused without mysql.SingleWriter(), and mysql.Named altogether", severalNodes))
+	return made
+}
+
+// waits judges what the group's consistency has a member wait for.
+func (m member) waits() []finding {
+	means, known := consistencies[m.consistency]
+	is := "group_replication_consistency is " + m.consistency + ": "
+	switch {
+	case !known:
+		return nil
+	case m.single && m.consistency == eventual:
+		return []finding{note(is+means, "set group_replication_consistency = "+onFailover+" on every member, the default since MySQL 8.4")}
+	case !m.single && (m.consistency == eventual || m.consistency == onFailover):
+		return []finding{note(is+notFound, "live with that, or set group_replication_consistency = AFTER (or BEFORE_AND_AFTER) on every member")}
+	}
+	return []finding{fine(is + means)}
 }

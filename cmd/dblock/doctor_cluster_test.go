@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -47,6 +48,8 @@ func TestDoctorSeesANodeOfGalera(t *testing.T) {
 	onCluster(t, "DBLOCK_TEST_GALERA_DSN", func(w *world) {
 		d := w.doctor()
 		d.hasOnly(isNote, "cluster", "one of 3 nodes of a Galera cluster", "mysql.SingleWriter()", "fence.Check")
+		d.has(isNote, "cluster", "wsrep_sync_wait is 0", "ErrNotHeld")
+		w.with("wsrep_sync_wait", "1").has(isOK, "cluster", "wsrep_sync_wait is 1", "a read waits")
 		d.hasOnly(isNote, "KILL", "instead of listening", "see cluster")
 		d.hasOnly(isOK, "schema")
 		d.hasOnly(isOK, "TTL", "0 clients", "evs.suspect_timeout, ")
@@ -92,24 +95,43 @@ func TestDoctorJudgesAMemberOfAGroup(t *testing.T) {
 }
 
 func TestDoctorJudgesTheConsistencyOfAGroup(t *testing.T) {
-	for consistency, means := range consistencies {
-		made := member{"ONLINE", "SECONDARY", true, consistency}.judge(nil)
-		want := isOK
-		if consistency == eventual {
-			want = isNote
-		}
-		if len(made) != 1 || made[0].Level != want || !strings.Contains(made[0].Found, "secondary, online; group_replication_consistency is "+consistency+": "+means) ||
-			(want == isNote) != strings.Contains(made[0].Do, "BEFORE_ON_PRIMARY_FAILOVER") {
-			t.Errorf("%s: %+v", consistency, made)
+	for _, c := range []struct {
+		single      bool
+		consistency string
+		want        level
+		says        string
+	}{
+		{true, eventual, isNote, "may go by an older holder; set group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER"},
+		{true, onFailover, isOK, "a new primary serves once"},
+		{true, "BEFORE", isOK, "a transaction waits"},
+		{true, "AFTER", isOK, "a commit waits"},
+		{true, "BEFORE_AND_AFTER", isOK, "its commit until"},
+		{false, eventual, isNote, "may not find its own lock there: Unlock returns ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that"},
+		{false, onFailover, isNote, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that, or set group_replication_consistency = AFTER"},
+		{false, "BEFORE", isOK, "a transaction waits"},
+		{false, "AFTER", isOK, "a commit waits"},
+		{false, "BEFORE_AND_AFTER", isOK, "its commit until"},
+	} {
+		made := member{"ONLINE", "PRIMARY", c.single, c.consistency}.waits()
+		if len(made) != 1 || made[0].Level != c.want || !strings.HasPrefix(made[0].Found, "group_replication_consistency is "+c.consistency+": ") ||
+			!strings.Contains(made[0].Found+"; "+made[0].Do, c.says) {
+			t.Errorf("%+v: %+v", c, made)
 		}
 	}
-	made := member{"ONLINE", "PRIMARY", true, ""}.judge(nil) // before MySQL 8.0.14
-	if len(made) != 1 || made[0].Level != isOK || strings.Contains(made[0].Found, "consistency") {
-		t.Errorf("%+v", made)
+	for _, single := range []bool{true, false} {
+		if made := (member{"ONLINE", "PRIMARY", single, ""}).waits(); len(made) > 0 { // before MySQL 8.0.14
+			t.Errorf("%+v", made)
+		}
 	}
-	made = member{"", "", true, eventual}.judge(driver.ErrBadConn)
-	if len(made) != 2 || made[0].Level != isUnknown || made[1].Level != isNote {
-		t.Errorf("%+v", made)
+}
+
+func TestDoctorJudgesWhatAReadOfGaleraWaitsFor(t *testing.T) {
+	for bits, want := range map[int]level{0: isNote, 1: isOK, 2: isNote, 3: isOK, 4: isNote, 15: isOK} {
+		f := syncWait(bits)
+		if f.Level != want || !strings.HasPrefix(f.Found, fmt.Sprintf("wsrep_sync_wait is %d: ", bits)) ||
+			(want == isNote) != strings.Contains(f.Found+"; "+f.Do, "ErrNotHeld, and the lock is given back with one of the next heartbeats; live with that") {
+			t.Errorf("%d: %+v", bits, f)
+		}
 	}
 }
 
@@ -130,6 +152,8 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		}
 		d := w.doctor()
 		d.hasOnly(isNote, "cluster", "one of several primaries of a group", "mysql.SingleWriter()", "fence.Check")
+		d.has(isNote, "cluster", "BEFORE_ON_PRIMARY_FAILOVER", "ErrNotHeld", "= AFTER")
+		w.with("group_replication_consistency", "'AFTER'").has(isOK, "cluster", "is AFTER: a commit waits")
 		d.hasOnly(isNote, "TTL", "or less: 1", "group_replication_member_expel_timeout, 5s in all")
 		if err := c.Close(w.Context()); err != nil {
 			w.Error(err)
@@ -143,11 +167,15 @@ func TestDoctorSeesANodeOfAGroup(t *testing.T) {
 		// Before its database goes, the node is a primary again.
 		w.Cleanup(func() { w.role("SELECT group_replication_switch_to_multi_primary_mode()", "PRIMARY") })
 		w.role("SELECT group_replication_switch_to_single_primary_mode(@@server_uuid)", "PRIMARY")
-		w.doctor().hasOnly(isOK, "cluster", "single primary: primary, online", "BEFORE_ON_PRIMARY_FAILOVER", "a new primary serves once")
+		d = w.doctor()
+		d.hasOnly(isOK, "cluster", "single primary: primary, online")
+		d.hasOnly(isOK, "cluster", "BEFORE_ON_PRIMARY_FAILOVER", "a new primary serves once")
 		usual := "SET GLOBAL group_replication_consistency = DEFAULT"
 		w.Cleanup(func() { w.later(usual) })
 		w.exec("SET GLOBAL group_replication_consistency = EVENTUAL")
-		w.doctor().hasOnly(isNote, "cluster", "single primary: primary, online", "EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER")
+		d = w.doctor()
+		d.has(isOK, "cluster", "single primary: primary, online")
+		d.has(isNote, "cluster", "is EVENTUAL", "BEFORE_ON_PRIMARY_FAILOVER")
 		w.exec(usual)
 		var other string
 		if err := w.db.QueryRow("SELECT MEMBER_ID FROM performance_schema.replication_group_members WHERE MEMBER_ID <> @@server_uuid LIMIT 1").Scan(&other); err != nil {
