@@ -70,6 +70,15 @@ func (o *options) firstSign() time.Duration {
 	return firstSign
 }
 
+// withinFirstSign limits a context to the time until the server must be heard of.
+func (o *options) withinFirstSign(ctx context.Context) (context.Context, context.CancelFunc) {
+	wait := o.firstSign()
+	if wait <= 0 {
+		return ctx, func() {}
+	}
+	return context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
+}
+
 // database is one with its pool.
 type database struct {
 	source
@@ -125,6 +134,7 @@ func (s source) pool(create bool, stderr io.Writer) (database, error) {
 		}
 		d.DB = stdlib.OpenDB(*s.postgres)
 	case s.mysql != nil:
+		s.mysql.Logger = &mysql.NopLogger{} // what matters of it is returned as an error, too
 		connector, err := mysql.NewConnector(s.mysql)
 		if err != nil {
 			return database{}, err
@@ -208,10 +218,7 @@ func (o *options) using(ctx context.Context, f func(d database) error) error {
 func (o *options) looking(ctx context.Context, f func(d database) error) error {
 	o.looks = true
 	return o.using(ctx, func(d database) error {
-		limited, cancel := ctx, context.CancelFunc(func() {})
-		if wait := o.firstSign(); wait > 0 {
-			limited, cancel = context.WithTimeoutCause(ctx, wait, fmt.Errorf("no answer within %v", wait))
-		}
+		limited, cancel := o.withinFirstSign(ctx)
 		defer cancel()
 		if err := d.PingContext(limited); errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("%v cannot be reached: %w; a failover may be under way: try again, or wait for longer with --timeout", d, because(limited, err))

@@ -1,19 +1,25 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"os"
+	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/dbtest"
 	"github.com/dblock-go/dblock/postgres"
 )
 
@@ -76,33 +82,130 @@ func TestLsShowsAPageAndSaysHowToGoOn(t *testing.T) {
 	}
 }
 
-func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
-	w := onSQLite(t)
-	c := w.command("ls", "--watch=20ms")
-	out, err := os.Create(t.TempDir() + "/out")
+// watch is a command that watches, as a process. All that it says goes to one file.
+type watch struct {
+	*world
+	process *exec.Cmd
+	file    string
+	read    int // of the file
+}
+
+func (w *world) watch(arguments ...string) *watch {
+	w.Helper()
+	out, err := os.Create(w.TempDir() + "/out")
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	defer out.Close()
-	c.Stdout = out
+	c := w.command(arguments...)
+	c.Stdout, c.Stderr = out, out
 	if err := c.Start(); err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	shows := func(what string) {
-		t.Helper()
-		w.until(func() bool {
-			text, err := os.ReadFile(out.Name())
-			return err == nil && strings.Contains(string(text), what)
-		})
+	return &watch{world: w, process: c, file: out.Name()}
+}
+
+// shows waits until it says something that it has not said before.
+func (w *watch) shows(what string) {
+	w.Helper()
+	w.until(func() bool {
+		text, err := os.ReadFile(w.file)
+		if err != nil {
+			w.Fatal(err)
+		}
+		at := strings.Index(string(text[w.read:]), what)
+		if at >= 0 {
+			w.read += at + len(what)
+		}
+		return at >= 0
+	})
+}
+
+// interrupt ends it as ^C does.
+func (w *watch) interrupt() {
+	w.Helper()
+	if err := w.process.Process.Signal(syscall.SIGINT); err != nil {
+		w.Fatal(err)
 	}
-	shows("No lock is held")
+	if err := w.process.Wait(); err != nil {
+		w.Errorf("after an interrupt: %v", err)
+	}
+}
+
+func TestWatchShowsWhatChangesUntilItIsInterrupted(t *testing.T) {
+	w := onSQLite(t)
+	is := w.watch("ls", "--watch=20ms")
+	is.shows("No lock is held")
 	w.lock("came later")
-	shows("came later")
-	if err := c.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
+	is.shows("came later")
+	is.interrupt()
+}
+
+func TestAWatchSurvivesAFailover(t *testing.T) {
+	eachServer(t, func(w *world) {
+		u, err := url.Parse(w.dsn)
+		if err != nil || u.Host == "" {
+			w.Skipf("the data source %q has no host in it: %v", w.dsn, err)
+		}
+		proxy := dbtest.NewProxy(w, u.Host)
+		u.Host = proxy.Addr()
+		is := w.at(u.String()).watch("ls", "--watch=20ms", "--timeout", "2s")
+		is.shows("No lock is held")
+		proxy.Freeze()
+		is.shows("dblock: no answer within 2s; a failover may be under way: the watch goes on")
+		proxy.Heal()
+		w.lock("after the silence")
+		is.shows("after the silence")
+		proxy.Cut()
+		is.shows("a failover may be under way: the watch goes on")
+		proxy.Heal()
+		w.lock("after the end of all connections")
+		is.shows("after the end of all connections")
+		is.interrupt()
+	})
+}
+
+func TestEachLookOfAWatchHasThreeSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out, complaints bytes.Buffer
+		o := &options{given: func(string) bool { return false }, timeout: defaultTimeout, stderr: &complaints}
+		ctx, cancel := context.WithCancel(t.Context())
+		looks := 0
+		err := o.repeat(ctx, &out, time.Second, func(ctx context.Context, w io.Writer) error {
+			looks++
+			fmt.Fprintln(w, "look", looks)
+			switch looks {
+			case 2:
+				began := time.Now()
+				<-ctx.Done()
+				if took := time.Since(began); took != firstSign {
+					t.Errorf("a look that is not answered takes %v", took)
+				}
+				return ctx.Err()
+			case 3:
+				return errors.New("refused\nby it")
+			case 5:
+				cancel()
+			}
+			return nil
+		})
+		if err != nil || out.String() != "look 1\nlook 4\n" {
+			t.Errorf("%v, %q", err, out.String())
+		}
+		if want := "dblock: no answer within 3s; a failover may be under way: the watch goes on\ndblock: refused; by it; a failover may be under way: the watch goes on\n"; complaints.String() != want {
+			t.Errorf("%q, want %q", complaints.String(), want)
+		}
+	})
+}
+
+func TestAWatchEndsWhereItsFirstLookFails(t *testing.T) {
+	w := onSQLite(t)
+	if s := w.run("ls", "--native", "--watch"); s.status != exitUsage || !strings.Contains(s.err, "SQLite has no locks of its own") {
+		t.Errorf("%+v", s)
 	}
-	if err := c.Wait(); err != nil {
-		t.Errorf("after an interrupt: %v", err)
+	w.must("migrate", "down", "--yes")
+	if s := w.run("ls", "--watch"); s.status != exitFailed || !strings.Contains(s.err, "tables are missing") {
+		t.Errorf("%+v", s)
 	}
 }
 

@@ -110,26 +110,35 @@ func watches(c *cobra.Command, every *time.Duration) {
 	c.Flags().Lookup("watch").NoOptDefVal = "2s"
 }
 
-// repeat calls f once, or again and again: on a terminal each time from the top of the screen.
-func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, f func(ctx context.Context, w io.Writer) error) error {
-	once := func(w io.Writer) error {
+// repeat calls look once, or again and again: on a terminal each time from the top of the screen. A
+// look of a watch must be answered in full within the time for a first sign. Where the first look
+// fails the command ends. A later one that fails is a line that says why, and the watch goes on.
+func (o *options) repeat(ctx context.Context, w io.Writer, every time.Duration, look func(ctx context.Context, w io.Writer) error) error {
+	if every <= 0 {
 		limited, cancel := o.context(ctx)
 		defer cancel()
-		return f(limited, w)
+		return look(limited, w)
 	}
-	if every <= 0 {
-		return once(w)
-	}
-	for tick := time.NewTicker(every); ; {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for first := true; ; first = false {
 		var screen bytes.Buffer
-		if err := once(&screen); err != nil && ctx.Err() == nil {
-			return err
-		}
-		if ctx.Err() != nil {
+		limited, cancel := o.withinFirstSign(ctx)
+		err := look(limited, &screen)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
 			return nil
+		case err != nil && first:
+			return err
+		case err != nil:
+			screen.Reset()
 		}
 		if err := redraw(w, screen.Bytes()); err != nil {
 			return err
+		}
+		if err != nil {
+			complain(o.stderr, fmt.Errorf("%w; a failover may be under way: the watch goes on", because(limited, advised(err))))
 		}
 		select {
 		case <-tick.C:
