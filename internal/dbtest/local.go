@@ -271,7 +271,7 @@ func mysqld() ([]string, error) {
 
 func mysqlInstall(command []string) Install {
 	common := func(dir string) []string {
-		return append(slices.Clone(command), "--datadir="+filepath.Join(dir, "data"), "--mysqlx=0")
+		return append(slices.Clone(command), "--datadir="+filepath.Join(dir, "data"), "--mysqlx=0", "--secure-file-priv=NULL")
 	}
 	return Install{
 		users: []string{"mysql", "nobody"},

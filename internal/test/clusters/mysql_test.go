@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/dblock-go/dblock"
@@ -19,7 +20,8 @@ import (
 
 type mysqlCluster struct {
 	nodes []*mysqlNode
-	serve func(ctx context.Context, n *mysqlNode) bool // it accepts writes
+	// view is what a node says: the addresses of those that accept writes.
+	view  func(ctx context.Context, n *mysqlNode) (serving []string, err error)
 	doors []*door
 }
 
@@ -38,8 +40,8 @@ func (c *mysqlCluster) start(first ...string) error {
 		}
 		if n == c.nodes[0] {
 			if err := eventually(ctx, func(ctx context.Context) error {
-				if !c.serve(ctx, n) {
-					return errors.New("the first node does not serve")
+				if serving, err := c.view(ctx, n); err != nil || len(serving) == 0 {
+					return fmt.Errorf("the first node does not serve: %w", err)
 				}
 				return nil
 			}); err != nil {
@@ -54,12 +56,35 @@ func dsn(address string) string {
 	return "root@tcp(" + address + ")/test?parseTime=true&timeout=2s"
 }
 
+// serving are the nodes that accept writes, by the word of most. A node that comes back from the
+// other side of a partition takes itself for what it was.
+func (c *mysqlCluster) serving() []*mysqlNode {
+	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
+	defer cancel()
+	var views [nodes][]string
+	var asked sync.WaitGroup
+	for i, n := range c.nodes {
+		asked.Go(func() { views[i], _ = c.view(ctx, n) })
+	}
+	asked.Wait()
+	said := slices.Concat(views[:]...)
+	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *mysqlNode) bool {
+		votes := 0
+		for _, address := range said {
+			if address == n.address {
+				votes++
+			}
+		}
+		return votes <= nodes/2
+	})
+}
+
 // door leads to the node with this number while that serves, and else to one that does.
 func (c *mysqlCluster) door(home int) (address string, err error) {
 	d, err := opened(200*time.Millisecond, func() string {
+		serving := c.serving()
 		for i := range c.nodes {
-			n := c.nodes[(home+i)%nodes]
-			if c.serves(n) {
+			if n := c.nodes[(home+i)%nodes]; slices.Contains(serving, n) {
 				return n.address
 			}
 		}
@@ -72,18 +97,10 @@ func (c *mysqlCluster) door(home int) (address string, err error) {
 	return d.address(), nil
 }
 
-func (c *mysqlCluster) serves(n *mysqlNode) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
-	defer cancel()
-	return c.serve(ctx, n)
-}
-
 // writer is the first node that serves.
 func (c *mysqlCluster) writer() (*mysqlNode, error) {
-	for _, n := range c.nodes {
-		if c.serves(n) {
-			return n, nil
-		}
+	if serving := c.serving(); len(serving) > 0 {
+		return serving[0], nil
 	}
 	return nil, errors.New("no node serves")
 }
@@ -146,7 +163,27 @@ func (c *mysqlCluster) apps(several, single bool) (apps []func(...dblock.Option)
 	return apps, nil
 }
 
-const onlineMembers = "SELECT COUNT(*), COALESCE(SUM(MEMBER_ID = @@server_uuid AND MEMBER_ROLE = 'PRIMARY'), 0) FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
+const onlineMembers = "SELECT CONCAT(MEMBER_HOST, ':', MEMBER_PORT), MEMBER_ROLE = 'PRIMARY' FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
+
+// membersOf are a node's view of its group: who is there, and which of them are primaries.
+func membersOf(ctx context.Context, n *mysqlNode) (online int, primaries []string, err error) {
+	rows, err := n.pool.QueryContext(ctx, onlineMembers)
+	if err != nil {
+		return 0, nil, err
+	}
+	defer rows.Close()
+	for ; rows.Next(); online++ {
+		var address string
+		var primary bool
+		if err := rows.Scan(&address, &primary); err != nil {
+			return 0, nil, err
+		}
+		if primary {
+			primaries = append(primaries, address)
+		}
+	}
+	return online, primaries, rows.Err()
+}
 
 // group is one of Group Replication, with one primary or with several.
 func group(folder string, single bool) (*cluster, error) {
@@ -173,17 +210,12 @@ func group(folder string, single bool) (*cluster, error) {
 		return nil, err
 	}
 	c := &mysqlCluster{nodes: all}
-	online := func(ctx context.Context, n *mysqlNode) (members, primary int, err error) {
-		err = n.pool.QueryRowContext(ctx, onlineMembers).Scan(&members, &primary)
-		return members, primary, err
-	}
-	boots := true
-	c.serve = func(ctx context.Context, n *mysqlNode) bool {
-		members, primary, err := online(ctx, n)
-		return err == nil && primary == 1 && (boots || members > nodes/2)
+	c.view = func(ctx context.Context, n *mysqlNode) ([]string, error) {
+		_, primaries, err := membersOf(ctx, n)
+		return primaries, err
 	}
 	err = c.start("--group-replication-bootstrap-group=ON")
-	if boots = false; err == nil {
+	if err == nil {
 		_, err = all[0].pool.ExecContext(context.Background(), "SET GLOBAL group_replication_bootstrap_group = OFF")
 	}
 	if err != nil {
@@ -196,7 +228,7 @@ func group(folder string, single bool) (*cluster, error) {
 	}
 	healthy := func(ctx context.Context) error {
 		for _, n := range c.nodes {
-			members, _, err := online(ctx, n)
+			members, _, err := membersOf(ctx, n)
 			if err == nil && members == 0 { // it was expelled
 				_, err = n.pool.ExecContext(ctx, "STOP GROUP_REPLICATION")
 				_, again := n.pool.ExecContext(ctx, "START GROUP_REPLICATION")
@@ -278,9 +310,12 @@ func galera(folder string, one bool) (*cluster, error) {
 		err = n.pool.QueryRowContext(ctx, galeraState).Scan(&text)
 		return text, err
 	}
-	c.serve = func(ctx context.Context, n *mysqlNode) bool {
+	c.view = func(ctx context.Context, n *mysqlNode) (serving []string, err error) {
 		text, err := state(ctx, n)
-		return err == nil && strings.HasSuffix(text, " Primary Synced")
+		if err == nil && strings.HasSuffix(text, " Primary Synced") {
+			serving = slices.Repeat([]string{n.address}, nodes) // only itself knows: it is not ready in a minority
+		}
+		return serving, err
 	}
 	if err := c.start("--wsrep-new-cluster"); err != nil {
 		c.close()
