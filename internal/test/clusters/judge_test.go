@@ -3,7 +3,9 @@ package clusters
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -39,7 +41,7 @@ type history struct {
 	refusals []refusal
 	answers  []time.Duration // when a write of the probe succeeded
 	faults   []span          // from when a fault began until its node was back
-	written  map[write]bool  // true: its commit was confirmed; false: nobody knows
+	written  map[write]answer
 }
 
 // write is one increment: with the token of its hold, of a counter that was n before.
@@ -47,6 +49,13 @@ type write struct {
 	name  string
 	token int64
 	n     int64
+}
+
+// answer is what a client heard of the commit of an increment.
+type answer struct {
+	confirmed bool // false: nobody knows
+	at        time.Duration
+	way       string // of the client
 }
 
 // note changes the history.
@@ -137,7 +146,7 @@ func early(refusals []refusal, out, faults []span, ttl time.Duration) (bad []ref
 // many counted from the same number as another, which two holders do, or one that read an old
 // value; fell is how many have no higher token than the one before; lost is how many were confirmed
 // and are not there.
-func books(there []write, known map[write]bool) (twice, fell, lost int) {
+func books(there []write, known map[write]answer) (twice, fell int, lost []answer) {
 	there = slices.Clone(there)
 	slices.SortFunc(there, func(a, b write) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.n, b.n), cmp.Compare(a.token, b.token))
@@ -154,12 +163,31 @@ func books(there []write, known map[write]bool) (twice, fell, lost int) {
 			fell++
 		}
 	}
-	for w, confirmed := range known {
-		if confirmed && !have[w] {
-			lost++
+	for w, a := range known {
+		if a.confirmed && !have[w] {
+			lost = append(lost, a)
 		}
 	}
 	return twice, fell, lost
+}
+
+// told says how many answers each way of clients had, and from when to when.
+func told(answers []answer) string {
+	byWay := map[string]span{}
+	counts := map[string]int{}
+	for _, a := range answers {
+		s, seen := byWay[a.way]
+		if !seen {
+			s = span{a.at, a.at}
+		}
+		byWay[a.way] = span{min(s.from, a.at), max(s.to, a.at)}
+		counts[a.way]++
+	}
+	var parts []string
+	for _, way := range slices.Sorted(maps.Keys(byWay)) {
+		parts = append(parts, fmt.Sprintf("%s %d from %.1f to %.1f s", way, counts[way], byWay[way].from.Seconds(), byWay[way].to.Seconds()))
+	}
+	return "[" + strings.Join(parts, ", ") + "]"
 }
 
 func TestTheJudgeSeesASecondHolder(t *testing.T) {
@@ -207,26 +235,23 @@ func TestTheJudgeSeesWhatAnOutageExcuses(t *testing.T) {
 
 func TestTheJudgeReadsTheBooks(t *testing.T) {
 	there := []write{{"a", 5, 0}, {"a", 6, 1}, {"a", 9, 2}, {"b", 1, 0}}
-	known := map[write]bool{{"a", 5, 0}: true, {"a", 6, 1}: true, {"a", 7, 2}: false}
+	sure := answer{confirmed: true}
+	known := map[write]answer{{"a", 5, 0}: sure, {"a", 6, 1}: sure, {"a", 7, 2}: {}}
 	for _, c := range []struct {
 		more              []write
-		lacks             map[write]bool
+		lacks             map[write]answer
 		twice, fell, lost int
 	}{
 		{nil, nil, 0, 0, 0},
 		{[]write{{"a", 10, 2}}, nil, 1, 0, 0},
 		{[]write{{"a", 8, 3}}, nil, 0, 1, 0},
-		{nil, map[write]bool{{"a", 8, 3}: true}, 0, 0, 1},
+		{nil, map[write]answer{{"a", 8, 3}: sure}, 0, 0, 1},
 	} {
-		all := map[write]bool{}
-		for _, m := range []map[write]bool{known, c.lacks} {
-			for w, is := range m {
-				all[w] = is
-			}
-		}
+		all := maps.Clone(known)
+		maps.Copy(all, c.lacks)
 		twice, fell, lost := books(append(slices.Clone(there), c.more...), all)
-		if twice != c.twice || fell != c.fell || lost != c.lost {
-			t.Errorf("%v: %d twice, %d fell, %d lost", c, twice, fell, lost)
+		if twice != c.twice || fell != c.fell || len(lost) != c.lost {
+			t.Errorf("%v: %d twice, %d fell, %d lost", c, twice, fell, len(lost))
 		}
 	}
 }

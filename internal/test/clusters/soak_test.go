@@ -120,7 +120,7 @@ func TestSoak(t *testing.T) {
 	}
 	defer out.Close()
 	logger := slog.New(slog.NewTextHandler(out, nil))
-	r := &run{cluster: c, began: time.Now(), history: history{written: map[write]bool{}}}
+	r := &run{cluster: c, began: time.Now(), history: history{written: map[write]answer{}}}
 	r.until(t, "the cluster is healthy", 2*time.Minute, c.healthy)
 	probe, err := sql.Open(c.driver, c.door)
 	if err != nil {
@@ -234,7 +234,7 @@ func (r *run) work(ctx context.Context, client int, a *app) {
 		}
 		before, begun, err := l.add(writing, g.name)
 		if begun {
-			r.note(func() { r.written[write{g.name, g.token, before}] = err == nil })
+			r.note(func() { r.written[write{g.name, g.token, before}] = answer{err == nil, r.now(), a.way} })
 		}
 		time.Sleep(rand.N(5 * time.Millisecond))
 		g.live = max(g.from, seen())
@@ -405,11 +405,11 @@ func (r *run) judge(t *testing.T, pool *sql.DB, counts map[string]int) {
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
 		parts = append(parts, fmt.Sprintf("%d %s", counts[name], name))
 	}
-	fmt.Printf("%-14s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d; calls that failed: %d %v, within a TTL: %d; seed %d\n",
+	fmt.Printf("%-14s %4.0f s: %d grants, %d of them terms, %s; %d outages, the longest %.1f s, and dblock at most %.1f s later; second holders: %d, each for %.3f s at most; tokens that fell: %d; increments: %d, twice: %d, by a stale token: %d, confirmed and gone: %d %s; calls that failed: %d %v, within a TTL: %d; seed %d\n",
 		*kind, r.now().Seconds(), len(r.history.grants), terms, strings.Join(parts, ", "), len(out), longest.Seconds(), late.Seconds(), len(both), second.Seconds(), len(fell),
-		len(there), twice, stale, lost, len(r.refusals), kindsOf, len(bad), *seed)
-	if r.durable && (len(both) > 0 || lost > 0) {
-		t.Errorf("%d second holders, %d increments lost", len(both), lost)
+		len(there), twice, stale, len(lost), told(lost), len(r.refusals), kindsOf, len(bad), *seed)
+	if r.durable && (len(both) > 0 || len(lost) > 0) {
+		t.Errorf("%d second holders, %d increments lost", len(both), len(lost))
 	}
 	if r.durable && len(fell) > 0 || twice > 0 || stale > 0 { // two histories, of which one is lost, have a token each
 		t.Errorf("%d tokens fell; %d increments of an old number, %d of a stale token", len(fell), twice, stale)
