@@ -114,6 +114,9 @@ func (c *mysqlCluster) close() {
 	}
 }
 
+// away is how long a node stays away: longer than the others wait for it.
+const away = 15 * time.Second
+
 // kill ends a node that serves, and starts it anew.
 func (c *mysqlCluster) kill(context.Context) error {
 	n, err := c.writer()
