@@ -56,8 +56,8 @@ func dsn(address string) string {
 	return "root@tcp(" + address + ")/test?parseTime=true&timeout=2s"
 }
 
-// serving are the nodes that accept writes, by the word of most. A node that comes back from the
-// other side of a partition takes itself for what it was.
+// serving are the nodes that accept writes, by their own word and that of most. A node that comes
+// back from the other side of a partition takes itself for what it was.
 func (c *mysqlCluster) serving() []*mysqlNode {
 	ctx, cancel := context.WithTimeout(context.Background(), 500*time.Millisecond)
 	defer cancel()
@@ -67,16 +67,19 @@ func (c *mysqlCluster) serving() []*mysqlNode {
 		asked.Go(func() { views[i], _ = c.view(ctx, n) })
 	}
 	asked.Wait()
-	said := slices.Concat(views[:]...)
-	return slices.DeleteFunc(slices.Clone(c.nodes), func(n *mysqlNode) bool {
+	var serving []*mysqlNode
+	for i, n := range c.nodes {
 		votes := 0
-		for _, address := range said {
-			if address == n.address {
+		for _, view := range views {
+			if slices.Contains(view, n.address) {
 				votes++
 			}
 		}
-		return votes <= nodes/2
-	})
+		if votes > nodes/2 && slices.Contains(views[i], n.address) {
+			serving = append(serving, n)
+		}
+	}
+	return serving
 }
 
 // door leads to the node with this number while that serves, and else to one that does.
@@ -276,7 +279,7 @@ func (c *mysqlCluster) cluster(apps []func(...dblock.Option) (*app, error), faul
 	}, nil
 }
 
-const galeraState = "SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME SEPARATOR ' ') FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('wsrep_cluster_size', 'wsrep_cluster_status', 'wsrep_local_state_comment')"
+const galeraState = "SELECT GROUP_CONCAT(VARIABLE_VALUE ORDER BY VARIABLE_NAME SEPARATOR ' ') FROM information_schema.GLOBAL_STATUS WHERE VARIABLE_NAME IN ('wsrep_cluster_status', 'wsrep_incoming_addresses', 'wsrep_local_state_comment')"
 
 // galera is a cluster of MariaDB. one: all clients write on one node.
 func galera(folder string, one bool) (*cluster, error) {
@@ -309,16 +312,18 @@ func galera(folder string, one bool) (*cluster, error) {
 		return nil, err
 	}
 	c := &mysqlCluster{nodes: all}
-	state := func(ctx context.Context, n *mysqlNode) (text string, err error) {
-		err = n.pool.QueryRowContext(ctx, galeraState).Scan(&text)
-		return text, err
-	}
-	c.view = func(ctx context.Context, n *mysqlNode) (serving []string, err error) {
-		text, err := state(ctx, n)
-		if err == nil && strings.HasSuffix(text, " Primary Synced") {
-			serving = slices.Repeat([]string{n.address}, nodes) // only itself knows: it is not ready in a minority
+	c.view = func(ctx context.Context, n *mysqlNode) (members []string, err error) {
+		var text string
+		if err := n.pool.QueryRowContext(ctx, galeraState).Scan(&text); err != nil {
+			return nil, err
 		}
-		return serving, err
+		if is := strings.Fields(text); len(is) == 3 && is[0] == "Primary" {
+			members = strings.Split(is[1], ",")
+			if is[2] != "Synced" {
+				members = slices.DeleteFunc(members, func(address string) bool { return address == n.address })
+			}
+		}
+		return members, nil
 	}
 	if err := c.start("--wsrep-new-cluster"); err != nil {
 		c.close()
@@ -330,8 +335,8 @@ func galera(folder string, one bool) (*cluster, error) {
 	}
 	healthy := func(ctx context.Context) error {
 		for _, n := range c.nodes {
-			if text, err := state(ctx, n); err != nil || text != fmt.Sprintf("%d Primary Synced", nodes) {
-				return fmt.Errorf("%s: %q, %w", n.Dir, text, err)
+			if members, err := c.view(ctx, n); err != nil || len(members) != nodes {
+				return fmt.Errorf("%s knows %v, %w", n.Dir, members, err)
 			}
 		}
 		return nil
