@@ -404,7 +404,8 @@ func (p *patroniCluster) killMachine(ctx context.Context) error {
 	return n.Start()
 }
 
-// killPatroni leaves an orphan: the primary goes on without what could demote it.
+// killPatroni leaves an orphan: the primary goes on without what could demote it, and longer than
+// the sessions that beat on the one live on the other.
 func (p *patroniCluster) killPatroni(ctx context.Context) error {
 	n, err := p.primary(ctx)
 	if err == nil {
@@ -413,7 +414,7 @@ func (p *patroniCluster) killPatroni(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(2 * gone)
+	time.Sleep(4 * leaderTTL)
 	return n.Start()
 }
 
