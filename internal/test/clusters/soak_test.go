@@ -300,7 +300,8 @@ func (r *run) watch(ctx context.Context) (seen func() time.Duration) {
 	}
 }
 
-// serves is why the cluster is not healthy, or nil: what watches the nodes may not have noticed yet.
+// serves is why the cluster is not healthy, or nil: what watches the nodes may not have noticed
+// yet.
 func (r *run) serves(ctx context.Context) error {
 	silent := time.Duration(0)
 	r.note(func() {
