@@ -40,7 +40,7 @@ type history struct {
 	grants   []grant
 	refusals []refusal
 	answers  []time.Duration // when a write of the probe succeeded
-	faults   []span          // from when a fault began until its node was back
+	faults   []span          // from when a fault began until the cluster was healthy again
 	written  map[write]answer
 }
 

@@ -345,10 +345,10 @@ func (r *run) torment(t *testing.T) map[string]int {
 		if err != nil {
 			t.Fatalf("%s: %v", f.name, err)
 		}
-		r.note(func() { r.history.faults = append(r.history.faults, span{began, r.now()}) })
 		time.Sleep(2 * time.Second) // until what watches the nodes has noticed
 		counts[f.name]++
 		calm()
+		r.note(func() { r.history.faults = append(r.history.faults, span{began, r.now()}) })
 		r.note(func() {
 			longest := time.Duration(0)
 			for _, s := range outages(r.answers, 0) {
