@@ -131,12 +131,13 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 	}
 }
 
-// makeRow makes a name's row. Somebody may make it and lock it in the same moment: that is waited
-// for, for no longer than a second at a time.
+// makeRow makes a name's row, or has its caller look again where somebody makes it in the same
+// moment. That may be locked, and is waited for, for no longer than a second at a time; MariaDB
+// refuses what its innodb_snapshot_isolation has not seen, at READ COMMITTED too.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
 	err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
-	if mysqlserver.Number(err) == mysqlserver.LockWaitTimeout {
-		return nil // look again
+	if errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
+		return nil
 	}
 	return err
 }
