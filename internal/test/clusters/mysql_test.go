@@ -171,7 +171,8 @@ func (c *mysqlCluster) apps(several, single bool) (apps []func(...dblock.Option)
 
 const onlineMembers = "SELECT CONCAT(MEMBER_HOST, ':', MEMBER_PORT), MEMBER_ROLE = 'PRIMARY' FROM performance_schema.replication_group_members WHERE MEMBER_STATE = 'ONLINE'"
 
-// membersOf are a node's view of its group: who is there, and which of them are primaries.
+// membersOf is a node's view of its group: the number of members, and the addresses of the
+// primaries.
 func membersOf(ctx context.Context, n *mysqlNode) (online int, primaries []string, err error) {
 	rows, err := n.pool.QueryContext(ctx, onlineMembers)
 	if err != nil {

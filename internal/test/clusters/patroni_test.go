@@ -142,8 +142,8 @@ func patroni(folder, mode string) (_ *cluster, err error) {
 
 const stopMachine = "stop the machine"
 
-// stealsTheLead reports whether Patroni writes its leader key in etcd without looking whose it is,
-// as 3.0 does. 4.0 looks.
+// stealsTheLead reports whether Patroni overwrites the leader key in etcd without a comparison, as
+// 3.0 does. 4.0 compares the owner first.
 func stealsTheLead() bool {
 	out, err := exec.Command("patroni", "--version").Output()
 	return err == nil && strings.HasPrefix(strings.TrimPrefix(string(out), "patroni "), "3.")

@@ -161,16 +161,10 @@ func TestSoak(t *testing.T) {
 // until waits for something that may take its time.
 func (r *run) until(t *testing.T, what string, most time.Duration, is func(ctx context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(most); ; time.Sleep(200 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		err := is(ctx)
-		cancel()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %s: %v", most, what, err)
-		}
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	if err := eventually(ctx, is); err != nil {
+		t.Fatalf("not within %v: %s: %v", most, what, err)
 	}
 }
 
@@ -249,7 +243,7 @@ func (r *run) work(ctx context.Context, client int, a *app) {
 	}
 }
 
-// stand is a candidate whose terms last for a moment.
+// stand has a client campaign for terms of a moment each.
 func (r *run) stand(ctx context.Context, client int, a *app) {
 	for ctx.Err() == nil {
 		asked := r.now()
