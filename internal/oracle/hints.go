@@ -69,9 +69,9 @@ func (c *comparison) close(cancel func()) {
 	}
 }
 
-// wakesOnly is an engine whose wake-ups say nothing: one for a lock that was broken, or is asked
-// for, is not told from one for a grant that comes with it.
-type wakesOnly interface{ WakesOnly() }
+// WakesOnly is an engine that promises to wake its listeners for grants only. A wake-up for a lock
+// that was broken, or is asked for, may come while the listener does something else, and is lost.
+type WakesOnly struct{ driver.Backend }
 
 // hints waits until all living sessions have heard what they are told. What they hear beside that
 // does not count: a hint may always come.
@@ -79,7 +79,7 @@ func (c *comparison) hints(told []protocol.Told) {
 	c.Helper()
 	for _, t := range told {
 		e := c.ears[t.Session]
-		if _, only := c.Engine.(wakesOnly); e == nil || !c.alive[t.Session] || only && t.Hint.Grant.Token == 0 {
+		if _, only := c.Engine.(WakesOnly); e == nil || !c.alive[t.Session] || only && t.Hint.Grant.Token == 0 {
 			continue
 		}
 		timeout := time.After(hintTimeout)
