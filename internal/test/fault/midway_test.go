@@ -124,6 +124,7 @@ func stopsInEnqueue(w *world) {
 			s.op = waiting
 			continue
 		}
+		s.proxy.Watch(nil) // what it sends to leave the queue is another transition
 		s.send(command{Verb: "cancel", Hold: s.op})
 		s.op = 0
 		holder.mustUnlock(first.Op)
