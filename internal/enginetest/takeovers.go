@@ -47,18 +47,28 @@ func (w takeover) fromTheLiving(kind string) bool {
 
 func fromTheDead(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 	e.exec(t, "UPDATE dblock_heartbeats SET expires_at = 0 WHERE session_id = ?", h.Session)
-	return taken(drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder))
+	return byTime(t, a, h, holder)
 }
 
 func whenOver(table string) func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 	return func(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
 		e.exec(t, "UPDATE "+table+" SET expires_at = 1 WHERE name = ? AND token = ? AND expires_at > 1", h.Name, h.Token)
-		return taken(drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder))
+		return byTime(t, a, h, holder)
 	}
 }
 
+func byTime(t testing.TB, a App, h driver.Held, holder driver.Holder) error {
+	return taken(func() (bool, error) {
+		_, ok, err := drivertest.TakeOver(brief(t), a.Backend, "", h.Name, holder)
+		return ok, err
+	})
+}
+
 func byBreak(t testing.TB, _ *env, a App, h driver.Held, holder driver.Holder) error {
-	return taken(drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"}))
+	return taken(func() (bool, error) {
+		_, ok, err := drivertest.Break(brief(t), a.Backend, "", h.Name, holder, driver.Event{Name: h.Name, Kind: "broken"})
+		return ok, err
+	})
 }
 
 func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder) error {
@@ -66,8 +76,10 @@ func byTheOwner(t testing.TB, e *env, a App, h driver.Held, holder driver.Holder
 	if err := a.Backend.OpenSession(brief(t), driver.Session{ID: id, Host: "h", TTL: longTTL}); err != nil {
 		return err
 	}
-	_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
-	return taken(nil, ok, err)
+	return taken(func() (bool, error) {
+		_, ok, err := reenter(brief(t), a.Backend, driver.Request{Name: h.Name, Session: id, Host: "h", Thread: holder.Thread, Attempt: id})
+		return ok, err
+	})
 }
 
 // takeFor takes a name for a session of its own, as a takeover wants it, without a client.
@@ -98,11 +110,18 @@ func (e *env) takeAs(t testing.TB, a App, name, session string, w takeover) (dri
 	return driver.Held{Name: name, Session: session, Token: g.Token, Shared: w.units > 0}, h
 }
 
-func taken(_ []driver.Handoff, ok bool, err error) error {
-	if err == nil && !ok {
-		err = errors.New("not taken over")
+// taken makes a takeover, again where another transaction has locked a row or a table in passing:
+// the driver leaves that to its caller. What a guard refuses is not repeated.
+func taken(takeOver func() (ok bool, err error)) error {
+	for tries := 1; ; tries++ {
+		switch ok, err := takeOver(); {
+		case errors.Is(err, driver.ErrBusy) && !errors.Is(err, driver.ErrGuarded) && tries < 20:
+		case err == nil && !ok:
+			return errors.New("not taken over")
+		default:
+			return err
+		}
 	}
-	return err
 }
 
 // brief is a context for what must not wait for long.
