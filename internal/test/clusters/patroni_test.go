@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -445,6 +446,9 @@ func (p *patroniCluster) killLagging(ctx context.Context) error {
 			continue
 		}
 		pid, err := standby.postmaster()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // Patroni makes it a standby anew
+		}
 		if err != nil {
 			return err
 		}
