@@ -22,9 +22,9 @@ const minDetached = time.Second
 // same Owner enters the lock as ever.
 //
 // ErrInvalidOption for a shorter d. ErrUnsupported on a share, on a lock with a Lease, of LockAll,
-// after UnlockTx, and where it was entered several times. ErrLost as Unlock. After these and any
-// other error the lock is held as before, unless Context has ended: then it was given back, or is
-// about to be, as by Unlock.
+// and where it was entered several times. ErrNotHeld after UnlockTx. ErrLost as Unlock. After these
+// and any other error the lock is held as before, unless Context has ended: then it was given back,
+// or is about to be, as by Unlock.
 func (l *Lock[TX]) Detach(ctx context.Context, d time.Duration) error {
 	return l.do("detach", func(core *client.Lock) error {
 		if d < minDetached {

@@ -88,10 +88,10 @@ func (l *Lock[TX]) Unlock(ctx context.Context) error {
 // (While the name rests, see MinHold, they wait until that is over.) Readers come in beside a
 // transaction that the lock guards.
 //
-// ErrLost as Unlock. ErrUnsupported on a share, and where the lock was entered several times.
-// ErrCapacity where a waiter wants permits of the name. After any other error the lock is one of
-// the two; whatever is called next finds out which, and a lock that turns out to be a writer still
-// has a new token.
+// ErrLost as Unlock. ErrNotHeld after UnlockTx. ErrUnsupported on a share, and where the lock was
+// entered several times. ErrCapacity where a waiter wants permits of the name. After any other
+// error the lock is one of the two; whatever is called next finds out which, and a lock that turns
+// out to be a writer still has a new token.
 func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 	return l.do("downgrade", func(core *client.Lock) error { return core.Downgrade(ctx) })
 }
@@ -102,8 +102,8 @@ func (l *Lock[TX]) Downgrade(ctx context.Context) error {
 // and Lock: then others may write in between, and what was read has to be read again. A writer has
 // a new token, higher than those of all readers before it; Token returns it.
 //
-// ErrLost as Unlock. ErrUnsupported where the lock was entered several times. After any other error
-// the lock is one of the two; whatever is called next finds out which.
+// ErrLost as Unlock. ErrNotHeld after UnlockTx. ErrUnsupported where the lock was entered several
+// times. After any other error the lock is one of the two; whatever is called next finds out which.
 func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 	return l.do("tryupgrade", func(core *client.Lock) error { return core.TryUpgrade(ctx) })
 }
@@ -113,7 +113,8 @@ func (l *Lock[TX]) TryUpgrade(ctx context.Context) error {
 // (Context, Guard, Until) is cut short. The token stays. Nothing repeats it: call it again before
 // the lease is over. d: at least 100 ms.
 //
-// ErrLost where the lease is over, or the lock was lost, also if nobody has it yet.
+// ErrLost where the lease is over, or the lock was lost, also if nobody has it yet. ErrNotHeld
+// after UnlockTx.
 // ErrInvalidOption for a shorter d, and on a lock without Lease, which lives as long as its client.
 // While the database is away or a transaction has locked the name, Extend tries until ctx ends.
 // After any error the lock ends when it would have; others may have to wait until the later end.
@@ -136,7 +137,7 @@ func (l *Lock[TX]) Progress() {
 
 // Until is when the lock ends if its client does not reach the database any more from now on, by
 // this machine's clock: every heartbeat moves it, except where a fixed lease ends before. The zero
-// time for a lock that is not held any more.
+// time for a lock that is not held any more, and after UnlockTx.
 func (l *Lock[TX]) Until() time.Time { return seen(l, (*client.Lock).Until) }
 
 // Shared reports whether others may have the name as well: the lock is a reader's, or permits, or

@@ -133,8 +133,8 @@ func Metadata(kv map[string]string) LockOption {
 // Progress takes the lock from a holder that does not call Lock.Progress at least every d: work
 // that is stuck would keep it for ever, since heartbeats go on in the background. The context of
 // the lock ends with cause ErrStalled, which is ErrLost too, and then the lock is given back; what
-// Guard guards lands before that. At least 100 ms. Default: a lock is held for as long as its
-// client lives.
+// Guard guards lands before that. After UnlockTx nobody watches, until Guard has shown a rollback.
+// At least 100 ms. Default: a lock is held for as long as its client lives.
 func Progress(d time.Duration) LockOption {
 	return func(o *contract.Options) { o.Progress, o.Watched = d, true }
 }

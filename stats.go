@@ -11,7 +11,7 @@ type Stats struct {
 	Session       string        // that is alive; "": none, before the first lock, while the database is away, and of an idle client
 	AliveUntil    time.Time     // when the session ends if no heartbeat succeeds any more, by this machine's clock
 	Listening     bool          // waiters are woken by a listener; false: the client polls, or nothing has waited yet
-	Held          int           // locks and shares, each counted once, however often it was entered
+	Held          int           // locks and shares, each counted once, however often it was entered; not after UnlockTx
 	Waiting       int           // attempts that wait in a queue
 	OldestHold    time.Duration // for how long the oldest lock has been held that is without the option Progress; 0: there is none
 	EventsDropped int64         // events of WithEvents that were not written and will not be

@@ -79,8 +79,14 @@ func (c *Client[TX]) guard(ctx context.Context, tx TX, locks ...*client.Lock) (f
 // commit, it is what wakes the next waiter at once; otherwise that one notices within a third of
 // its TTL.
 //
-// After a rollback, call Guard or Unlock before anything else is done under the lock: until then
-// the client takes it for a commit that the lock is not held any more.
+// From UnlockTx on the client does not rely on the lock. A Lock of the same name under its context,
+// or of the same Owner, waits like anybody else's. Until returns the zero time, Stats does not
+// count the lock, and nobody watches its Progress. Downgrade, TryUpgrade, Extend and Detach return
+// ErrNotHeld.
+//
+// After a rollback, call Guard or Unlock before anything else is done under the lock. Guard makes
+// the lock what it was before UnlockTx. Without it a Lock of the same owner waits for the lock that
+// this owner still has, until its context ends.
 //
 // ErrLost as Guard, which UnlockTx includes. ErrUnsupported where the lock was entered several
 // times: only the last entry can be released so.

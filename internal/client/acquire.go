@@ -117,7 +117,7 @@ func (c *Client) reenter(ctx context.Context, r *driver.Request, o Owner) (*hold
 	}
 	m := h.mode.Load()
 	switch {
-	case h.entries == 0 || h.ctx.Err() != nil || h.in.over() != nil:
+	case h.entries == 0 || !c.registry.relies(h) || h.in.over() != nil:
 		return nil, false, nil
 	case m.shared() && r.Units == 0:
 		return nil, false, fmt.Errorf("%w: it has the name shared: TryUpgrade, or unlock first", c.selfDeadlock(o, r.Name, 0))

@@ -292,6 +292,6 @@ func (c *Client) releaseBatch(ctx context.Context, locks []*Lock) {
 // mu of both locked.
 func (l *Lock) simple() bool {
 	h := l.hold
-	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.txRelease.possible() && !h.contended && h.cohort == nil && !h.guarded.Load() &&
+	return !l.unlocked && h.entries == 1 && h.ctx.Err() == nil && h.in.over() == nil && !h.contended && h.cohort == nil && !h.guarded.Load() &&
 		!h.mode.Load().late && l.client.registry.state(h.attempt) == Held
 }

@@ -85,9 +85,6 @@ func (l *Lock) Extend(ctx context.Context, d time.Duration) error {
 		return fmt.Errorf("%w: the lock has no Lease", ErrInvalidOption)
 	}
 	return l.convert(ctx, false, func(g rows, m mode) (mode, error) {
-		if h.ctx.Err() != nil { // the database may still have it: to extend it would keep it from others
-			return m, nil
-		}
 		asked, held := g.config.Clock.Now(), h.held()
 		var left time.Duration
 		err := g.change(ctx, g.in, h.name, func(n *protocol.Name) (err error) {
@@ -142,8 +139,8 @@ func (l *Lock) convert(ctx context.Context, yielding bool, f conversion) error {
 		switch over := h.over(); { // it may have ended while the statement was at work
 		case over != nil:
 			return over
-		case err == nil:
-			return nil
+		case err == nil, err == errReleasedTx:
+			return err
 		case errors.Is(err, driver.ErrNotHeld):
 			g.lose(h, err)
 			return lost(err)
@@ -164,6 +161,9 @@ func (g rows) tryConvert(ctx context.Context, h *hold, yielding bool, f conversi
 		return err
 	}
 	defer h.conversion.Unlock()
+	if !g.registry.relies(h) {
+		return g.unusable(h)
+	}
 	if err := g.ascertain(ctx, h); err != nil {
 		return err
 	}

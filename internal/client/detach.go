@@ -93,21 +93,20 @@ func (g rows) giveTo(ctx context.Context, h *hold, to protocol.Request) error {
 
 // detachable is why a hold cannot be detached, or nil. MUST be called with mu locked.
 func (g rows) detachable(h *hold) error {
+	if h.entries == 0 || !g.registry.relies(h) {
+		return g.unusable(h)
+	}
 	m := h.mode.Load()
 	g.registry.mu.Lock()
 	together := h.all != nil
 	g.registry.mu.Unlock()
 	switch {
-	case h.ctx.Err() != nil || h.entries == 0:
-		return fmt.Errorf("%w: it is over", driver.ErrNotHeld)
 	case m.shared():
 		return fmt.Errorf("%w: it is shared", driver.ErrUnsupported)
 	case h.fixed:
 		return fmt.Errorf("%w: it has a Lease, and ends with that", driver.ErrUnsupported)
 	case together:
 		return fmt.Errorf("%w: it was locked together with others", driver.ErrUnsupported)
-	case h.txRelease.possible():
-		return fmt.Errorf("%w: UnlockTx was called", driver.ErrUnsupported)
 	}
 	return h.once()
 }

@@ -29,7 +29,7 @@
 //	core.go                                                the client
 //	session.go  history.go  registry.go                    its parts
 //	batcher.go                                             what goroutines of a session send together
-//	hold.go  cohort.go  state.go  mode.go  txrelease.go    what is held
+//	hold.go  cohort.go  state.go  mode.go                  what is held
 //	progress.go  calls.go  owner.go  errors.go  text.go  observer.go
 //
 // # States
@@ -47,7 +47,7 @@
 //	    Held --> Releasing: unlock
 //	    Held --> Gone: lose
 //	    Held --> Overdue: expire
-//	    Held --> ReleasedTx: releaseTx
+//	    Held --> ReleasingTx: releaseTx
 //	    Lent --> Undoing: abandon
 //	    Lent --> Gone: finish
 //	    Releasing --> Requested: pass
@@ -56,13 +56,24 @@
 //	    Undoing --> Undoing: abandon
 //	    Undoing --> Gone: finish
 //	    Overdue --> Gone: finish
-//	    ReleasedTx --> Releasing: unlock
+//	    ReleasingTx --> ReleasingTx: releaseTx
+//	    ReleasingTx --> Held: rollback
+//	    ReleasingTx --> ReleasedTx: commit
+//	    ReleasingTx --> Settling: unlock
+//	    ReleasingTx --> Gone: lose
+//	    ReleasingTx --> Overdue: expire
+//	    ReleasedTx --> Gone: unlock
 //	    ReleasedTx --> Gone: finish
+//	    Settling --> Undoing: abandon
+//	    Settling --> Gone: finish
 //	    Gone --> Undoing: abandon
 //	    Gone --> Gone: finish
 //	    Gone --> [*]
 //
-// What a hold is in the database is its mode, which a conversion changes. Beside both stands one
-// more question, which only a transaction of the application's can answer: whether an UnlockTx has
-// released the hold (txRelease).
+// A hold is found by its name and its owner while it is Held, and at no other time. UnlockTx enters
+// ReleasingTx before its statement is sent: from then on only the database knows whether the
+// transaction has released the hold. Until Guard shows a rollback, the client expects a commit: a
+// Lock of the same owner queues, and the handle is good for Guard, UnlockTx and Unlock alone.
+//
+// What a hold is in the database is its mode, which a conversion changes.
 package client

@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -34,6 +35,9 @@ var (
 	errDisowned      = errors.New("the database says that another has it, or nobody")
 	errLostMeanwhile = errors.New("one of the locks was lost while the client waited for others")
 )
+
+// errReleasedTx: nothing but Guard tells whether the transaction of UnlockTx was rolled back.
+var errReleasedTx = fmt.Errorf("%w: UnlockTx was called: after a rollback, call Guard first", driver.ErrNotHeld)
 
 // errExhausted: the application's pool gave no connection for a whole TTL.
 var errExhausted = errors.New("the pool gave no connection")

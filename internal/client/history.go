@@ -63,13 +63,6 @@ func (y *history) record(h *hold, kind, detail string) {
 	}
 }
 
-// recordTxRelease notes once that UnlockTx has released a hold.
-func (y *history) recordTxRelease(h *hold) {
-	if h.txRelease.recorded.CompareAndSwap(false, true) {
-		y.record(h, KindReleased, "")
-	}
-}
-
 // recordExpired notes that a name was taken from an expired holder.
 func (y *history) recordExpired(name string, holder driver.Holder) {
 	if y.write != nil {

@@ -28,7 +28,8 @@ type hold struct {
 	unwatch   func()                   // stops the watch over its own end; nil: it ends with its session only
 	fixed     bool                     // it has a fixed lease
 	end       time.Duration            // of the fixed lease, on the client's clock; the registry's mutex protects it
-	txRelease txRelease                // UnlockTx was called: a transaction may have released it
+	begun     int                      // how often UnlockTx was begun; likewise
+	answered  int                      // how often the database has answered it; likewise
 	guardable atomic.Bool              // the row that Guard locks was made
 	stood     atomic.Bool              // it was held at a heartbeat
 	progress  atomic.Pointer[progress] // nil: nobody watches whether its holder gets on
@@ -64,11 +65,11 @@ type ending struct {
 // have released it. That the transaction was rolled back, and the lock taken over then, cannot be
 // told from its commit. What had a fixed lease stays known while its session lives: a transaction
 // that it guards may still be open, and only a takeover looks for that. Of everything else the
-// database's rest is nobody's, and is given back.
+// database's rest is nobody's, and is given back. MUST be called with the registry's mutex locked.
 func (h *hold) gone(reason error) ending {
 	alive := h.in.over() == nil
-	if h.txRelease.possible() && alive && !errors.Is(reason, errLeaseOver) {
-		return ending{releaseTx, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
+	if h.state == ReleasingTx && alive && !errors.Is(reason, errLeaseOver) {
+		return ending{commit, fmt.Errorf("%w: released by UnlockTx", driver.ErrNotHeld)}
 	}
 	cause := fmt.Errorf("dblock: %q: %w", h.name, lost(reason))
 	if h.fixed && alive {

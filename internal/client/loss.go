@@ -21,16 +21,16 @@ func (c *Client) expire(h *hold) { c.forfeit(h, errLeaseOver) }
 
 // forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
 func (c *Client) forfeit(h *hold, reason error) bool {
-	how := h.gone(reason)
-	return c.registry.take(h, how.event) && c.conclude(h, how)
+	how, taken := c.registry.forfeit(h, reason)
+	return taken && c.conclude(h, how)
 }
 
 // conclude does what follows when a hold was taken out of what is relied upon, and reports whether
-// it is lost. One that departed keeps its context for a TTL, or until Unlock: the Commit that
-// released it may be reading its answer with that.
+// it is lost. One that UnlockTx has released keeps its context for a TTL, or until Unlock: the
+// Commit that released it may be reading its answer with that.
 func (c *Client) conclude(h *hold, how ending) (isLost bool) {
-	if how.event == releaseTx {
-		c.history.recordTxRelease(h)
+	if how.event == commit {
+		c.history.record(h, KindReleased, "")
 		c.linger(h, how.cause)
 	} else {
 		c.end(h, how.cause)
@@ -39,11 +39,11 @@ func (c *Client) conclude(h *hold, how ending) (isLost bool) {
 	if h.bereave != nil {
 		h.bereave()
 	}
-	return how.event != releaseTx
+	return how.event != commit
 }
 
-// linger ends a hold that has departed after a TTL, or with the client, unless it is unlocked
-// before.
+// linger ends a hold that UnlockTx has released after a TTL, or with the client, unless it is
+// unlocked before.
 func (c *Client) linger(h *hold, cause error) {
 	c.registry.mu.Lock()
 	defer c.registry.mu.Unlock()
@@ -53,7 +53,6 @@ func (c *Client) linger(h *hold, cause error) {
 	if h.unwatch != nil {
 		h.unwatch()
 	}
-	h.progress.Load().end()
 	leave := func() {
 		if c.registry.take(h, finish) {
 			c.end(h, cause)
@@ -84,6 +83,16 @@ func (c *Client) loseAll(s *clientSession) {
 	if n > maxLossLines {
 		c.config.Log.Warn("dblock: more locks lost", "session", s.ID, "locks", n-maxLossLines)
 	}
+}
+
+// unusable is why nothing is done under a hold that is not relied upon.
+func (c *Client) unusable(h *hold) error {
+	switch c.registry.state(h.attempt) {
+	case ReleasingTx, ReleasedTx:
+		return errReleasedTx
+	}
+	<-h.ctx.Done() // whatever took it out of the registry ends it
+	return h.over()
 }
 
 // end ends the context of a hold that is not relied upon any more.

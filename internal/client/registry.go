@@ -1,7 +1,9 @@
 package client
 
 import (
+	"cmp"
 	"context"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -20,15 +22,16 @@ type registry struct {
 	mu        sync.Mutex          // protects what follows
 	closed    bool                // nothing is added any more
 	attempts  map[string]*attempt // by attempt; those that are gone are not in it
-	holds     map[string]*hold    // by attempt; what is relied upon
+	holds     map[string]*hold    // by attempt; what is relied upon: it is Held
 	names     map[string][]*hold  // the same by name
+	leaving   map[string][]*hold  // by name; what UnlockTx may have released: it is ReleasingTx
 	contended map[string]bool     // names that others waited for when last seen
 }
 
 func newRegistry(log *slog.Logger) *registry {
 	return &registry{
 		log:      log,
-		attempts: map[string]*attempt{}, holds: map[string]*hold{}, names: map[string][]*hold{}, contended: map[string]bool{},
+		attempts: map[string]*attempt{}, holds: map[string]*hold{}, names: map[string][]*hold{}, leaving: map[string][]*hold{}, contended: map[string]bool{},
 	}
 }
 
@@ -86,7 +89,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := h.mode.Load()
-	before = r.whole(h.name)
+	before = cmp.Or(whole(r.names[h.name]), whole(r.leaving[h.name]))
 	if r.closed || h.state != Requested || before != nil && !m.shared() && before.mode.Load().token > m.token || !admit() {
 		return nil, ending{}, false
 	}
@@ -99,8 +102,7 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 		before = nil // without tokens nobody can tell which of two is the later
 	}
 	r.move(h.attempt, grant)
-	r.holds[h.id] = h
-	r.names[h.name] = append(r.names[h.name], h)
+	r.put(h)
 	if before != nil { // the database took it from that one
 		how = before.gone(errGrantedAgain)
 		r.remove(before, how.event)
@@ -108,27 +110,105 @@ func (r *registry) add(h *hold, admit func() bool) (before *hold, how ending, ad
 	return before, how, true
 }
 
-// whole is the holder of all of a name, nil: there is none. MUST be called with mu locked.
-func (r *registry) whole(name string) *hold {
-	if i := slices.IndexFunc(r.names[name], func(h *hold) bool { return !h.mode.Load().shared() }); i >= 0 {
-		return r.names[name][i]
+// put makes a hold one that is relied upon. MUST be called with mu locked.
+func (r *registry) put(h *hold) {
+	r.holds[h.id] = h
+	r.names[h.name] = append(r.names[h.name], h)
+}
+
+// whole is the one of these holds that has all of the name; nil: none has.
+func whole(holds []*hold) *hold {
+	if i := slices.IndexFunc(holds, func(h *hold) bool { return !h.mode.Load().shared() }); i >= 0 {
+		return holds[i]
 	}
 	return nil
 }
 
-// remove takes a hold out of what is relied upon; false if it was out already. One that departs can
-// still be unlocked, which is to take it out once more. MUST be called with mu locked.
+// remove takes a hold out of what is relied upon, or of what UnlockTx may have released; false if
+// it was out already. MUST be called with mu locked.
 func (r *registry) remove(h *hold, e event) bool {
-	if _, possible := h.state.after(e); r.holds[h.id] != h && !(h.state == ReleasedTx && possible) {
+	_, possible := h.state.after(e)
+	switch {
+	case !possible:
+		return false
+	case r.holds[h.id] == h:
+		delete(r.holds, h.id)
+		without(r.names, h)
+	case slices.Contains(r.leaving[h.name], h):
+		without(r.leaving, h)
+	case h.state != ReleasedTx: // which is in none of these
 		return false
 	}
 	r.move(h.attempt, e)
-	delete(r.holds, h.id)
-	if r.names[h.name] = slices.DeleteFunc(r.names[h.name], func(other *hold) bool { return other == h }); len(r.names[h.name]) == 0 {
-		delete(r.names, h.name)
-	}
 	return true
 }
+
+// without takes a hold out of holds by name.
+func without(names map[string][]*hold, h *hold) {
+	if names[h.name] = slices.DeleteFunc(names[h.name], func(other *hold) bool { return other == h }); len(names[h.name]) == 0 {
+		delete(names, h.name)
+	}
+}
+
+// forfeit takes out a hold that has ended without Unlock, and returns how it has; false if it was
+// out already.
+func (r *registry) forfeit(h *hold, reason error) (how ending, taken bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	how = h.gone(reason)
+	return how, r.remove(h, how.event)
+}
+
+// releaseTx makes a hold one that UnlockTx may have released; false if it has ended. answered MUST
+// be called with what came of the statement: where that failed, and no other UnlockTx was called,
+// the hold is relied upon again.
+func (r *registry) releaseTx(h *hold) (answered func(err error), ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	first := h.state == Held
+	if !r.remove(h, releaseTx) {
+		return nil, false
+	}
+	r.leaving[h.name] = append(r.leaving[h.name], h)
+	h.begun++
+	mine := h.begun
+	return func(err error) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		h.answered++
+		if err != nil && first && h.begun == mine {
+			r.rollBack(h)
+		}
+	}, true
+}
+
+// releasedTx reports whether UnlockTx may have released a hold. It is called before the database is
+// asked whether it has the hold. If it does, and no transaction was in the way, the transaction of
+// UnlockTx was rolled back: shown is called then. An UnlockTx whose statement was on its way in the
+// meantime may have come after the answer: then that shows nothing.
+func (r *registry) releasedTx(h *hold) (may bool, shown func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	begun, answered := h.begun, h.answered
+	return h.state == ReleasingTx, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if begun == answered && h.begun == begun {
+			r.rollBack(h)
+		}
+	}
+}
+
+// rollBack makes a hold that UnlockTx has not released one that is relied upon again. MUST be
+// called with mu locked.
+func (r *registry) rollBack(h *hold) {
+	if r.remove(h, rollback) {
+		r.put(h)
+	}
+}
+
+// relies reports whether a hold is relied upon.
+func (r *registry) relies(h *hold) bool { return r.held(h.id) == h }
 
 // take is remove for a caller that has not locked mu.
 func (r *registry) take(h *hold, e event) bool {
@@ -165,20 +245,33 @@ func (r *registry) close() (holds []*hold) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.closed = true
-	for _, h := range r.holds {
-		holds = append(holds, h)
-	}
-	return holds
+	return slices.Collect(r.all())
 }
 
-// heldBy returns what the client believes to hold in a session, by attempt.
+// all are the holds that the database may have: what is relied upon, and what UnlockTx may have
+// released. MUST be used with mu locked.
+func (r *registry) all() iter.Seq[*hold] {
+	return func(yield func(*hold) bool) {
+		for _, names := range []map[string][]*hold{r.names, r.leaving} {
+			for _, holds := range names {
+				for _, h := range holds {
+					if !yield(h) {
+						return
+					}
+				}
+			}
+		}
+	}
+}
+
+// heldBy returns what the database may have of a session's holds, by attempt.
 func (r *registry) heldBy(s *clientSession) map[string]*hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	holds := make(map[string]*hold, len(r.holds))
-	for attempt, h := range r.holds {
+	for h := range r.all() {
 		if h.in == s {
-			holds[attempt] = h
+			holds[h.id] = h
 		}
 	}
 	return holds
@@ -188,7 +281,7 @@ func (r *registry) heldBy(s *clientSession) map[string]*hold {
 func (r *registry) holding() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.holds) > 0 {
+	if len(r.holds) > 0 || len(r.leaving) > 0 {
 		return true
 	}
 	for _, c := range r.attempts {
@@ -246,7 +339,7 @@ func (r *registry) crowded(o Owner) (holds []*hold) {
 func (r *registry) occupied(name string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.whole(name) != nil
+	return whole(r.names[name]) != nil
 }
 
 // leaseEnd is when the fixed lease of a hold ends, on the client's clock.

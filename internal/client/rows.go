@@ -110,6 +110,10 @@ func (g rows) confirm(ctx context.Context, h *hold) error {
 // that was lost, not to hold the lock any more is success. MUST be called with the hold's mu
 // locked.
 func (g rows) release(ctx context.Context, h *hold) error {
+	if g.registry.state(h.attempt) == Gone { // UnlockTx has released it, as the client has heard
+		g.promote(ctx, h)
+		return nil
+	}
 	if h.cohort != nil {
 		switch passed, err := g.handOn(ctx, h); {
 		case err != nil:
@@ -126,7 +130,7 @@ func (g rows) release(ctx context.Context, h *hold) error {
 	defer func() { g.resolve(h, queued) }()
 	for tries := 1; ; tries++ {
 		asked := g.config.Clock.Now()
-		r := protocol.Release(h.held(), h.contended || h.txRelease.possible(), h.guarded.Load())
+		r := protocol.Release(h.held(), h.contended || g.registry.state(h.attempt) != Releasing, h.guarded.Load())
 		if h.mode.Load().late {
 			r = protocol.Undo(g.in.ID, h.name, h.id)
 			r.Guarded = h.guarded.Load()
@@ -139,16 +143,16 @@ func (g rows) release(ctx context.Context, h *hold) error {
 			g.history.record(h, KindReleased, "")
 			return nil
 		case err == nil:
-			known := !h.unanswered && g.registry.state(h.attempt) == Releasing
+			was := g.registry.state(h.attempt)
 			g.registry.transition(h.attempt, finish)
-			if h.txRelease.possible() {
-				g.history.recordTxRelease(h)
-				g.promote(ctx, h)
-				return nil
-			}
-			if known {
+			if was == Releasing {
+				if h.unanswered {
+					return nil
+				}
 				return lost(driver.ErrNotHeld)
 			}
+			g.history.record(h, KindReleased, "") // by UnlockTx, or by an earlier Unlock
+			g.promote(ctx, h)
 			return nil
 		case errors.Is(err, driver.ErrGuarded): // it counts as released, and goes to the next once the transaction has ended
 			g.abandon(g.in, h.attempt, false)

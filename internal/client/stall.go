@@ -22,11 +22,14 @@ func (c *Client) watchProgress(h *hold, every time.Duration) {
 func (c *Client) awaitProgress(h *hold, p *progress) {
 	due := p.due()
 	stop := c.config.Clock.Alarm(due, func() {
-		if p.due() == due {
+		switch {
+		case !c.registry.relies(h): // after UnlockTx its transaction decides; a rollback begins the watch anew
+			p.getsOn(c.config.Clock.Now())
+		case p.due() == due:
 			c.stall(h, p.every)
-		} else {
-			c.awaitProgress(h, p)
+			return
 		}
+		c.awaitProgress(h, p)
 	})
 	p.stop.Store(&stop)
 	if h.ctx.Err() != nil { // it ended meanwhile, and may have stopped the alarm before

@@ -241,7 +241,7 @@ func (c *Client) sendDetachment(s *clientSession, h *hold, d driver.Detachment) 
 			return
 		case errors.Is(err, driver.ErrNotHeld):
 			c.lose(h, errDisowned)
-			c.resume(s, h.cohort, h.txRelease.possible()) // a transaction may have detached it, too
+			c.resume(s, h.cohort, true) // a transaction may have detached it, too
 			return
 		case s.Context().Err() != nil, c.tidying.Err() != nil:
 			c.resume(s, h.cohort, false)

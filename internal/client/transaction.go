@@ -16,30 +16,45 @@ const guardTimeout = time.Second
 // UnlockTx releases the lock with a transaction, if that commits.
 func (l *Lock) UnlockTx(ctx context.Context, tx Tx) error {
 	return l.inside(ctx, func(g rows) error {
-		h := l.hold
-		h.mu.Lock()
-		entries := h.entries
-		h.mu.Unlock() // before the database is asked: Unlock must not wait for that past its context
-		if entries > 1 {
-			return fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, entries)
-		}
-		done, err := g.fix(ctx, h, tx)
+		done, answered, err := g.beginRelease(ctx, l.hold, tx)
 		if err != nil {
 			return err
 		}
 		defer done()
 		var d driver.Detachment
 		if tx.Exclusive() {
-			d = g.detachmentTx(g.in, h)
+			d = g.detachmentTx(g.in, l.hold)
 		}
-		settle := h.txRelease.begin() // first: from the commit on, to find it released is no loss
-		err = tx.Release(ctx, h.held(), d, g.onSideConn)
+		err = tx.Release(ctx, l.hold.held(), d, g.onSideConn)
 		if other := g.elsewhere(ctx, tx, "", err); other != nil {
 			err = other
 		}
-		settle(err)
+		answered(err)
 		return err
 	})
+}
+
+// beginRelease takes a hold out of what its owner can enter, before the statement of UnlockTx is
+// sent, and keeps its mode as it is until done is called. No other entry can come in between that
+// and the look at how many there are.
+func (g rows) beginRelease(ctx context.Context, h *hold, tx Tx) (done func(), answered func(err error), err error) {
+	if err := lockWithin(ctx, h.mu.TryLock); err != nil {
+		return nil, nil, err
+	}
+	defer h.mu.Unlock() // before the statement is sent: Unlock must not wait for that past its context
+	if h.entries > 1 {
+		return nil, nil, fmt.Errorf("%w: the lock was entered %d times: UnlockTx gives back the last entry only", driver.ErrUnsupported, h.entries)
+	}
+	done, err = g.fix(ctx, h, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	answered, ok := g.registry.releaseTx(h)
+	if !ok {
+		done()
+		return nil, nil, g.unusable(h)
+	}
+	return done, answered, nil
 }
 
 // Guard makes sure that what a transaction writes is written by the holder of all these locks. It
@@ -90,8 +105,8 @@ func (l *Lock) guard(ctx context.Context, g rows, tx Tx) error {
 // UnlockTx was rolled back. Once the lock is guarded, proven must be called.
 func (l *Lock) makeGuard(ctx context.Context, g rows, tx Tx) (proven func(), err error) {
 	h := l.hold
-	proven = h.txRelease.seen()
-	if h.guardable.Load() && !h.txRelease.possible() {
+	released, proven := g.registry.releasedTx(h)
+	if h.guardable.Load() && !released {
 		return proven, nil
 	}
 	done, err := g.fix(ctx, h, tx)
@@ -136,7 +151,7 @@ func (l *Lock) inside(ctx context.Context, step func(g rows) error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, driver.ErrNotHeld):
-		if !h.txRelease.possible() {
+		if g.registry.relies(h) { // else a transaction is not told whether it was this one
 			g.lose(h, err)
 		}
 		return lost(err)

@@ -74,7 +74,7 @@ func (c *Client) takeBack(h *hold, cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	ctx := c.tidying
-	if h.txRelease.possible() { // its transaction may still be open, for as long as the application likes
+	if c.registry.state(h.attempt) == Settling { // the transaction of UnlockTx may still be open, for as long as the application likes
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, contract.CleanupTimeout)
 		defer cancel()

@@ -28,6 +28,7 @@ type actor struct {
 	hold  *grant         // what it has
 	ended bool           // the context of the lock has ended, and the judge knows
 	given bool           // a transaction has released it
+	inTx  bool           // UnlockTx was called, and Guard has not shown since that it was rolled back
 	tx    *transaction   // is open
 }
 
@@ -64,16 +65,25 @@ func (w *world) act() bool {
 	case a.tx != nil:
 		a.tx.end(n < 70)
 		return true
+	case a.given && !w.ending && n < 50:
+		a.reenter()
+		return true
 	case w.ending || a.given || a.ended || n < w.plain:
 		a.unlock()
 		return true
 	}
 	if w.rng.IntN(100) < w.given {
 		a.tx = &transaction{a: a}
-		a.work("unlocks in a transaction", func(ctx context.Context, l *client.Lock) error { return l.UnlockTx(ctx, a.tx) })
+		a.work("unlocks in a transaction", func(ctx context.Context, l *client.Lock) error {
+			err := l.UnlockTx(ctx, a.tx)
+			a.inTx = a.inTx || err == nil
+			return err
+		})
 		return true
 	}
 	switch n = w.rng.IntN(100); {
+	case a.inTx:
+		a.guard()
 	case n < 25:
 		a.work("records", func(ctx context.Context, l *client.Lock) error { return l.Record(ctx, "test", "") })
 	case n < 40:
@@ -88,13 +98,19 @@ func (w *world) act() bool {
 	case n < 85 && !a.locks[0].Shared():
 		a.reenter()
 	default:
-		a.tx = &transaction{a: a}
-		a.work("guards", func(ctx context.Context, l *client.Lock) error {
-			_, err := client.Guard(ctx, a.tx, l)
-			return err
-		})
+		a.guard()
 	}
 	return true
+}
+
+// guard opens a transaction that the lock guards.
+func (a *actor) guard() {
+	a.tx = &transaction{a: a}
+	a.work("guards", func(ctx context.Context, l *client.Lock) error {
+		_, err := client.Guard(ctx, a.tx, l)
+		a.inTx = a.inTx && err != nil
+		return err
+	})
 }
 
 // acquire asks for a name.
@@ -137,8 +153,11 @@ func (a *actor) acquired(l *client.Lock, err error, late bool) {
 	case len(a.locks) > 0 && a.locks[0].Context() == l.Context():
 		a.locks = append(a.locks, l)
 		w.note("%s: has entered it again", a)
+		if a.given {
+			w.fail("%s enters token %d of %s again, which a transaction has released", a, l.Token(), a.want)
+		}
 	default:
-		a.locks, a.ended, a.given = []*client.Lock{l}, false, false
+		a.locks, a.ended, a.given, a.inTx = []*client.Lock{l}, false, false, false
 		w.journal.begin(a, l, late)
 	}
 }
