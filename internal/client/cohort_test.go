@@ -1,12 +1,15 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/wait"
 )
 
 // waitingTogether has requests for a name join its queue as one cohort.
@@ -151,5 +154,65 @@ func TestAMemberThatHasPassedTheLockOnIsNotDetached(t *testing.T) {
 		if done := c.detach(s, h); done != nil || of.detaching != nil {
 			t.Errorf("%d is being detached", token)
 		}
+	}
+}
+
+// leaving is a context that ends when done is closed. Its reader hears that before why.
+type leaving struct {
+	context.Context
+	done chan struct{}
+	why  func() error
+}
+
+func (l leaving) Done() <-chan struct{} { return l.done }
+func (l leaving) Err() error            { return l.why() }
+
+// Broken by a member that has got its turn when it gives up, and keeps it: the name stands still
+// for as long as its session lives.
+func TestAMemberThatGivesUpAtItsTurnPassesTheLockOn(t *testing.T) {
+	for how, behind := range map[string]int{"to the next member": 1, "back, as the last member": 0} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				began := time.Now()
+				c := newPaperClient(t, newPaper(), nil)
+				s := aliveSession(t, clock.Func(func() time.Duration { return time.Since(began) }))
+				s.cohorts = newCohorts()
+				s.hub = wait.New(s.Context(), c.engine, s.ID, wait.Config{Clock: c.config.Clock})
+				s.cohorts.add(driver.Request{Name: "n"}) // whose statement is under way, so that nothing is sent
+				var of *cohort
+				ctx := leaving{t.Context(), make(chan struct{}), func() error {
+					if of.present == 11 { // it is about to give up: in that moment it gets its turn
+						s.cohorts.pass(of, func() {})
+					}
+					return context.Canceled
+				}}
+				gaveUp := make(chan error, 1)
+				go func() {
+					_, err := c.queueTogether(ctx, s, &driver.Request{Name: "n", Session: s.ID})
+					gaveUp <- err
+				}()
+				synctest.Wait()
+				var next *member
+				for range behind {
+					next, _ = s.cohorts.add(driver.Request{Name: "n"})
+				}
+				of, _ = s.cohorts.next("n", c.newAttempt("n"))
+				s.cohorts.begin(of, driver.Grant{First: 11, Token: 12 + int64(behind)}, 0)
+				close(ctx.done)
+				if err := <-gaveUp; !errors.Is(err, context.Canceled) {
+					t.Error(err)
+				}
+				synctest.Wait()
+				switch {
+				case behind == 0 && (of.present != 0 || c.registry.state(of.attempt) != Gone):
+					t.Error("nobody has it, and it is not given back")
+				case behind == 0:
+				case len(next.turn) == 0:
+					t.Error("the next member waits for a lock that nobody has")
+				case (<-next.turn).token != 13:
+					t.Error("the next member has another's token")
+				}
+			})
+		})
 	}
 }

@@ -113,3 +113,41 @@ func TestAFixedLeaseIsCountedFromTheQuestionWithAMargin(t *testing.T) {
 		t.Errorf("it ends at %v, want %v", end, want)
 	}
 }
+
+// The session's deadline has passed, and nobody has noticed: its alarm is late.
+func TestNothingIsDoneWithALockAfterItsSessionsDeadline(t *testing.T) {
+	for what, do := range map[string]func(c *Client, h *hold){
+		"entered again": func(c *Client, h *hold) {
+			if _, entered, err := c.reenter(t.Context(), &driver.Request{Name: "n"}, h.owner); entered || err != nil {
+				t.Errorf("entered again: %v, %v", entered, err)
+			}
+		},
+		"unlocked": func(c *Client, h *hold) {
+			if err := c.unlock(t.Context(), h); !errors.Is(err, ErrLost) {
+				t.Errorf("unlocked: %v", err)
+			}
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			var now atomic.Int64
+			read := clock.Func(func() time.Duration { return time.Duration(now.Load()) })
+			c := newPaperClient(t, newPaper(), func(config *Config) { config.Clock = read })
+			in := aliveSession(t, read)
+			in.batcher = newBatcher(c.engine, c.calls, read)
+			grant, taken, err := c.engine.Take(t.Context(), driver.Request{Name: "n", Session: in.ID, Attempt: "a"})
+			if !taken || err != nil {
+				t.Fatal(taken, err)
+			}
+			h, held := c.rely(t.Context(), in, c.registry.request("n", "a"), &driver.Request{Name: "n", Attempt: "a"}, Owner{}, &receipt{grant: grant})
+			if !held {
+				t.Fatal("it is not held")
+			}
+			now.Store(int64(in.Deadline()))
+			if in.Context().Err() != nil {
+				t.Fatal("the session has noticed by itself")
+			}
+			do(c, h)
+			c.lose(h, session.ErrExpired)
+		})
+	}
+}
