@@ -24,3 +24,13 @@ func (h handler) Handle(ctx context.Context, r slog.Record) error {
 	}
 	return h.Handler.Handle(ctx, r)
 }
+
+// Stuck makes a logger of which every method blocks until a channel is closed.
+func Stuck(until <-chan struct{}) *slog.Logger { return slog.New(stuck(until)) }
+
+type stuck <-chan struct{}
+
+func (s stuck) Enabled(context.Context, slog.Level) bool  { <-s; return false }
+func (s stuck) Handle(context.Context, slog.Record) error { <-s; return nil }
+func (s stuck) WithAttrs([]slog.Attr) slog.Handler        { return s }
+func (s stuck) WithGroup(string) slog.Handler             { return s }
