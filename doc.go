@@ -70,6 +70,10 @@
 // client, Inspect, List, Watch and Events of the locks. The log has nothing at level INFO in normal
 // operation, and of an outage the first failure, later ones at growing intervals, and the end.
 //
+// Neither the logger nor the observer is waited for, however slow it is. Both are told in order, a
+// moment later, by a goroutine that runs while there is something to tell; what they are too slow
+// for is left out and counted. Close waits a second for them.
+//
 // # Failures
 //
 // While the database is away, waiters keep waiting, holders keep their locks until the TTL is over,

@@ -78,9 +78,8 @@ func ExampleWithObserver() {
 			fmt.Println(r.Name, "unlocked:", r.Err == nil)
 		},
 	}))
-	defer done()
+	defer done() // Close waits until the observer was told
 	err := client.Do(context.Background(), "invoice/42", func(context.Context, *dblock.Lock[*sql.Tx]) error {
-		fmt.Println("at work")
 		return nil
 	})
 	if err != nil {
@@ -88,7 +87,6 @@ func ExampleWithObserver() {
 	}
 	// Output:
 	// invoice/42 acquired: true
-	// at work
 	// invoice/42 unlocked: true
 }
 

@@ -11,7 +11,7 @@ import (
 
 // One Observer counts what came of requests, another one tells of locks that were held for long.
 func ExampleObservers() {
-	requests := map[string]int{} // callbacks come from all goroutines that use the client: here it is one
+	requests := map[string]int{} // callbacks come from one goroutine
 	counting := dblock.Observer{
 		AcquireEnd: func(_ context.Context, _ dblock.Attempt, r dblock.AcquireResult) { requests[dblock.Outcome(r.Err)]++ },
 	}
@@ -23,7 +23,6 @@ func ExampleObservers() {
 		},
 	}
 	client, done := openClient(dblock.WithObserver(dblock.Observers(counting, telling)))
-	defer done()
 
 	ctx := context.Background()
 	lock := must(client.Lock(ctx, "invoice/42"))
@@ -33,6 +32,7 @@ func ExampleObservers() {
 	if err := lock.Unlock(ctx); err != nil {
 		log.Fatal(err)
 	}
+	done() // Close waits until the observers were told
 	fmt.Println(requests)
 	// Output:
 	// the second: refused

@@ -7,9 +7,15 @@ import (
 	"github.com/dblock-go/dblock/internal/client"
 )
 
-// Observer is told what a client does, for metrics and traces. Every field may be nil. The
-// callbacks are called synchronously, by several goroutines at once. They must return soon, and
-// must not wait for the client. A panic in one is not recovered.
+// Observer is told what a client does, for metrics and traces. Every field may be nil. A panic in a
+// callback is not recovered.
+//
+// Nothing waits for a callback: one goroutine of the client calls them one by one, in the order of
+// what happened, a moment later. A callback that is slow or blocks delays no heartbeat, no loss, no
+// grant and no release, but the callbacks after it: up to some thousand wait, and of more the log
+// says how many were left out. Close waits for them for a second. AcquireStart alone is called by
+// the goroutine that asks for the lock, so by several at once, and delays that call: it must return
+// soon, and must not wait for the client.
 //
 // Every call of Lock, TryLock, LockTx and TryLockTx is an attempt, and so is each name of LockAll
 // and the lock of OncePer. Calls that are refused before anything is asked are none: for their name
@@ -22,7 +28,8 @@ type Observer struct {
 	// that spans nest. The context of a function given to Do, and that of Locks, have not.
 	AcquireStart func(ctx context.Context, a Attempt) context.Context
 
-	// AcquireEnd is called with that context when the attempt is over.
+	// AcquireEnd is called with that context when the attempt is over. The context may have ended
+	// by then, and the lock, too.
 	AcquireEnd func(ctx context.Context, a Attempt, r AcquireResult)
 
 	// HoldEnd is called once for each lock that AcquireEnd told of, after it, when the lock was

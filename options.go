@@ -41,7 +41,13 @@ func WithApp(app string) Option { return func(c *client.Config) { c.App = app } 
 // WithLogger sets where the client tells of what it survives: lost connections, failed heartbeats,
 // takeovers. What it does not survive it returns as errors. In normal operation it logs nothing at
 // level INFO. Of an outage it logs the first failure of each kind of work, then at growing
-// intervals, and the recovery with how long it took. Default: slog.Default.
+// intervals, and the recovery with how long it took.
+//
+// Nothing waits for the logger: one goroutine of the client hands it the entries in their order,
+// and asks it whether their level is enabled. Of a logger that is slow or blocks up to some
+// thousand entries wait; of more the next entry says how many were left out. Close waits for them
+// for a second, and a program that ends without Close may lose its last ones. Default:
+// slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *client.Config) { c.Log = log } }
 
 // WithReaper configures the reaper that the client runs from its first lock on. Default: the

@@ -183,6 +183,7 @@ func TestAnObserverIsToldOfRunsAndOfSlotsThatWereLeftOut(t *testing.T) {
 		run(61*time.Second, nil) // nobody asked in two
 		time.Sleep(time.Minute)  // one went by during the run
 		run(0, nil)
+		synctest.Wait()
 		told.expect(t, "1s ran for 1s", "2m31s failed", "2m31s ran for 0s", "5m31s missed 2", "6m32s ran for 1m1s", "7m32s skipped", "7m32s ran for 0s")
 	})
 }

@@ -1,12 +1,17 @@
 package election
 
 import (
+	"context"
 	"database/sql"
 	"os"
+	"sync"
 	"testing"
+	"testing/synctest"
 
+	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/dblocktest"
 	"github.com/dblock-go/dblock/internal/leak"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 func TestMain(m *testing.M) { os.Exit(leak.Main(m)) }
@@ -34,6 +39,41 @@ func TestATermWhoseEventWasWrittenTwiceIsToldOnce(t *testing.T) {
 	if err := lock.Unlock(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// Broken by an election that waits for the observer, or for the log.
+func TestElectionsGoOnBesideALoggerAndAnObserverThatBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		t.Cleanup(func() { close(end) })
+		f := dblocktest.New[*sql.Tx](t, dblock.WithLogger(testlog.Stuck(end)), dblock.WithObserver(dblock.Observer{
+			AcquireEnd: func(context.Context, dblock.Attempt, dblock.AcquireResult) { <-end },
+			HoldEnd:    func(dblock.HoldResult) { <-end },
+		}))
+		ctx, cancel := context.WithCancel(t.Context())
+		var campaigns sync.WaitGroup
+		terms := make(chan int64, 9)
+		for range 2 {
+			campaigns.Go(func() {
+				err := New(f.Client).Campaign(ctx, "n", func(ctx context.Context, term *Term[*sql.Tx]) error {
+					terms <- term.Token()
+					<-ctx.Done()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+		}
+		f.LoseName(t, "n")
+		synctest.Wait()
+		if len(terms) != 2 {
+			t.Errorf("%d terms began, want the second after the first was lost", len(terms))
+		}
+		cancel()
+		campaigns.Wait()
+	})
 }
 
 // The next campaign of a client may win before the last one deletes its own term.

@@ -70,8 +70,8 @@ type NamedOption = sessionlock.Option
 // NamedTTL sets how long a wait goes on without the server: 1 s to 24 h. Default: 15 s.
 func NamedTTL(ttl time.Duration) NamedOption { return func(c *sessionlock.Config) { c.TTL = ttl } }
 
-// NamedLogger sets where the client tells of connections that were lost with their locks. Default:
-// slog.Default.
+// NamedLogger sets where the client tells of connections that were lost with their locks. Nothing
+// waits for it, as of dblock.WithLogger. Default: slog.Default.
 func NamedLogger(log *slog.Logger) NamedOption {
 	return func(c *sessionlock.Config) { c.Log = log }
 }

@@ -21,7 +21,7 @@ import (
 // the end of its connection.
 //
 // The pool stays the application's. Beside the pool, outside its budget and with its configuration
-// and hooks, a client opens one connection for all locks that it holds, and one for each name that
+// and hooks but without its tracer, a client opens one connection for all locks that it holds, and one for each name that
 // it waits for, up to 16. For further names it polls. A wait survives the end of its connection and
 // a server that is away for less than the client's TTL; it then queues again, at the end. A
 // connection that waits runs a statement for as long, which keeps back VACUUM like any long query;
@@ -75,7 +75,7 @@ func AdvisoryApp(app string) AdvisoryOption {
 }
 
 // AdvisoryLogger sets where the client tells of connections that were lost with their locks.
-// Default: slog.Default.
+// Nothing waits for it, as of dblock.WithLogger. Default: slog.Default.
 func AdvisoryLogger(log *slog.Logger) AdvisoryOption {
 	return func(c *sessionlock.Config) { c.Log = log }
 }

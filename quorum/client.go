@@ -10,6 +10,7 @@ import (
 	"github.com/dblock-go/dblock"
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 const (
@@ -27,6 +28,7 @@ type Client struct {
 	config
 	nodes    []Node
 	majority int
+	logging  *tell.Queue
 
 	background context.Context // ends when Close begins
 	stop       context.CancelCauseFunc
@@ -61,6 +63,7 @@ func New(nodes []Node, options ...Option) (*Client, error) {
 		config: config, nodes: append([]Node(nil), nodes...), majority: majority(len(nodes)),
 		down: make(chan struct{}), locks: map[*Lock]bool{}, states: make([]nodeState, len(nodes)),
 	}
+	c.log, c.logging = tell.Logger(config.log)
 	c.background, c.stop = context.WithCancelCause(context.Background())
 	return c, nil
 }
@@ -196,6 +199,7 @@ func (c *Client) Close(ctx context.Context) error {
 		}
 		go func() {
 			c.calls.Wait()
+			tell.Flush(c.logging)
 			close(c.down)
 		}()
 	}

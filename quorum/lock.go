@@ -203,10 +203,10 @@ func (l *Lock) left(i int, m nodeLock) {
 	l.c.releaseLater(m) // the node may hold it still
 	l.mu.Unlock()
 	cause := context.Cause(m.Context())
-	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n, "because", cause)
 	if n < l.c.majority {
 		l.end(fmt.Errorf("quorum: %q: %w: %d of %d nodes hold it: the latest to lose it: %w", l.name, dblock.ErrLost, n, len(l.c.nodes), l.c.node(i, cause)))
 	}
+	l.c.log.Warn("quorum: a node has lost the lock", "name", l.name, "node", l.c.node(i, cause).place(), "left", n, "because", cause)
 }
 
 // end ends the lock, and releases it on every node. Each node answers once. It returns nil if the

@@ -38,8 +38,8 @@ func WithPatience(d time.Duration) Option { return func(c *config) { c.patience 
 // 30 s.
 func WithQuarantine(d time.Duration) Option { return func(c *config) { c.quarantine = d } }
 
-// WithLogger sets where the client logs nodes that it lost, healed, or could not heal. Default:
-// slog.Default.
+// WithLogger sets where the client logs nodes that it lost, healed, or could not heal. Nothing
+// waits for it, as of dblock.WithLogger. Default: slog.Default.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func newConfig(options []Option) (config, error) {

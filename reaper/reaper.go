@@ -22,6 +22,7 @@ import (
 	"github.com/dblock-go/dblock/internal/clock"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 // purgeEvery: one in so many sweeps of Run also purges idle rows, which is not urgent.
@@ -56,6 +57,7 @@ type config struct {
 	batch                        int
 	report                       func(Report)
 	log                          *slog.Logger
+	telling                      []*tell.Queue // of report, and of the logger
 	events                       bool
 	while                        func() bool
 }
@@ -85,12 +87,14 @@ func Events() Option { return func(c *config) { c.events = true } }
 // rests while the client has no session. Default: always.
 func While(f func() bool) Option { return func(c *config) { c.while = f } }
 
-// OnReport sets a function that is called after each sweep that did something. Default: the report
-// is logged, at level INFO where sessions of clients that died were expired, and otherwise at
-// DEBUG.
+// OnReport sets a function that is called after each sweep that did something. No sweep waits for
+// it: the calls come one by one, a moment later, and Run waits a second for the last. Default: the
+// report is logged, at level INFO where sessions of clients that died were expired, and otherwise
+// at DEBUG.
 func OnReport(f func(Report)) Option { return func(c *config) { c.report = f } }
 
-// Logger sets where reports and failures go. Default: slog.Default.
+// Logger sets where reports and failures go. No sweep waits for it, as of dblock.WithLogger.
+// Default: slog.Default.
 func Logger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func configOf(options []Option) (config, error) {
@@ -116,7 +120,12 @@ func configOf(options []Option) (config, error) {
 	if c.while == nil {
 		c.while = func() bool { return true }
 	}
-	if c.report == nil {
+	log, logging := tell.Logger(c.log)
+	reporting := tell.Calls(log, "OnReport")
+	c.log, c.telling = log, []*tell.Queue{reporting, logging}
+	if report := c.report; report != nil {
+		c.report = func(r Report) { reporting.Add(func() { report(r) }) }
+	} else {
 		c.report = func(r Report) {
 			level := slog.LevelDebug
 			if r.Expired > 0 {
@@ -142,6 +151,7 @@ func Run(ctx context.Context, engine driver.Backend, options ...Option) error {
 	if err != nil {
 		return err
 	}
+	defer tell.Flush(c.telling...)
 	r := sweeper{config: c, engine: engine}
 	outages := outage.New(c.log, "dblock: reaper: a sweep")
 	timer := clock.From(ctx).NewTimer(c.interval)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 // guarded is a database with dead sessions and a transaction that guards their locks. Once the
@@ -129,5 +131,30 @@ func TestAReaperLeavesTablesThatItCannotUse(t *testing.T) {
 	report, err := Sweep(t.Context(), g)
 	if !errors.Is(err, driver.ErrSchema) || !report.Zero() || g.sweeps != 0 {
 		t.Errorf("%v, %v after %d looks", report, err, g.sweeps)
+	}
+}
+
+// Broken by a sweep that waits for its report, or for a line of the log.
+func TestSweepsGoOnBesideALoggerAndAReportThatBlock(t *testing.T) {
+	for name, option := range map[string]func(end chan struct{}) Option{
+		"a logger": func(end chan struct{}) Option { return Logger(testlog.Stuck(end)) },
+		"a report": func(end chan struct{}) Option { return OnReport(func(Report) { <-end }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				end := make(chan struct{})
+				defer close(end)
+				g := &guarded{dead: []string{"stuck"}}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error)
+				go func() { done <- Run(ctx, g, Interval(time.Second), option(end)) }()
+				time.Sleep(time.Minute)
+				cancel()
+				began := time.Now()
+				if err := <-done; err != nil || g.stuck < 40 || time.Since(began) > 2*time.Second {
+					t.Errorf("%v after %d sweeps, and %v", err, g.stuck, time.Since(began))
+				}
+			})
+		})
 	}
 }

@@ -63,6 +63,9 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
+	if err := client.Close(ctx); err != nil { // which waits until the observer was told
+		log.Fatal(err)
+	}
 	for _, span := range spans.Ended() {
 		fmt.Println("span", span.Name(), span.Status().Code)
 	}

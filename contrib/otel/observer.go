@@ -90,6 +90,12 @@ func newObserver(c config) *observer {
 	return o
 }
 
+// started is a span, and when it began.
+type started struct {
+	trace.Span
+	began time.Time
+}
+
 // acquireStart keeps the span under a key of this observer's own: others may put spans into the
 // same context.
 func (o *observer) acquireStart(ctx context.Context, a dblock.Attempt) context.Context {
@@ -100,8 +106,9 @@ func (o *observer) acquireStart(ctx context.Context, a dblock.Attempt) context.C
 	if o.spanNames {
 		attributes = append(attributes, nameKey.String(a.Name))
 	}
-	ctx, span := o.tracer.Start(ctx, "dblock."+operation(a), trace.WithAttributes(attributes...))
-	return context.WithValue(ctx, o, span)
+	began := time.Now()
+	ctx, span := o.tracer.Start(ctx, "dblock."+operation(a), trace.WithAttributes(attributes...), trace.WithTimestamp(began))
+	return context.WithValue(ctx, o, started{span, began})
 }
 
 func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.AcquireResult) {
@@ -110,11 +117,11 @@ func (o *observer) acquireEnd(ctx context.Context, a dblock.Attempt, r dblock.Ac
 	if r.Err != nil {
 		o.failures.Add(ctx, 1, attributes)
 	}
-	span, ok := ctx.Value(o).(trace.Span)
+	span, ok := ctx.Value(o).(started)
 	if !ok {
 		return
 	}
-	defer span.End()
+	defer span.End(trace.WithTimestamp(span.began.Add(r.Took))) // the client tells of it a moment later
 	if r.Err == nil {
 		span.SetAttributes(tokenKey.Int64(r.Token))
 		return

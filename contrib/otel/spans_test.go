@@ -1,6 +1,7 @@
 package dblockotel_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -101,7 +102,9 @@ func TestTwoObserversEachEndTheirOwnSpan(t *testing.T) {
 func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	sdk := newTelemetry(t)
 	db := database(t)
-	client := open(t, db, dblock.WithObserver(dblockotel.Observer(sdk.with()...)), dblock.WithTTL(time.Second))
+	told := make(chan struct{}, 9)
+	after := dblock.Observer{AcquireEnd: func(context.Context, dblock.Attempt, dblock.AcquireResult) { told <- struct{}{} }}
+	client := open(t, db, dblock.WithObserver(dblock.Observers(after, dblockotel.Observer(sdk.with()...))), dblock.WithTTL(time.Second))
 	rival := open(t, db)
 	registration, err := dblockotel.Watch(client, sdk.with()...)
 	if err != nil {
@@ -121,6 +124,8 @@ func TestARealClientIsTracedAndMeasured(t *testing.T) {
 	if _, err := client.TryLock(ctx, "m"); !errors.Is(err, dblock.ErrNotAcquired) {
 		t.Fatal(err)
 	}
+	<-told
+	<-told
 	request.End()
 	spans := sdk.spans.Ended()
 	if len(spans) != 3 || spans[0].Name() != "dblock.lock" || spans[1].Name() != "dblock.trylock" {

@@ -8,16 +8,24 @@ import (
 	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
+	"github.com/dblock-go/dblock/internal/tell"
 	"github.com/dblock-go/dblock/reaper"
 )
 
 // New makes a client with locks in tables. It does no I/O and starts nothing: the first lock
 // does.
 func New(engine driver.Backend, config Config) *Client {
+	log, logging := tell.Logger(config.Log)
+	config.Log = log
+	observing := tell.Calls(log, "the observer")
+	if config.Observer != nil {
+		config.Observer = queued{config.Observer, observing}
+	}
 	calls := newCalls(config.TTL)
 	c := &Client{
 		calls: calls, config: config, engine: engine, owners: &owners{config.Host}, entries: newEntries(), registry: newRegistry(config.Log),
 		history: &history{calls: calls, clock: config.Clock, log: config.Log, report: outage.New(config.Log, "dblock: writing events")},
+		telling: []*tell.Queue{observing, logging},
 		down:    make(chan struct{}), undoing: make(chan struct{}, parallelism),
 	}
 	c.connections, c.renew = engine.Connections, engine.DropReadOnly
@@ -28,7 +36,7 @@ func New(engine driver.Backend, config Config) *Client {
 	c.detaching = report("telling who has a lock")
 	c.sessions = &sessions{
 		calls: c.calls, engine: engine, host: config.Host, app: config.App, clock: config.Clock, log: config.Log, deadlock: config.Deadlock,
-		reconcile: c.reconcile, holding: c.registry.holding, unused: c.registry.empty, unknown: c.unknownGrant, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseAll, opened: config.Opened,
+		reconcile: c.reconcile, holding: c.registry.holding, unused: c.registry.empty, unknown: c.unknownGrant, reclaimed: c.history.recordExpired, first: c.serve, lost: c.loseSession, opened: config.Opened,
 		opening: make(chan struct{}, 1),
 		reports: reports{
 			beating: report("the heartbeat"), connecting: report("connecting for heartbeats"), hearing: report("listening for grants"),
@@ -92,4 +100,5 @@ func (c *Client) shutDown() {
 	}
 	c.failure = driver.Join(c.failure, c.sessions.end())
 	c.sessions.wait()
+	tell.Flush(c.telling...)
 }

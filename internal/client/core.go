@@ -11,6 +11,7 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/outage"
 	"github.com/dblock-go/dblock/internal/session"
+	"github.com/dblock-go/dblock/internal/tell"
 	"github.com/dblock-go/dblock/reaper"
 )
 
@@ -69,6 +70,7 @@ type Client struct {
 	waiting  atomic.Int64  // calls that wait in a queue, or are about to
 
 	detaching *outage.Report
+	telling   []*tell.Queue // the observer's, and then the logger's: the former's losses are logged
 
 	down    chan struct{} // closed when nothing runs any more
 	failure error         // why Close could not release everything; to be read once down is closed

@@ -32,6 +32,12 @@
 //	hold.go  cohort.go  state.go  mode.go                  what is held
 //	progress.go  calls.go  owner.go  errors.go  text.go  observer.go
 //
+// # What is told
+//
+// The logger and the observer are the application's code, which may block. Their calls go through
+// queues of package tell, from New on: no deadline, heartbeat, listener or hand-over waits for
+// them. When several holds end, all their contexts end before anything else follows (forfeit).
+//
 // # States
 //
 // An attempt is in one State from before its statement is sent until nothing of it can be in the

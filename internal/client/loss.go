@@ -2,38 +2,56 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
 // lose ends a hold that was not unlocked.
-func (c *Client) lose(h *hold, reason error) {
-	if c.forfeit(h, reason) {
-		c.logLoss(h)
-	}
-}
+func (c *Client) lose(h *hold, reason error) { c.loseAll(reason, h) }
 
 // expire ends a hold whose fixed lease is over. The log says nothing of an end that was asked for.
-func (c *Client) expire(h *hold) { c.forfeit(h, errLeaseOver) }
+func (c *Client) expire(h *hold) { c.forfeit(errLeaseOver, h) }
 
-// forfeit ends a hold that was not unlocked, and reports whether it is lost with that.
-func (c *Client) forfeit(h *hold, reason error) bool {
-	how, taken := c.registry.forfeit(h, reason)
-	return taken && c.conclude(h, how)
+// forfeit ends holds that were not unlocked, and returns those that are lost with that. Their
+// contexts end one directly after the other: nothing else may stand between a deadline and the last
+// context that must end at it.
+func (c *Client) forfeit(reason error, holds ...*hold) (lost []*hold) {
+	hows := make(map[*hold]ending, len(holds))
+	for _, h := range holds {
+		if how, taken := c.registry.forfeit(h, reason); taken {
+			c.cut(h, how)
+			hows[h] = how
+		}
+	}
+	for h, how := range hows {
+		if c.conclude(h, how) {
+			lost = append(lost, h)
+		}
+	}
+	return lost
 }
 
-// conclude does what follows when a hold was taken out of what is relied upon, and reports whether
-// it is lost. One that UnlockTx has released keeps its context for a TTL, or until Unlock: the
-// Commit that released it may be reading its answer with that.
-func (c *Client) conclude(h *hold, how ending) (isLost bool) {
+// cut ends the context of a hold that was taken out of what is relied upon. One that UnlockTx has
+// released keeps its context for a TTL, or until Unlock: the Commit that released it may be reading
+// its answer with that.
+func (c *Client) cut(h *hold, how ending) {
 	if how.event == commit {
-		c.history.record(h, KindReleased, "")
 		c.linger(h, how.cause)
 	} else {
 		c.end(h, how.cause)
+	}
+}
+
+// conclude does what follows when a hold was cut, and reports whether it is lost.
+func (c *Client) conclude(h *hold, how ending) (isLost bool) {
+	if how.event == commit {
+		c.history.record(h, KindReleased, "")
+	} else {
+		c.recordLoss(h, how.cause)
 	}
 	c.tellEnded(h, how.cause)
 	if h.bereave != nil {
@@ -63,25 +81,27 @@ func (c *Client) linger(h *hold, cause error) {
 	h.unwatch = func() { over(); closed() }
 }
 
-// maxLossLines is how many locks the log names of those that are lost with a session.
+// maxLossLines is how many locks the log names of those that are lost together.
 const maxLossLines = 10
 
 func (c *Client) logLoss(h *hold) {
 	c.config.Log.Warn("dblock: lock lost", "name", h.name, "token", h.mode.Load().token, "because", context.Cause(h.ctx))
 }
 
-// loseAll ends what a session had that is over. What is not in the registry yet will not be added.
-func (c *Client) loseAll(s *clientSession) {
-	n := 0
-	for _, h := range c.registry.heldBy(s) {
-		if c.forfeit(h, context.Cause(s.Context())) {
-			if n++; n <= maxLossLines {
-				c.logLoss(h)
-			}
-		}
+// loseSession ends what a session had that is over. What is not in the registry yet will not be
+// added.
+func (c *Client) loseSession(s *clientSession) {
+	c.loseAll(context.Cause(s.Context()), slices.Collect(maps.Values(c.registry.heldBy(s)))...)
+}
+
+// loseAll ends holds that were not unlocked, and says so in the log.
+func (c *Client) loseAll(reason error, holds ...*hold) {
+	lost := c.forfeit(reason, holds...)
+	for _, h := range lost[:min(len(lost), maxLossLines)] {
+		c.logLoss(h)
 	}
-	if n > maxLossLines {
-		c.config.Log.Warn("dblock: more locks lost", "session", s.ID, "locks", n-maxLossLines)
+	if more := len(lost) - maxLossLines; more > 0 {
+		c.config.Log.Warn("dblock: more locks lost", "session", lost[0].in.ID, "locks", more)
 	}
 }
 
@@ -97,15 +117,14 @@ func (c *Client) unusable(h *hold) error {
 
 // end ends the context of a hold that is not relied upon any more.
 func (c *Client) end(h *hold, cause error) {
+	h.cancel(cause)
 	if h.unwatch != nil {
 		h.unwatch()
 	}
-	defer h.progress.Load().end()
-	h.cancel(cause)
-	if errors.Is(cause, ErrLost) {
-		c.history.record(h, KindLost, fmt.Sprint(cause))
-	}
+	h.progress.Load().end()
 }
+
+func (c *Client) recordLoss(h *hold, cause error) { c.history.record(h, KindLost, fmt.Sprint(cause)) }
 
 // receipt is what came of an attempt: a grant, and the clock before the statement was sent that
 // told of it; or what is left.
@@ -146,8 +165,10 @@ func (c *Client) rely(ctx context.Context, s *clientSession, k *attempt, r *driv
 	if !added {
 		return nil, false
 	}
-	if before != nil && c.conclude(before, how) { // the client had not heard of it yet
-		c.logLoss(before)
+	if before != nil { // the client had not heard of it yet
+		if c.cut(before, how); c.conclude(before, how) {
+			c.logLoss(before)
+		}
 	}
 	c.history.record(h, KindGranted, "")
 	return h, true

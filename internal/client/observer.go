@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 // Observer is told what a client does. Package dblock documents it.
@@ -16,6 +17,37 @@ type Observer interface {
 	SlotsLeftOut(name string, skipped, missed int64)
 	Heartbeat(took time.Duration, err error)
 	Listener(up bool, err error)
+}
+
+// queued is an observer that is told by a queue: nothing waits for it. AcquireStart makes the context
+// of the attempt, and so is called by the attempt itself, before anything is asked.
+type queued struct {
+	Observer
+	queue *tell.Queue
+}
+
+func (o queued) AcquireEnd(ctx context.Context, a Acquisition, took time.Duration, token int64, err error) {
+	o.queue.Add(func() { o.Observer.AcquireEnd(ctx, a, took, token, err) })
+}
+
+func (o queued) HoldEnd(name string, token int64, held time.Duration, err error) {
+	o.queue.Add(func() { o.Observer.HoldEnd(name, token, held, err) })
+}
+
+func (o queued) RunEnd(name string, slot time.Time, took time.Duration, err error) {
+	o.queue.Add(func() { o.Observer.RunEnd(name, slot, took, err) })
+}
+
+func (o queued) SlotsLeftOut(name string, skipped, missed int64) {
+	o.queue.Add(func() { o.Observer.SlotsLeftOut(name, skipped, missed) })
+}
+
+func (o queued) Heartbeat(took time.Duration, err error) {
+	o.queue.Add(func() { o.Observer.Heartbeat(took, err) })
+}
+
+func (o queued) Listener(up bool, err error) {
+	o.queue.Add(func() { o.Observer.Listener(up, err) })
 }
 
 // Acquisition is a name that is asked for.

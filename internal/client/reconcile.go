@@ -2,6 +2,8 @@ package client
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/dblock-go/dblock/internal/driver"
 	"github.com/dblock-go/dblock/internal/session"
@@ -39,9 +41,7 @@ func (c *Client) reconcile(ctx context.Context, in *session.Session, list func(c
 	for _, k := range overdue { // somebody has taken it
 		c.registry.transition(k, finish)
 	}
-	for _, h := range believed {
-		c.lose(h, errDisowned)
-	}
+	c.loseAll(errDisowned, slices.Collect(maps.Values(believed))...)
 	return nil
 }
 

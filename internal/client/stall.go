@@ -47,6 +47,7 @@ func (c *Client) stall(h *hold, silent time.Duration) {
 	if !c.drop(h, cause) {
 		return
 	}
+	c.recordLoss(h, cause)
 	c.logLoss(h)
 	c.tellEnded(h, cause)
 	if err := c.takeBack(h, cause); err != nil && !errors.Is(err, ErrLost) {

@@ -50,9 +50,11 @@ func TestNamedValidates(t *testing.T) {
 	must(t, err)
 	db := sql.OpenDB(connector)
 	defer db.Close()
+	config, err := sessionlock.Configured(nil)
+	must(t, err)
 	for n, want := range map[int]error{0: nil, 1: driver.ErrConfig, 2: driver.ErrConfig, 3: nil} {
 		db.SetMaxOpenConns(n)
-		_, err := named.Open(db, sessionlock.Config{})
+		_, err := named.Open(db, config)
 		is(t, err, want)
 	}
 }

@@ -182,8 +182,8 @@ func (c *Client) acquire(ctx context.Context, h *hold, shared, wait bool) error 
 	}
 	own, end := context.WithCancelCause(h.under(context.WithoutCancel(ctx)))
 	stop := context.AfterFunc(p.Kept(), func() {
-		c.forget(h)
 		end(fmt.Errorf("dblock: %q: %w", h.name, contract.Lost(context.Cause(p.Kept()))))
+		c.forget(h)
 	})
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 var errClosed = errors.New("the client was closed")
@@ -20,6 +21,7 @@ var errClosed = errors.New("the client was closed")
 type Keeper[K comparable] struct {
 	server  Server[K]
 	log     *slog.Logger
+	logging *tell.Queue
 	ttl     time.Duration   // how long a wait goes on without the server
 	ctx     context.Context // ends with Close
 	stop    context.CancelFunc
@@ -37,7 +39,8 @@ type Keeper[K comparable] struct {
 // New makes a keeper. Its waits survive an absence of the server that is shorter than ttl. It does
 // no I/O.
 func New[K comparable](server Server[K], log *slog.Logger, ttl time.Duration) *Keeper[K] {
-	k := &Keeper[K]{server: server, log: log, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
+	log, logging := tell.Logger(log)
+	k := &Keeper[K]{server: server, log: log, logging: logging, ttl: ttl, slots: make(chan struct{}, MaxWaiters), lines: make(map[K]*line[K])}
 	k.ctx, k.stop = context.WithCancel(context.Background())
 	return k
 }
@@ -266,7 +269,7 @@ func (k *Keeper[K]) Close(ctx context.Context) error {
 	}
 	k.mu.Unlock()
 	down := make(chan struct{})
-	go func() { defer close(down); k.running.Wait() }()
+	go func() { defer close(down); k.running.Wait(); tell.Flush(k.logging) }()
 	select {
 	case <-down:
 		return nil

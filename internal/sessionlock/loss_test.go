@@ -8,7 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/dblock-go/dblock/internal/contract"
 	"github.com/dblock-go/dblock/internal/driver"
+	"github.com/dblock-go/dblock/internal/testlog"
 )
 
 func TestALossIsToldToAllAndNotToThoseWhoWait(t *testing.T) {
@@ -114,5 +116,31 @@ func TestAWaiterOnAnotherServerIsRefused(t *testing.T) {
 			b.Errorf("%v", err)
 		}
 		b.unlock(p)
+	})
+}
+
+// Broken by a line of the log before the connection is closed and those who wait go on.
+func TestALoggerThatBlocksDelaysNoLossAndNoClose(t *testing.T) {
+	in(t, func(b *bench) {
+		end := make(chan struct{})
+		defer close(end)
+		k := New[string](b.fake, testlog.Stuck(end), time.Minute)
+		c := NewClient(k, true)
+		l, err := c.Lock(context.Background(), "a")
+		if err != nil {
+			b.Fatal(err)
+		}
+		own := b.begin(k, "a", alone)
+		time.Sleep(time.Second) // quiet
+		b.do(func() { b.pins[0].dead = errors.New("cut") })
+		synctest.Wait()
+		if !errors.Is(context.Cause(l.Context()), contract.ErrLost) {
+			b.Errorf("cause: %v", context.Cause(l.Context()))
+		}
+		b.unlock(b.has(own))
+		began := time.Now()
+		if err := c.Close(context.Background()); err != nil || time.Since(began) > 2*time.Second {
+			b.Errorf("%v after %v", err, time.Since(began))
+		}
 	})
 }

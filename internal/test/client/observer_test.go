@@ -62,6 +62,12 @@ func TestAnObserverIsToldInTheWordsOfThePackage(t *testing.T) {
 	if _, err := client.Lock(t.Context(), ""); !errors.Is(err, dblock.ErrInvalidName) { // which is no attempt
 		t.Error(err)
 	}
+	if err := tx.Rollback(); err != nil {
+		t.Error(err)
+	}
+	if err := client.Close(t.Context()); err != nil { // which waits until the observer was told
+		t.Error(err)
+	}
 	if want := []dblock.Attempt{
 		{Name: "n", Wait: true}, {Name: "n", Shared: true, Permits: 2}, {Name: "once/job"}, {Name: "a", Wait: true}, {Name: "b", Wait: true},
 	}; !slices.Equal(attempts, want) {
