@@ -11,7 +11,8 @@ import (
 
 // Connect opens a connection as a pool with this configuration would, with its hooks, but outside
 // its budget. It changes like, which is a copy. The server shows it under ConnectionName. change
-// may change the configuration after BeforeConnect has; nil: it stays.
+// may change the configuration after BeforeConnect has; nil: it stays. Tracers and handlers of
+// notices are left out: no heartbeat may wait for code of the application's.
 func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(*pgx.ConnConfig)) (*pgx.Conn, error) {
 	config := like.ConnConfig
 	if like.BeforeConnect != nil {
@@ -26,6 +27,7 @@ func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(
 	if change != nil {
 		change(config)
 	}
+	config.Tracer, config.OnNotice = nil, nil
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
