@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/dblock-go/dblock"
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 // exitNotAcquired is the status of run where somebody else has the lock, unless it is told
@@ -88,7 +90,9 @@ func execute(o *options) *cobra.Command {
 			if err := h.check(); err != nil {
 				return usageError{err}
 			}
-			h.stderr, h.release = o.stderr, o.release
+			stderr := queuedWriter{o.stderr, tell.New(func(int) {})}
+			defer tell.Flush(stderr.queue)
+			h.stderr, h.release = stderr, o.release
 			return o.using(c.Context(), func(d database) error { return h.execute(c.Context(), d, args[dash:]) })
 		},
 	}
@@ -111,6 +115,19 @@ func execute(o *options) *cobra.Command {
 	f.DurationVar(&h.backoff, "retry-backoff", 0, "not before this time has passed since a failure, twice as much after the second, and so on")
 	f.IntVarP(&h.notGot, "exit-code-if-not-acquired", "E", exitNotAcquired, "exit status where the lock is not free (--no-wait), or not in time (--wait)")
 	return c
+}
+
+// queuedWriter is a writer that nobody waits for: a pipe that is full and not read would keep a command
+// alive whose lock is over.
+type queuedWriter struct {
+	to    io.Writer
+	queue *tell.Queue
+}
+
+func (w queuedWriter) Write(line []byte) (int, error) {
+	line = bytes.Clone(line)
+	w.queue.Add(func() { _, _ = w.to.Write(line) })
+	return len(line), nil
 }
 
 // check refuses what contradicts itself, before anything is asked of a database.
@@ -238,7 +255,7 @@ func (h *holding) execute(ctx context.Context, d database, command []string) err
 	unlocking, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.ttl)
 	defer cancel()
 	if failed := l.Unlock(unlocking); failed != nil && !errors.Is(err, errLost) {
-		complain(d.stderr, failed)
+		complain(h.stderr, failed)
 	}
 	return err
 }

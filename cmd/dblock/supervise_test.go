@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/dblock-go/dblock/internal/tell"
 )
 
 // victim is a process that writes down when it is ended.
@@ -74,6 +76,29 @@ func TestTheCommandEndsBeforeItsLockDoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// full is a pipe that nobody reads, until a channel is closed.
+type full <-chan struct{}
+
+func (f full) Write(p []byte) (int, error) { <-f; return len(p), nil }
+
+// Broken by a line to standard error that the end of the command waits for.
+func TestTheCommandEndsInTimeWhereNobodyReadsWhatRunSays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		defer close(end)
+		v := &victim{began: time.Now()}
+		asked := make(chan string, 1)
+		asked <- "a test"
+		h := holding{names: []string{"n"}, ttl: 10 * time.Second, grace: 2 * time.Second, stderr: queuedWriter{full(end), tell.New(nil)}}
+		lost := h.endWith(v, hold{held: kept{t.Context()}, asked: asked, until: func() time.Time { return v.began.Add(10 * time.Second) }})
+		time.Sleep(9500 * time.Millisecond)
+		synctest.Wait()
+		if err := lost(); fmt.Sprint(v.ended) != "[TERM 7.5s KILL 9.5s]" || err == nil {
+			t.Error(v.ended, err)
+		}
+	})
 }
 
 func TestNoSignalIsLostWhileTheCommandStarts(t *testing.T) {
