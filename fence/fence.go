@@ -134,7 +134,7 @@ func check(ctx context.Context, tx any, resource string, token int64) error {
 		Set:   "migrate.Fences",
 		Postgres: func(ctx context.Context, q transaction.Queries) error {
 			var highest int64
-			_, err := q.Row(ctx, postgresdb.See, []any{resource, token}, &highest)
+			_, err := q.Row(ctx, postgresdb.See, []any{transaction.Hex(resource), token}, &highest)
 			return decide(highest, err)
 		},
 		MySQL: func(ctx context.Context, q transaction.Queries) error {

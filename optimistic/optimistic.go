@@ -135,7 +135,7 @@ func Read(ctx context.Context, tx any, name string) (version int64, err error) {
 		}
 		err = t.Do(ctx, transaction.Work{
 			Table: table, Set: set,
-			Postgres: read(postgresdb.Version, name),
+			Postgres: read(postgresdb.Version, transaction.Hex(name)),
 			MySQL:    read(mysqldb.Version, transaction.Hex(name)),
 			SQLite:   read(sqlitedb.Version, name),
 		})
@@ -170,7 +170,7 @@ func bump(ctx context.Context, tx any, name string, version int64) error {
 	return t.Do(ctx, transaction.Work{
 		Table: table, Set: set,
 		Postgres: func(ctx context.Context, q transaction.Queries) error {
-			text, args := postgresdb.Bump, []any{name, version}
+			text, args := postgresdb.Bump, []any{transaction.Hex(name), version}
 			if version == 0 {
 				text, args = postgresdb.Begin, args[:1]
 			}

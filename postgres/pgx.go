@@ -34,15 +34,31 @@ func (d pgxDB) dropReadOnly(ctx context.Context) {
 }
 
 func (d pgxDB) exec(ctx context.Context, s statement) error {
-	b := &pgx.Batch{}
-	s.queue(b)
-	return d.pool.SendBatch(ctx, b).Close()
+	conn, err := d.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return sendOn(ctx, conn.Conn(), []statement{s})
+}
+
+// acquire returns a connection of the pool that is readable.
+func (d pgxDB) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+	conn, err := d.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := readableConn(conn.Conn()); err != nil {
+		conn.Release()
+		return nil, err
+	}
+	return conn, nil
 }
 
 // transact sends the whole transaction in one round trip. After an error the server has skipped the
 // rest, the COMMIT too: the transaction is rolled back before the connection goes back to the pool.
 func (d pgxDB) transact(ctx context.Context, statements ...statement) error {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,7 +96,7 @@ func rollBack(ctx context.Context, conn *pgx.Conn) {
 }
 
 func (d pgxDB) begin(ctx context.Context, statements ...statement) (opened, error) {
-	conn, err := d.pool.Acquire(ctx)
+	conn, err := d.acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -110,6 +126,7 @@ func (t pgxOpened) rollback(ctx context.Context) {
 }
 
 func (s statement) queue(b *pgx.Batch) {
+	s = s.carried()
 	q := b.Queue(s.sql, s.args...)
 	if s.row == nil {
 		return

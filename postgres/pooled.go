@@ -58,9 +58,12 @@ func (d pooledDB) reserve(ctx context.Context, app string) (connection, error) {
 	return conn, nil
 }
 
-// named gives a connection of the pool the library's name.
+// named gives a connection of the pool the library's name, and has it read what was written.
 func named(app string) statement {
-	return statement{sql: "SELECT set_config('application_name', $1, false)", args: []any{pgserver.ConnectionName(app)}}
+	return statement{
+		sql:  "SELECT set_config('client_encoding', 'UTF8', false), set_config('application_name', $1, false)",
+		args: []any{pgserver.ConnectionName(app)},
+	}
 }
 
 func (d pooledDB) source() any { return d.pool }

@@ -32,6 +32,10 @@ import (
 // pool. pg_stat_activity shows them under the application_name dblock/<app>, where app is WithApp.
 // The tables are found by the search_path of the pool's connections, or by Schema. Run migrate.Up
 // or the files of package migrations first.
+//
+// Connections whose texts the server converts are ErrConfig, also that of a transaction: in a
+// database whose encoding is neither UTF8 nor SQL_ASCII set client_encoding=UTF8 in the DSN. A
+// character that the encoding of the database lacks is ErrConfig of the call that has it.
 func New(pool *pgxpool.Pool, options ...Option) driver.Engine[pgx.Tx] {
 	e := newEngine(pgxDB{pool}, options...)
 	return driver.Engine[pgx.Tx]{Backend: e, Transactions: placedTxs(e, ofPgx)}

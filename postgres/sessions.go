@@ -31,20 +31,21 @@ func schema(ctx context.Context, db executor) (driver.Schema, error) {
 	return is, err
 }
 
-// known refuses a server on which locks would not exclude.
-func (e *engine) known(ctx context.Context) error {
-	if e.anyServer {
-		return nil
-	}
+const known = "SELECT version(), current_setting('client_encoding'), current_setting('server_encoding')"
+
+// examine refuses a server on which locks would not exclude, and a pool whose connections are not
+// readable. What the application sets on a single connection of a *sql.DB is not seen here.
+func (e *engine) examine(ctx context.Context) error {
 	var version string
-	if err := e.db.exec(ctx, statement{sql: "SELECT version()"}.found(&version, new(bool))); err != nil {
-		return err
+	err := e.db.exec(ctx, statement{sql: known}.examine(&version))
+	if foreign := foreign.Refuse(version); foreign != nil && !e.anyServer {
+		return foreign
 	}
-	return foreign.Refuse(version)
+	return err
 }
 
 func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
-	if err := e.known(ctx); err != nil {
+	if err := e.examine(ctx); err != nil {
 		return pgserver.Interpret(err)
 	}
 	if err := e.db.room(ctx, e.side); err != nil {

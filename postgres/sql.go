@@ -136,7 +136,8 @@ func (d sqlDB) beginOn(ctx context.Context) (*sql.Conn, error) {
 }
 
 func beginOverSQL(ctx context.Context) string {
-	return fmt.Sprintf("%s; SET LOCAL idle_in_transaction_session_timeout = %d", pgserver.Begin, silence(ctx).Milliseconds())
+	return fmt.Sprintf("%s; SET LOCAL client_encoding = UTF8; SET LOCAL idle_in_transaction_session_timeout = %d",
+		pgserver.Begin, silence(ctx).Milliseconds())
 }
 
 type queryer interface {
@@ -144,6 +145,7 @@ type queryer interface {
 }
 
 func execute(ctx context.Context, q queryer, s statement) (err error) {
+	s = s.carried()
 	rows, err := q.QueryContext(ctx, s.sql, s.args...)
 	if err != nil {
 		return err

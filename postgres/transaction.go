@@ -28,7 +28,12 @@ type callersTx interface {
 
 type pgxTx struct{ tx pgx.Tx }
 
+// exec sends nothing in a transaction that is not readable: behind a refusal in the middle of a batch
+// the server would run the rest.
 func (t pgxTx) exec(ctx context.Context, statements ...statement) error {
+	if err := readableConn(t.tx.Conn()); err != nil {
+		return err
+	}
 	b := &pgx.Batch{}
 	for _, s := range statements {
 		s.queue(b)
@@ -67,7 +72,7 @@ func (sqlTx) longLockTimeout(ctx context.Context) statement {
 	if deadline, ok := ctx.Deadline(); ok {
 		remaining = max(time.Until(deadline).Milliseconds(), 1)
 	}
-	return query(postgresdb.BorrowTurn, remaining)
+	return borrowed(query(postgresdb.BorrowTurn, remaining))
 }
 
 var (

@@ -27,8 +27,12 @@ func ofSQL(tx *sql.Tx) callersTx { return sqlTx{tx} }
 
 var restoreLockTimeout = query(postgresdb.RestoreLockTimeout, struct{}{})
 
+// borrowed is a statement that sets the lock timeout of the caller's transaction, which MUST be
+// readable: what a release writes there was read there.
+func borrowed(s statement) statement { return s.examine(new(string), new(string)) }
+
 func borrowLockTimeout(timeout string) statement {
-	return query(postgresdb.BorrowLockTimeout, timeout)
+	return borrowed(query(postgresdb.BorrowLockTimeout, timeout))
 }
 
 // ReleaseTx hands the lock on within the transaction: the next waiters hold it, and are notified,

@@ -132,6 +132,7 @@ func (s source) pool(create bool, stderr io.Writer) (database, error) {
 		if s.postgres.RuntimeParams["application_name"] == "" {
 			s.postgres.RuntimeParams["application_name"] = app
 		}
+		s.postgres.RuntimeParams["client_encoding"] = "UTF8" // a database of another encoding gives its own
 		d.DB = stdlib.OpenDB(*s.postgres)
 	case s.mysql != nil:
 		s.mysql.Logger = &mysql.NopLogger{} // what matters of it is returned as an error, too

@@ -11,31 +11,43 @@ import (
 
 const BorrowLockTimeout = `-- name: BorrowLockTimeout :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
-       set_config('lock_timeout', $1::text, true)::text AS lock_timeout
+       set_config('lock_timeout', $1::text, true)::text AS lock_timeout,
+       current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding
 `
 
 type BorrowLockTimeoutRow struct {
-	Kept        string
-	LockTimeout string
+	Kept           string
+	LockTimeout    string
+	ClientEncoding string
+	ServerEncoding string
 }
 
-// The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout.
+// The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It begins
+// what is done there, and so it also tells whether the transaction can read texts.
 func (q *Queries) BorrowLockTimeout(ctx context.Context, lockTimeout string) (BorrowLockTimeoutRow, error) {
 	row := q.db.QueryRow(ctx, BorrowLockTimeout, lockTimeout)
 	var i BorrowLockTimeoutRow
-	err := row.Scan(&i.Kept, &i.LockTimeout)
+	err := row.Scan(
+		&i.Kept,
+		&i.LockTimeout,
+		&i.ClientEncoding,
+		&i.ServerEncoding,
+	)
 	return i, err
 }
 
 const BorrowTurn = `-- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif($1::bigint, 0),
-           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout,
+       current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding
 `
 
 type BorrowTurnRow struct {
-	Kept        string
-	LockTimeout string
+	Kept           string
+	LockTimeout    string
+	ClientEncoding string
+	ServerEncoding string
 }
 
 // The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
@@ -43,7 +55,12 @@ type BorrowTurnRow struct {
 func (q *Queries) BorrowTurn(ctx context.Context, remaining int64) (BorrowTurnRow, error) {
 	row := q.db.QueryRow(ctx, BorrowTurn, remaining)
 	var i BorrowTurnRow
-	err := row.Scan(&i.Kept, &i.LockTimeout)
+	err := row.Scan(
+		&i.Kept,
+		&i.LockTimeout,
+		&i.ClientEncoding,
+		&i.ServerEncoding,
+	)
 	return i, err
 }
 

@@ -24,6 +24,7 @@ func Connect(ctx context.Context, like *pgxpool.Config, app string, change func(
 		config.RuntimeParams = map[string]string{}
 	}
 	config.RuntimeParams["application_name"] = ConnectionName(app)
+	config.RuntimeParams["client_encoding"] = "UTF8" // texts are read as they were written
 	if change != nil {
 		change(config)
 	}

@@ -51,6 +51,8 @@ func explained(state string, err error) error {
 		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w", err)
 	case state == protocolViolation && strings.Contains(err.Error(), "server_login_retry"):
 		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: %w", err)
+	case state == untranslatable:
+		return fmt.Errorf("a text has a character that the encoding of the database lacks: %w", err)
 	}
 	return err
 }
@@ -63,6 +65,7 @@ const (
 	OutOfMemory          = "53200" // the table of locks is full, too
 
 	readOnly          = "25006" // of a transaction: a standby, or default_transaction_read_only
+	untranslatable    = "22P05" // a character without an equivalent
 	protocolViolation = "08P01" // of no protocol: what PgBouncer says of itself has no other
 )
 
@@ -81,6 +84,8 @@ func kindOf(state string) error {
 		return driver.ErrSchema
 	case readOnly:
 		return driver.ErrReadOnly
+	case untranslatable:
+		return driver.ErrConfig
 	case SerializationFailure, "40P01": // and deadlock
 		return driver.ErrRetry
 	case LockNotAvailable:

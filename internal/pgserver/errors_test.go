@@ -29,6 +29,7 @@ func TestInterpret(t *testing.T) {
 		{server("08P01", "query_wait_timeout"), driver.ErrUnavailable, "cannot serve now: at work: FATAL: query_wait_timeout"},
 		{server("57P01", "terminating connection due to administrator command"), driver.ErrUnavailable, "terminating connection"},
 		{server("42P01", `relation "dblock_locks" does not exist`), driver.ErrSchema, "dblock_locks"},
+		{server("22P05", "has no equivalent"), driver.ErrConfig, "a character that the encoding of the database lacks: at work: FATAL: has no"},
 		{server("40001", "could not serialize access"), driver.ErrRetry, "serialize"},
 		{server("55P03", "could not obtain lock"), driver.ErrBusy, "obtain"},
 		{fmt.Errorf("in a guard: %w", sql.ErrTxDone), driver.ErrTxDone, "in a guard"},

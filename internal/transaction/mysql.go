@@ -15,11 +15,14 @@ const (
 	restoreTimeout = "SET SESSION innodb_lock_wait_timeout = @dblock_patience"
 )
 
-// Hex is a name as it travels to MySQL and MariaDB, in hexadecimal digits. Statements read it as
-// UNHEX(CONVERT(? USING latin1)). A name itself, as string or []byte, is a parameter of
-// character_set_client, which the server converts to character_set_connection before anything else
-// can be done with it; no CAST takes that back. Digits are the same in every character set, and the
-// CONVERT is for those of more than one byte (ucs2, utf16, utf32).
+// Hex is a name as it travels, in hexadecimal digits, which are the same in every character set.
+// PostgreSQL takes the bytes of a parameter for those of client_encoding. Statements read the digits
+// as convert_from(decode($1, 'hex'), 'UTF8').
+//
+// MySQL and MariaDB read them as UNHEX(CONVERT(? USING latin1)). A name itself, as string or []byte,
+// is a parameter of character_set_client, which the server converts to character_set_connection
+// before anything else can be done with it; no CAST takes that back. The CONVERT is for character
+// sets of more than one byte (ucs2, utf16, utf32).
 func Hex(name string) string { return hex.EncodeToString([]byte(name)) }
 
 const (

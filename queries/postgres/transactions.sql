@@ -6,17 +6,20 @@
 -- name: SetLockTimeout :one
 SELECT set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout;
 
--- The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout.
+-- The same in the caller's transaction, whose own setting is kept for RestoreLockTimeout. It begins
+-- what is done there, and so it also tells whether the transaction can read texts.
 -- name: BorrowLockTimeout :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
-       set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout;
+       set_config('lock_timeout', sqlc.arg(lock_timeout)::text, true)::text AS lock_timeout,
+       current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding;
 
 -- The same for a connection that cannot be cancelled, and so waits in turns: for as long as there
 -- is time (0: no end), but always long enough for a deadlock to be found.
 -- name: BorrowTurn :one
 SELECT set_config('dblock.lock_timeout', current_setting('lock_timeout'), true)::text AS kept,
        set_config('lock_timeout', least(nullif(sqlc.arg(remaining)::bigint, 0),
-           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout;
+           (extract(epoch FROM current_setting('deadlock_timeout')::interval) * 1000)::bigint + 250)::text, true)::text AS lock_timeout,
+       current_setting('client_encoding')::text AS client_encoding, current_setting('server_encoding')::text AS server_encoding;
 
 -- name: RestoreLockTimeout :one
 SELECT set_config('lock_timeout', current_setting('dblock.lock_timeout'), true)::text AS lock_timeout;

@@ -10,7 +10,8 @@ import (
 )
 
 const See = `-- name: See :one
-INSERT INTO dblock_fences AS f (resource, token) VALUES ($1::text, $2::bigint)
+
+INSERT INTO dblock_fences AS f (resource, token) VALUES (convert_from(decode($1::text, 'hex'), 'UTF8'), $2::bigint)
 ON CONFLICT (resource) DO UPDATE SET token = greatest(f.token, $2::bigint)
 RETURNING f.token
 `
@@ -20,6 +21,7 @@ type SeeParams struct {
 	Token    int64
 }
 
+// The resource is a parameter in hexadecimal digits: see transaction.Hex.
 // The whole check. It decides by the locked row alone: at READ COMMITTED that is the newest one, above that a snapshot
 // from before it fails with 40001. It writes also where the token is known: a lock alone would leave the next holder's
 // older snapshot without an error.

@@ -11,7 +11,7 @@ import (
 
 const Begin = `-- name: Begin :one
 WITH bumped AS (
-    INSERT INTO dblock_versions (name, version) VALUES ($1::text, 1) ON CONFLICT (name) DO NOTHING RETURNING 1
+    INSERT INTO dblock_versions (name, version) VALUES (convert_from(decode($1::text, 'hex'), 'UTF8'), 1) ON CONFLICT (name) DO NOTHING RETURNING 1
 ) SELECT count(*) FROM bumped
 `
 
@@ -26,7 +26,7 @@ func (q *Queries) Begin(ctx context.Context, name string) (int64, error) {
 const Bump = `-- name: Bump :one
 WITH bumped AS (
     UPDATE dblock_versions v SET version = v.version + 1
-     WHERE v.name = $1::text AND v.version = $2::bigint RETURNING 1
+     WHERE v.name = convert_from(decode($1::text, 'hex'), 'UTF8') AND v.version = $2::bigint RETURNING 1
 ) SELECT count(*) FROM bumped
 `
 
@@ -45,9 +45,11 @@ func (q *Queries) Bump(ctx context.Context, arg BumpParams) (int64, error) {
 }
 
 const Version = `-- name: Version :one
-SELECT coalesce((SELECT v.version FROM dblock_versions v WHERE v.name = $1::text), 0)::bigint AS version
+
+SELECT coalesce((SELECT v.version FROM dblock_versions v WHERE v.name = convert_from(decode($1::text, 'hex'), 'UTF8')), 0)::bigint AS version
 `
 
+// The name is a parameter in hexadecimal digits: see transaction.Hex.
 func (q *Queries) Version(ctx context.Context, name string) (int64, error) {
 	row := q.db.QueryRowContext(ctx, Version, name)
 	var version int64

@@ -33,3 +33,32 @@ func TestNoCharacterSetTouchesAResource(t *testing.T) {
 		})
 	}
 }
+
+// A resource is the same row whatever client_encoding the application's connection has.
+func TestNoEncodingTouchesAResource(t *testing.T) {
+	t.Parallel()
+	migrated := func(t testing.TB, encoding string) dbtest.Database {
+		db := dbtest.EncodedEmpty(t, encoding)
+		if err := migrate.Up(t.Context(), db.SQL(t), db.Engine, migrate.Fences); err != nil {
+			t.Fatal(err)
+		}
+		return db
+	}
+	txtest.EachEncoding(t, migrated, func(t *testing.T, db, changed dbtest.Database, names []string) {
+		for _, pgx := range []bool{false, true} {
+			usual, odd := txtest.In(t, db, false), txtest.In(t, changed, pgx)
+			for _, name := range names {
+				name += " " + t.Name()
+				if pgx {
+					name += " pgx"
+				}
+				seen(t, odd, name, 50)
+				seen(t, usual, name, 100)
+				tx := odd.Begin(t)
+				isStale(t, check(t, tx, name, 50), name, 50, 100)
+				passes(t, tx, name, 100)
+				tx.Rollback()
+			}
+		}
+	})
+}
