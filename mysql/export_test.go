@@ -20,6 +20,9 @@ func Patient(b driver.Backend, obstructed func()) {
 // shorter readTimeout.
 func Nap(b driver.Backend, d time.Duration) { b.(*engine).nap = d }
 
+// ConnOf is the connection of an upkeep.
+func ConnOf(up driver.Upkeep) *sql.Conn { return up.(upkeep).conn }
+
 // Proof has a listener wait for so long for its own first KILL.
 func Proof(b driver.Backend, d time.Duration) { b.(*engine).proof = d }
 

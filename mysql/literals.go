@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"encoding/hex"
 	"strconv"
@@ -61,7 +62,7 @@ func (p *prepared) introducer(text string) string {
 }
 
 // examine is the package's examine, and remembers the character set of the connections.
-func (e *engine) examine(ctx context.Context, on querier) error {
+func (e *engine) examine(ctx context.Context, on *sql.Conn) error {
 	charset, err := examine(ctx, on)
 	if err == nil {
 		e.prepared.charset.Store(charset)

@@ -58,7 +58,12 @@ func (e *engine) OpenSession(ctx context.Context, s driver.Session) error {
 	if err := e.known(ctx); err != nil {
 		return mysqlserver.Interpret(err)
 	}
-	if err := e.examine(ctx, e.db); err != nil {
+	conn, err := e.db.Conn(ctx)
+	if err == nil {
+		err = e.examine(ctx, conn)
+		_ = conn.Close()
+	}
+	if err != nil {
 		return mysqlserver.Interpret(err)
 	}
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {

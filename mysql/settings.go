@@ -12,14 +12,15 @@ import (
 	"github.com/dblock-go/dblock/internal/driver"
 )
 
-// settings are those of a session that decide whether what dblock sends is what arrives, and stays.
+// settings are those of a session that decide whether what dblock sends is what arrives, and stays,
+// and the clock.
 const settings = "SELECT @@autocommit, @@completion_type, @@sql_mode, @@sql_select_limit," +
-	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary')"
+	" @@character_set_client, @@character_set_connection, COALESCE(@@character_set_results, 'binary'), @@timestamp"
 
-// unset takes back, on a connection of the engine's own, what cuts lists short, and what has MySQL
-// refuse an EXISTS that it cannot turn into a join (error 3973).
+// unset takes back, on a connection of the engine's own, what cuts lists short, a clock that stands
+// still, and what has MySQL refuse an EXISTS that it cannot turn into a join (error 3973).
 func unset(ctx context.Context, conn *sql.Conn) error {
-	set := "SET SESSION sql_select_limit = 18446744073709551615"
+	set := "SET SESSION sql_select_limit = 18446744073709551615, timestamp = DEFAULT"
 	if switches, err := variable(ctx, conn, "optimizer_switch", ""); err != nil {
 		return err
 	} else if strings.Contains(switches, "subquery_to_derived=on") {
@@ -34,15 +35,18 @@ type querier interface {
 	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
 }
 
-// examine refuses a pool with settings under which no lock can be kept. They are the pool's: from
-// its DSN, from init_connect, or the server's. What the application sets on a single connection
-// that it has borrowed is not seen here.
-// It returns their character set.
-func examine(ctx context.Context, on querier) (charset string, err error) {
+// examine refuses a connection with settings under which no lock can be kept. They are the pool's:
+// from its DSN, from init_connect, or the server's. What the application sets on a single connection
+// that it has borrowed is not seen here. examine returns the character set.
+func examine(ctx context.Context, on *sql.Conn) (charset string, err error) {
 	var autocommit bool
 	var completion, mode, client, connection, results string
 	var limit uint64
-	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client, &connection, &results); err != nil {
+	var now, later string // of two statements, in microseconds
+	if err := on.QueryRowContext(ctx, settings).Scan(&autocommit, &completion, &mode, &limit, &client, &connection, &results, &now); err != nil {
+		return "", err
+	}
+	if err := on.QueryRowContext(ctx, "SELECT @@timestamp").Scan(&later); err != nil {
 		return "", err
 	}
 	refuse := func(format string, args ...any) (string, error) {
@@ -55,6 +59,8 @@ func examine(ctx context.Context, on querier) (charset string, err error) {
 		return refuse("completion_type = %s: a COMMIT begins another transaction or ends the connection, and what comes next is not committed: leave it at NO_CHAIN", completion)
 	case limit < math.MaxInt32:
 		return refuse("sql_select_limit = %d, as --safe-updates sets it: the server would cut lists short without a word: leave it at its default", limit)
+	case now == later:
+		return refuse("timestamp = %s, where the clock stands still, and a lease is over at once or never: leave it at its default", now)
 	case strings.Contains(mode, "EMPTY_STRING_IS_NULL"):
 		return refuse("EMPTY_STRING_IS_NULL in sql_mode, and dblock writes empty strings: take it out, in the DSN say")
 	case client != connection && client != "binary":

@@ -79,6 +79,55 @@ func TestALimitOfRowsCutsNoListShort(t *testing.T) {
 	})
 }
 
+// A clock that stands still ends a fixed lease at once for everybody else, or never.
+func TestAClockThatStandsStillIsRefused(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400", "UNIX_TIMESTAMP()", "UNIX_TIMESTAMP(SYSDATE(6))"} {
+			e := mysql.New(s.open(t, variable("timestamp", value))).Backend
+			err := e.OpenSession(t.Context(), driver.Session{ID: id(), Host: "h", TTL: ttl})
+			if !errors.Is(err, driver.ErrConfig) || !strings.Contains(err.Error(), "timestamp") {
+				t.Errorf("%s: %v", value, err)
+			}
+			u, err := e.Upkeep(t.Context(), "s")
+			must(t, err)
+			var now, really float64
+			must(t, mysql.ConnOf(u).QueryRowContext(t.Context(), "SELECT @@timestamp, UNIX_TIMESTAMP(SYSDATE(6))").Scan(&now, &really))
+			if now-really > 60 || really-now > 60 {
+				t.Errorf("%s: a connection of the engine's own stands at %f, at %f", value, now, really)
+			}
+			must(t, u.Close())
+		}
+	})
+}
+
+// A transaction of the application's may have such a clock: nothing is decided by it there.
+func TestTheClockOfATransactionDecidesNothing(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		for _, value := range []string{"1000000000", "UNIX_TIMESTAMP() + 86400"} {
+			c, other := s.client(t, s.open(t, nil)), s.client(t, s.open(t, nil))
+			leased, err := other.Lock(t.Context(), "leased"+value, dblock.Lease(time.Minute))
+			must(t, err)
+			held, err := c.Lock(t.Context(), "held"+value, dblock.Lease(time.Minute))
+			must(t, err)
+			tx, err := s.open(t, variable("timestamp", value)).BeginTx(t.Context(), nil)
+			must(t, err)
+			is(t, c.TryLockTx(t.Context(), tx, "leased"+value), dblock.ErrNotAcquired)
+			must(t, held.Guard(t.Context(), tx))
+			must(t, held.UnlockTx(t.Context(), tx))
+			must(t, c.LockTx(t.Context(), tx, "new"+value))
+			_, err = other.TryLock(t.Context(), "new"+value)
+			is(t, err, dblock.ErrNotAcquired)
+			must(t, tx.Commit())
+			next, err := other.TryLock(t.Context(), "held"+value, dblock.Lease(time.Minute))
+			must(t, err)
+			_, err = c.TryLock(t.Context(), "held"+value)
+			is(t, err, dblock.ErrNotAcquired)
+			must(t, next.Unlock(t.Context()))
+			must(t, leased.Unlock(t.Context()))
+		}
+	})
+}
+
 // MySQL refuses statements with an EXISTS that it cannot turn into a join (error 3973), where it is
 // told to make joins of all. That of a guard has one where the clock is a view.
 func TestSubqueriesNeedNotBeJoins(t *testing.T) {
