@@ -26,14 +26,14 @@ type taken struct {
 // TakeRows and MakeRows are TakeLock, after LockRows, and MakeRow, of many names in one statement.
 // sqlc does not know JSON_TABLE. The list is ASCII, whatever the connection's character set.
 const (
-	takeRows = `-- name: TakeRows :exec
+	takeRows = `-- name: TakeRows :execrows
 UPDATE JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (name VARCHAR(510) PATH '$.n', session_id VARCHAR(32) PATH '$.s', host TEXT PATH '$.h',
          thread TEXT PATH '$.t', attempt VARCHAR(32) PATH '$.a', token BIGINT PATH '$.k', expires_at BIGINT PATH '$.e', rests_until BIGINT PATH '$.r',
          metadata MEDIUMTEXT PATH '$.m')) j
   STRAIGHT_JOIN dblock_locks l FORCE INDEX (PRIMARY) ON l.name = UNHEX(j.name)
    SET l.token = j.token, l.first_token = j.token, l.last_token = j.token, l.session_id = j.session_id, l.host = j.host, l.thread = j.thread, l.attempt = j.attempt,
        l.acquired_at = ?, l.expires_at = j.expires_at, l.rests_until = j.rests_until, l.metadata = j.metadata`
-	makeRows = `-- name: MakeRows :exec
+	makeRows = `-- name: MakeRows :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT UNHEX(j.name), '', '', c.now_us, c.now_us, ''
   FROM JSON_TABLE(CONVERT(? USING utf8mb4), '$[*]' COLUMNS (name VARCHAR(510) PATH '$')) j JOIN dblock_clock c
@@ -94,8 +94,9 @@ func (e *engine) tryBatch(ctx context.Context, takes []driver.Request, releases 
 				}
 			}
 		}
-		for some := range chunks(whole) {
-			if err := q.FreeLocks(ctx, some); err != nil {
+		for some := range slices.Chunk(whole, maxList) {
+			freed, err := q.FreeLocks(ctx, pad(some))
+			if err := did(freed, err, len(some)); err != nil {
 				return nil, err
 			}
 		}
@@ -142,8 +143,12 @@ func takeListed(ctx context.Context, db mysqldb.DBTX, takes []driver.Request, ro
 	if len(list) == 0 {
 		return grants, nil
 	}
-	_, err := db.ExecContext(ctx, takeRows, ascii(list), now)
-	return grants, err
+	result, err := db.ExecContext(ctx, takeRows, ascii(list), now)
+	if err != nil {
+		return nil, err
+	}
+	took, err := result.RowsAffected()
+	return grants, did(took, err, len(list))
 }
 
 // takenBy is a free row that was locked, once a request has taken it.

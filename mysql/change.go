@@ -48,7 +48,7 @@ func (e *engine) Change(ctx context.Context, how driver.How, transition func(n *
 func (e *engine) obtainRow(ctx context.Context, q *mysqldb.Queries, how driver.How) (mysqldb.LockRowRow, bool, error) {
 	row, there, err := e.lockRow(ctx, q, how.Name, how.Wait)
 	if err == nil && !there && how.Make {
-		if err = q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: how.Name, Keep: 0}); err == nil {
+		if _, err = q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: how.Name, Keep: 0}); err == nil {
 			row, there, err = e.lockRow(ctx, q, how.Name, how.Wait)
 		}
 		if err == nil && !there {

@@ -50,8 +50,7 @@ func (e *engine) makeGuard(ctx context.Context, q *mysqldb.Queries, h driver.Hel
 	if err != nil || !there {
 		return notHeld(err)
 	}
-	_, err = q.FindGuard(ctx, attempt)
-	if made, err := found(err); made || err != nil {
+	if _, made, err := find(ctx, q.FindGuard, attempt); made || err != nil {
 		return err
 	}
 	return q.MakeGuard(ctx, mysqldb.MakeGuardParams{Attempt: attempt, Name: h.Name, Session: h.Session})
@@ -79,8 +78,7 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	guard, err := t.queries(tx).ShareGuard(quiet, look.Attempt)
-	there, err := found(err)
+	guard, there, err := find(quiet, t.queries(tx).ShareGuard, look.Attempt)
 	switch here, other := text(guard.Server), text(look.Server); {
 	case err != nil:
 		return mysqlserver.Interpret(err)
@@ -95,14 +93,15 @@ func (t transactions) Guard(ctx context.Context, tx *sql.Tx, h driver.Held, onSi
 // lookGuard looks at a hold beside the caller's transaction: ErrNotHeld where it does not stand, or
 // its session is dead.
 func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mysqldb.LookGuardRow, err error) {
+	var there bool
 	if h.Shared {
 		var share mysqldb.LookShareGuardRow
-		share, err = q.LookShareGuard(ctx, mysqldb.LookShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		share, there, err = find(ctx, q.LookShareGuard, mysqldb.LookShareGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
 		look = mysqldb.LookGuardRow(share)
 	} else {
-		look, err = q.LookGuard(ctx, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
+		look, there, err = find(ctx, q.LookGuard, mysqldb.LookGuardParams{Name: h.Name, Session: h.Session, Token: h.Token})
 	}
-	if there, err := found(err); err != nil || !there || !look.Held.Bool {
+	if err != nil || !there || !look.Held.Bool {
 		return look, mysqlserver.Interpret(notHeld(err))
 	}
 	return look, nil
@@ -112,7 +111,7 @@ func lookGuard(ctx context.Context, q *mysqldb.Queries, h driver.Held) (look mys
 // takeover from a holder that lives needs that: a dead holder, or one past its fixed lease, begins
 // no guard. It is a courtesy to itself: where it fails, the next try of the takeover repeats it.
 func (e *engine) announce(ctx context.Context, attempt string) {
-	_ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
+	_, _ = e.queries().WantHold(ctx, mysqldb.WantHoldParams{Attempt: attempt, Announced: announced.Microseconds()})
 }
 
 // DropGuards keeps the rows that it deletes locked for as long as it takes: nobody guards these
@@ -144,7 +143,7 @@ func (e *engine) DropGuards(ctx context.Context, limit int) (int, error) {
 	wanted, err := e.queries().WantedNoMore(ctx, int32(limit))
 	for _, attempt := range wanted {
 		if err == nil {
-			err = e.queries().DropWanted(ctx, attempt)
+			_, err = e.queries().DropWanted(ctx, attempt)
 		}
 	}
 	return max(deleted, len(wanted)), mysqlserver.Interpret(err)

@@ -93,12 +93,14 @@ func (e *engine) Sessions(ctx context.Context, f driver.SessionFilter, after str
 // be locked.
 func (e *engine) Watch(ctx context.Context, session, name, watch string) error {
 	return e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		return nil, q.Watch(ctx, mysqldb.WatchParams{Name: name, Watch: watch, Session: session})
+		_, err := q.Watch(ctx, mysqldb.WatchParams{Name: name, Watch: watch, Session: session})
+		return nil, err
 	})
 }
 
 func (e *engine) Unwatch(ctx context.Context, name, watch string) error {
-	return mysqlserver.Interpret(e.queries().Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch}))
+	_, err := e.queries().Unwatch(ctx, mysqldb.UnwatchParams{Name: name, Watch: watch})
+	return mysqlserver.Interpret(err)
 }
 
 func (e *engine) Stir(ctx context.Context, name string) error {

@@ -33,7 +33,7 @@ func (e *engine) Take(ctx context.Context, r driver.Request) (grant driver.Grant
 	}
 	row, there, err := e.lockRow(ctx, e.queries(), r.Name, r.Wait)
 	if err == nil && !there {
-		err = e.queries().MakeRow(ctx, r.Name)
+		_, err = e.queries().MakeRow(ctx, r.Name)
 	}
 	if err != nil || there && !free(rowOf(r.Name, row)) {
 		return driver.Grant{}, false, mysqlserver.Interpret(err)
@@ -99,8 +99,7 @@ func (e *engine) lockRow(ctx context.Context, q *mysqldb.Queries, name string, w
 		if there, err := found(err); there || err != nil {
 			return row, there, err
 		}
-		_, err = q.RowExists(ctx, name)
-		if there, err := found(err); !there || err != nil {
+		if there, err := q.RowExists(ctx, name); !there || err != nil {
 			return row, false, err
 		}
 		if e.obstructed != nil {
@@ -129,19 +128,21 @@ func sleep(ctx context.Context, about time.Duration) error {
 
 // lockSession locks a session's row, and is ErrBusy where another is ending it.
 func lockSession(ctx context.Context, q *mysqldb.Queries, session string) (dead, there bool, err error) {
-	dead, err = q.LockSession(ctx, session)
-	there, err = granted(err)
-	return dead, there, err
+	dead, there, err = find(ctx, q.LockSession, session)
+	return dead, there, busy(err)
 }
 
-// granted is found for a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout:
+// busy is the error of a statement with NOWAIT. MariaDB's answer to that is a lock wait timeout:
 // only the statement tells them apart.
-func granted(err error) (bool, error) {
+func busy(err error) error {
 	if n := mysqlserver.Number(err); n == mysqlserver.LockNoWait || n == mysqlserver.LockWaitTimeout {
-		return false, driver.Fail(driver.ErrBusy, err)
+		return driver.Fail(driver.ErrBusy, err)
 	}
-	return found(err)
+	return err
 }
+
+// granted is found for a statement with NOWAIT.
+func granted(err error) (bool, error) { return found(busy(err)) }
 
 // found tells a row that is missing from a failure.
 func found(err error) (bool, error) {

@@ -135,7 +135,7 @@ func (e *engine) open(ctx context.Context, up upkeep, name string, free func(ses
 // moment. That may be locked, and is waited for, for no longer than a second at a time; MariaDB
 // refuses what its innodb_snapshot_isolation has not seen, at READ COMMITTED too.
 func (u upkeep) makeRow(ctx context.Context, name string) error {
-	err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
+	_, err := u.q.EnsureRow(ctx, mysqldb.EnsureRowParams{Name: name, Keep: keepRow.Microseconds()})
 	if errors.Is(mysqlserver.Interpret(err), driver.ErrRetry) {
 		return nil
 	}

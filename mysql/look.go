@@ -29,7 +29,7 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 	return inspection.Look(session, names, func(names []string) (seen []inspection.Row, err error) {
 		for part := range chunks(names) {
 			rows, err := q.Look(ctx, mysqldb.LookParams{Session: session, Names: part})
-			if err != nil {
+			if rows, err = whole(rows, err, func(r mysqldb.LookRow) bool { return r.Name == "" }); err != nil {
 				return nil, err
 			}
 			for _, row := range rows {
@@ -40,7 +40,7 @@ func look(ctx context.Context, q *mysqldb.Queries, session string, names []strin
 	}, func(names []string) (seen []inspection.Row, err error) {
 		for part := range chunks(names) {
 			rows, err := q.LookShared(ctx, mysqldb.LookSharedParams{Session: session, Names: part})
-			if err != nil {
+			if rows, err = whole(rows, err, func(r mysqldb.LookSharedRow) bool { return r.Name == "" }); err != nil {
 				return nil, err
 			}
 			for _, row := range rows {

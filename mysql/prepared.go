@@ -145,7 +145,12 @@ func (p *prepared) PrepareContext(ctx context.Context, text string) (*sql.Stmt, 
 	return p.on.PrepareContext(ctx, text)
 }
 
-func (p *prepared) ExecContext(ctx context.Context, text string, args ...any) (result sql.Result, err error) {
+func (p *prepared) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	result, err := p.exec(ctx, text, args)
+	return proven(text, result, err)
+}
+
+func (p *prepared) exec(ctx context.Context, text string, args []any) (result sql.Result, err error) {
 	defer runtime.KeepAlive(p)
 	s, err := p.prepare(ctx, text)
 	if err == nil {
@@ -198,7 +203,12 @@ func (t preparedTx) PrepareContext(ctx context.Context, text string) (*sql.Stmt,
 	return t.tx.PrepareContext(ctx, text)
 }
 
-func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (result sql.Result, err error) {
+func (t preparedTx) ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error) {
+	result, err := t.exec(ctx, text, args)
+	return proven(text, result, err)
+}
+
+func (t preparedTx) exec(ctx context.Context, text string, args []any) (result sql.Result, err error) {
 	defer runtime.KeepAlive(t.p)
 	if s := t.p.inTx(ctx, t.tx, text); s != nil {
 		result, err = s.ExecContext(ctx, args...)

@@ -104,8 +104,7 @@ func (e *engine) PurgeRecords(ctx context.Context, keep time.Duration, limit int
 // Incarnation begins where there is none: the insert id says whose it is.
 func (e *engine) Incarnation(ctx context.Context, renew bool, floor int64) (in driver.Incarnation, err error) {
 	err = e.transact(ctx, func(q *mysqldb.Queries) ([]string, error) {
-		row, err := q.Incarnation(ctx)
-		there, err := found(err)
+		row, there, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.IncarnationRow, error) { return q.Incarnation(ctx) }, struct{}{})
 		if err != nil {
 			return nil, err
 		}

@@ -27,6 +27,7 @@ func (t runTables) About(a jobs.About) (runs []jobs.Row, err error) {
 		rows, err := q.RunsAbout(t.ctx, mysqldb.RunsAboutParams{
 			Name: a.Name, Number: a.Number, Later: a.Later, Begins: a.Begins, Below: a.Below, Retry: number01(a.Retry),
 		})
+		rows, err = whole(rows, err, func(r mysqldb.RunsAboutRow) bool { return r.Name == "" })
 		runs = nil
 		for _, row := range rows {
 			runs = append(runs, jobs.Row(row))

@@ -24,8 +24,7 @@ func (e *engine) Schema(ctx context.Context) (driver.Schema, error) {
 }
 
 func schema(ctx context.Context, q *mysqldb.Queries) (driver.Schema, error) {
-	row, err := q.Schema(ctx)
-	_, err = found(err)
+	row, _, err := find(ctx, func(ctx context.Context, _ struct{}) (mysqldb.SchemaRow, error) { return q.Schema(ctx) }, struct{}{})
 	if err = mysqlserver.Interpret(err); errors.Is(err, driver.ErrSchema) {
 		return driver.Schema{}, nil
 	}
@@ -101,19 +100,27 @@ func forget(ctx context.Context, q *mysqldb.Queries, session string) (int64, err
 		return 0, err
 	}
 	for _, w := range watched {
-		if err := q.Unwatch(ctx, mysqldb.UnwatchParams(w)); err != nil {
+		if _, err := q.Unwatch(ctx, mysqldb.UnwatchParams(w)); err != nil {
 			return 0, err
 		}
 	}
 	return q.ForgetSession(ctx, session)
 }
 
-// bury ends a session whose row is locked.
+// bury ends a session whose row is locked. A heartbeat that was not deleted would keep the session
+// alive to its client.
 func bury(ctx context.Context, q *mysqldb.Queries, session string) error {
 	if err := q.EndSession(ctx, session); err != nil {
 		return err
 	}
-	return q.DropHeartbeat(ctx, session)
+	dropped, err := q.DropHeartbeat(ctx, session)
+	if err != nil || dropped > 0 {
+		return err
+	}
+	if _, there, err := find(ctx, q.LockHeartbeat, session); err != nil || !there {
+		return err
+	}
+	return errUnproven
 }
 
 func (e *engine) Expire(ctx context.Context, session string) (dead bool, err error) {
@@ -133,7 +140,7 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 	if !there {
 		// Not before LockSession, which does not wait: an upsert waits behind the transaction
 		// that ends the session.
-		if err := q.BurySession(ctx, session); err != nil {
+		if _, err := q.BurySession(ctx, session); err != nil {
 			return false, err
 		}
 		if dead, _, err = lockSession(ctx, q, session); err != nil {
@@ -141,10 +148,9 @@ func expire(ctx context.Context, q *mysqldb.Queries, session string) (dead bool,
 		}
 	}
 	if !dead {
-		expiresAt, err := q.LockHeartbeat(ctx, session)
-		beats, err := granted(err) // the wait for a heartbeat has a limit on a connection of the side pool
-		if err != nil {
-			return false, err
+		expiresAt, beats, err := find(ctx, q.LockHeartbeat, session)
+		if err != nil { // the wait for a heartbeat has a limit on a connection of the side pool
+			return false, busy(err)
 		}
 		now, err := q.Clock(ctx) // after the lock: a heartbeat in flight was waited for
 		if err != nil || beats && expiresAt > now {
@@ -180,7 +186,12 @@ func (e *engine) Orphans(ctx context.Context, session string, limit int) ([]driv
 }
 
 func claims(ctx context.Context, q *mysqldb.Queries, session string, limit int) ([]driver.Attempt, error) {
-	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(min(limit, math.MaxInt32))})
+	limit = min(limit, math.MaxInt32-1)
+	rows, err := q.Claims(ctx, mysqldb.ClaimsParams{Session: session, Limit: int32(limit + 1)})
+	if len(rows) <= limit {
+		rows, err = whole(rows, err, func(r mysqldb.ClaimsRow) bool { return r.Name == "" })
+	}
+	rows = rows[:min(limit, len(rows))]
 	list := make([]driver.Attempt, len(rows))
 	for i, row := range rows {
 		list[i] = driver.Attempt(row)

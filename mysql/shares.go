@@ -27,19 +27,18 @@ func attemptOf(ctx context.Context, q *mysqldb.Queries, row mysqldb.LockRowRow, 
 	if !h.Shared {
 		return row.Attempt, row.SessionID == h.Session && row.LastToken == h.Token, nil
 	}
-	share, err := q.FindShare(ctx, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
-	there, err := found(err)
+	share, there, err := find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 	return share.Attempt, there && share.SessionID == h.Session, err
 }
 
 // returnShare releases a share of a locked name that nobody waits for.
 func returnShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, row mysqldb.LockRowRow) (bool, error) {
-	share, err := q.FindShare(ctx, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
-	if there, err := found(err); err != nil || !there || share.SessionID != h.Session || row.SharedUnits == 0 {
+	share, there, err := find(ctx, q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
+	if err != nil || !there || share.SessionID != h.Session || row.SharedUnits == 0 {
 		return false, err
 	}
 	dropped, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: h.Token})
-	if err != nil || dropped == 0 {
+	if err := did(dropped, err, 1); err != nil {
 		return false, err
 	}
 	return true, q.ReturnUnits(ctx, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(share.Units)})

@@ -44,7 +44,7 @@ func (e *engine) handToHead(ctx context.Context, r driver.Removal) (next []drive
 	}
 	err = e.transactAt(ctx, r.Name, func(q *mysqldb.Queries) ([]string, error) {
 		next = nil
-		places, err := q.NextWaiters(ctx, mysqldb.NextWaitersParams{Name: r.Name, After: math.MinInt64, Limit: 2})
+		places, err := nextWaiters(ctx, q, mysqldb.NextWaitersParams{Name: r.Name, After: math.MinInt64, Limit: 2})
 		if err != nil || len(places) == 0 {
 			return nil, err
 		}

@@ -32,7 +32,7 @@ func rowOf(name string, row mysqldb.LockRowRow) protocol.Row {
 
 // Places is as of protocol.Source.
 func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
-	rows, err := s.q.NextWaiters(s.ctx, mysqldb.NextWaitersParams{Name: s.name, After: after, Limit: int32(limit)})
+	rows, err := nextWaiters(s.ctx, s.q, mysqldb.NextWaitersParams{Name: s.name, After: after, Limit: int32(limit)})
 	places := make([]protocol.Place, len(rows))
 	for i, row := range rows {
 		places[i] = s.place(mysqldb.FindWaiterRow{
@@ -44,6 +44,11 @@ func (s *source) Places(after int64, limit int) ([]protocol.Place, error) {
 	return places, err
 }
 
+func nextWaiters(ctx context.Context, q *mysqldb.Queries, p mysqldb.NextWaitersParams) ([]mysqldb.NextWaitersRow, error) {
+	rows, err := q.NextWaiters(ctx, p)
+	return whole(rows, err, func(r mysqldb.NextWaitersRow) bool { return r.SessionID == "" })
+}
+
 func (s *source) place(row mysqldb.FindWaiterRow) protocol.Place {
 	return protocol.Place{Ticket: row.Ticket, Since: row.EnqueuedAt, Request: protocol.Request{
 		Name: s.name, Session: row.SessionID, Host: row.Host, Thread: row.Thread, Attempt: row.Attempt, Members: int(row.Members),
@@ -53,29 +58,24 @@ func (s *source) place(row mysqldb.FindWaiterRow) protocol.Place {
 
 // Place is as of protocol.Source.
 func (s *source) Place(session, attempt string) (protocol.Place, bool, error) {
-	row, err := s.q.FindWaiter(s.ctx, mysqldb.FindWaiterParams{Attempt: attempt, Name: s.name})
-	there, err := found(err)
+	row, there, err := find(s.ctx, s.q.FindWaiter, mysqldb.FindWaiterParams{Attempt: attempt, Name: s.name})
 	return s.place(row), there && row.SessionID == session, err
 }
 
 // Share is as of protocol.Source.
 func (s *source) Share(session string, token int64, attempt string) (protocol.Share, bool, error) {
-	var row mysqldb.FindShareRow
-	var err error
 	if token != 0 {
-		row, err = s.q.FindShare(s.ctx, mysqldb.FindShareParams{Name: s.name, Token: token})
-	} else {
-		var of mysqldb.FindShareOfAttemptRow
-		of, err = s.q.FindShareOfAttempt(s.ctx, mysqldb.FindShareOfAttemptParams{Name: s.name, Attempt: attempt})
-		row = mysqldb.FindShareRow(of)
+		row, there, err := find(s.ctx, s.q.FindShare, mysqldb.FindShareParams{Name: s.name, Token: token})
+		return share(row), there && row.SessionID == session, err
 	}
-	there, err := found(err)
-	return share(row), there && row.SessionID == session, err
+	row, there, err := find(s.ctx, s.q.FindShareOfAttempt, mysqldb.FindShareOfAttemptParams{Name: s.name, Attempt: attempt})
+	return share(mysqldb.FindShareRow(row)), there && row.SessionID == session, err
 }
 
 // Shares is as of protocol.Source.
 func (s *source) Shares() ([]protocol.Share, error) {
 	rows, err := s.q.Shares(s.ctx, s.name)
+	rows, err = whole(rows, err, func(r mysqldb.SharesRow) bool { return r.SessionID == "" })
 	shares := make([]protocol.Share, len(rows))
 	for i, row := range rows {
 		shares[i] = share(mysqldb.FindShareRow(row))
@@ -93,8 +93,8 @@ func share(row mysqldb.FindShareRow) protocol.Share {
 // Expire is as of protocol.Source. It locks nothing of a session that beats, and whose fixed lease
 // may be over.
 func (s *source) Expire(session string) (dead bool, err error) {
-	row, err := s.q.SessionBeats(s.ctx, session)
-	if there, err := found(err); err != nil || there && (row.Dead || row.Beats != 0) {
+	row, there, err := find(s.ctx, s.q.SessionBeats, session)
+	if err != nil || there && (row.Dead || row.Beats != 0) {
 		return row.Dead, err
 	}
 	return expire(s.ctx, s.q, session)
@@ -103,8 +103,8 @@ func (s *source) Expire(session string) (dead bool, err error) {
 // Seize is as of protocol.Source. Nobody parks a connection behind a guarded transaction: it does
 // not wait.
 func (s *source) Seize(attempt string, holdOff bool) error {
-	_, err := s.q.LockGuard(s.ctx, attempt)
-	guarded, err := granted(err)
+	_, guarded, err := find(s.ctx, s.q.LockGuard, attempt)
+	err = busy(err)
 	switch {
 	case errors.Is(err, driver.ErrBusy):
 		if holdOff {

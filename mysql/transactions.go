@@ -32,8 +32,12 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 	if err != nil {
 		return err
 	}
-	if _, there, err := t.lock(ctx, tx, h.Name, true, onSideConn); err != nil || !there {
-		return notHeld(mysqlserver.Interpret(err))
+	row, there, err := t.lock(ctx, tx, h.Name, true, onSideConn)
+	switch {
+	case err != nil:
+		return mysqlserver.Interpret(err)
+	case !there: // lookGuard has found it
+		return errUnproven
 	}
 	q := t.queries(tx)
 	quiet, cancel := transaction.Lenient(ctx)
@@ -44,23 +48,26 @@ func (t transactions) ReleaseTx(ctx context.Context, tx *sql.Tx, h driver.Held, 
 		}
 	}
 	if h.Shared {
-		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, onSideConn))
+		return mysqlserver.Interpret(t.releaseShare(ctx, q, h, row.SharedUnits > 0, onSideConn))
 	}
 	released, err := q.ReleaseTx(quiet, mysqldb.ReleaseTxParams{Name: transaction.Hex(h.Name), Session: h.Session, Token: h.Token})
-	if err == nil && released == 0 {
-		return driver.ErrNotHeld
+	switch {
+	case err != nil || released > 0:
+		return mysqlserver.Interpret(err)
+	case row.SessionID == h.Session && row.LastToken == h.Token && row.FirstToken == h.Token:
+		return errUnproven
 	}
-	return mysqlserver.Interpret(err)
+	return driver.ErrNotHeld
 }
 
 // releaseShare runs after lock: nobody else can change the shares of the name. It reads them beside
 // the transaction, whose snapshot may be old; to read or delete there what is missing would lock
-// the gap.
-func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, onSideConn driver.OnSideConn) error {
+// the gap. Units that are not counted are not returned.
+func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h driver.Held, counted bool, onSideConn driver.OnSideConn) error {
 	var share mysqldb.FindShareRow
 	err := onSideConn(ctx, func(ctx context.Context, up driver.Upkeep) (err error) {
-		share, err = up.(upkeep).q.FindShare(ctx, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
-		there, err := found(err)
+		var there bool
+		share, there, err = find(ctx, up.(upkeep).q.FindShare, mysqldb.FindShareParams{Name: h.Name, Token: h.Token})
 		if err == nil && (!there || share.SessionID != h.Session) {
 			return driver.ErrNotHeld
 		}
@@ -71,9 +78,16 @@ func (t transactions) releaseShare(ctx context.Context, q *mysqldb.Queries, h dr
 	}
 	quiet, cancel := transaction.Lenient(ctx)
 	defer cancel()
-	dropped, err := q.DropShare(quiet, mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: h.Token})
-	if err != nil || dropped == 0 { // this transaction has released it before
+	that := mysqldb.DropShareParams{Name: transaction.Hex(h.Name), Token: h.Token}
+	dropped, err := q.DropShare(quiet, that)
+	if err == nil && dropped == 0 { // it may have been cut short
+		dropped, err = q.DropShare(quiet, that)
+	}
+	switch {
+	case err != nil || dropped == 0: // this transaction has released it before
 		return notHeld(err)
+	case !counted:
+		return nil
 	}
 	return q.ReturnUnits(quiet, mysqldb.ReturnUnitsParams{Name: transaction.Hex(h.Name), Units: int64(share.Units)})
 }

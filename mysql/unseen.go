@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/dblock-go/dblock/gen/mysqldb"
 	"github.com/dblock-go/dblock/internal/driver"
@@ -98,8 +99,9 @@ func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string,
 				locked, done = append(locked, row.Name), append(done, row.Attempt)
 			}
 		}
-		for part := range chunks(locked) {
-			if err := q.AcknowledgeLocks(ctx, part); err != nil {
+		for part := range slices.Chunk(locked, maxList) {
+			marked, err := q.AcknowledgeLocks(ctx, pad(part))
+			if err := did(marked, err, len(part)); err != nil {
 				return nil, err
 			}
 		}
@@ -109,8 +111,9 @@ func (l *listener) mark(ctx context.Context, q *mysqldb.Queries) (done []string,
 		if err != nil {
 			return nil, err
 		}
-		for part := range chunks(locked) {
-			if err := q.AcknowledgeShares(ctx, part); err != nil {
+		for part := range slices.Chunk(locked, maxList) {
+			marked, err := q.AcknowledgeShares(ctx, pad(part))
+			if err := did(marked, err, len(part)); err != nil {
 				return nil, err
 			}
 		}

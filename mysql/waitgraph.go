@@ -14,7 +14,7 @@ func (e *engine) WaitGraph(ctx context.Context, attempts []string) (waits []driv
 	err = e.read(ctx, func(q *mysqldb.Queries) error {
 		for some := range chunks(attempts) {
 			rows, err := q.WaitGraph(ctx, some)
-			if err != nil {
+			if rows, err = whole(rows, err, func(r mysqldb.WaitGraphRow) bool { return r.Name == "" }); err != nil {
 				return err
 			}
 			for _, row := range rows {

@@ -19,7 +19,8 @@ func write(ctx context.Context, q *mysqldb.Queries, n *protocol.Name, self strin
 		}
 	}
 	for _, s := range n.GoneShares {
-		if _, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(n.Row.Name), Token: s.Token}); err != nil {
+		dropped, err := q.DropShare(ctx, mysqldb.DropShareParams{Name: transaction.Hex(n.Row.Name), Token: s.Token})
+		if err := did(dropped, err, 1); err != nil {
 			return nil, err
 		}
 	}

@@ -21,13 +21,17 @@ func (q *Queries) DropGuard(ctx context.Context, attempt string) error {
 	return err
 }
 
-const dropWanted = `-- name: DropWanted :exec
+const dropWanted = `-- name: DropWanted :execrows
 DELETE FROM dblock_wanted WHERE attempt = ?
 `
 
-func (q *Queries) DropWanted(ctx context.Context, attempt string) error {
-	_, err := q.db.ExecContext(ctx, dropWanted, attempt)
-	return err
+// 0: another reaper has deleted it.
+func (q *Queries) DropWanted(ctx context.Context, attempt string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropWanted, attempt)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const findGuard = `-- name: FindGuard :one
@@ -250,7 +254,7 @@ func (q *Queries) TouchGuard(ctx context.Context, attempt string) error {
 	return err
 }
 
-const wantHold = `-- name: WantHold :exec
+const wantHold = `-- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until)
 SELECT ?, c.now_us + CAST(? AS SIGNED) FROM dblock_clock c
 ON DUPLICATE KEY UPDATE wanted_until = VALUES(wanted_until)
@@ -261,10 +265,13 @@ type WantHoldParams struct {
 	Announced int64
 }
 
-// A takeover that was refused by LockGuard announces itself.
-func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) error {
-	_, err := q.db.ExecContext(ctx, wantHold, arg.Attempt, arg.Announced)
-	return err
+// A takeover that was refused by LockGuard announces itself. 0: it has done so in the same microsecond.
+func (q *Queries) WantHold(ctx context.Context, arg WantHoldParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, wantHold, arg.Attempt, arg.Announced)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const wantedNoMore = `-- name: WantedNoMore :many

@@ -20,14 +20,17 @@ func (q *Queries) Clock(ctx context.Context) (int64, error) {
 	return now_us, err
 }
 
-const dropHeartbeat = `-- name: DropHeartbeat :exec
+const dropHeartbeat = `-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats WHERE session_id = ?
 `
 
-// After EndSession: a clock that steps back must not revive the dead.
-func (q *Queries) DropHeartbeat(ctx context.Context, session string) error {
-	_, err := q.db.ExecContext(ctx, dropHeartbeat, session)
-	return err
+// After EndSession: a clock that steps back must not revive the dead. 0: there is none.
+func (q *Queries) DropHeartbeat(ctx context.Context, session string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, dropHeartbeat, session)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const heartbeat = `-- name: Heartbeat :execlastid

@@ -471,7 +471,7 @@ func (q *Queries) Sessions(ctx context.Context, arg SessionsParams) ([]SessionsR
 	return items, nil
 }
 
-const unwatch = `-- name: Unwatch :exec
+const unwatch = `-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = ? AND watch = ?
 `
 
@@ -480,12 +480,16 @@ type UnwatchParams struct {
 	Watch string
 }
 
-func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) error {
-	_, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
-	return err
+// 0: the reaper has deleted it.
+func (q *Queries) Unwatch(ctx context.Context, arg UnwatchParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, unwatch, arg.Name, arg.Watch)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const watch = `-- name: Watch :exec
+const watch = `-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT ?, ?, s.id FROM dblock_sessions s WHERE s.id = ? AND s.dead = 0
 ON DUPLICATE KEY UPDATE session_id = ?
@@ -497,15 +501,18 @@ type WatchParams struct {
 	Session string
 }
 
-// For a session that lives: nobody would forget what another watches.
-func (q *Queries) Watch(ctx context.Context, arg WatchParams) error {
-	_, err := q.db.ExecContext(ctx, watch,
+// For a session that lives: nobody would forget what another watches. 0: it is dead, or watches already.
+func (q *Queries) Watch(ctx context.Context, arg WatchParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, watch,
 		arg.Name,
 		arg.Watch,
 		arg.Session,
 		arg.Session,
 	)
-	return err
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const watchedBy = `-- name: WatchedBy :many

@@ -22,15 +22,15 @@ func (q *Queries) DropLock(ctx context.Context, name string) error {
 	return err
 }
 
-const freeLocks = `-- name: FreeLocks :exec
+const freeLocks = `-- name: FreeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0
  WHERE name IN (/*SLICE:names*/?)
 `
 
-// After LockRow: the release of several that nobody waits for and that are the session's.
-func (q *Queries) FreeLocks(ctx context.Context, names []string) error {
+// After LockRow: the release of several that nobody waits for and that are the session's. It changes each of them.
+func (q *Queries) FreeLocks(ctx context.Context, names []string) (int64, error) {
 	query := freeLocks
 	var queryParams []interface{}
 	if len(names) > 0 {
@@ -41,8 +41,11 @@ func (q *Queries) FreeLocks(ctx context.Context, names []string) error {
 	} else {
 		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
 	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
+	result, err := q.db.ExecContext(ctx, query, queryParams...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const lockIdle = `-- name: LockIdle :many
@@ -230,7 +233,7 @@ func (q *Queries) LockRows(ctx context.Context, names []string) ([]LockRowsRow, 
 	return items, nil
 }
 
-const makeRow = `-- name: MakeRow :exec
+const makeRow = `-- name: MakeRow :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us, ''
   FROM dblock_clock c
@@ -240,10 +243,13 @@ ON DUPLICATE KEY UPDATE name = dblock_locks.name
 // For a name without a row. It grants nothing: what an insert brings along is older than the row,
 // by however long the statement stood in between, and meanwhile another row of the name may have
 // come, been granted, and been purged. Where the connection converts what it is sent, the name is
-// another by now: it fails (see settings.go).
-func (q *Queries) MakeRow(ctx context.Context, name interface{}) error {
-	_, err := q.db.ExecContext(ctx, makeRow, name)
-	return err
+// another by now: it fails (see settings.go). 0: there is a row.
+func (q *Queries) MakeRow(ctx context.Context, name interface{}) (int64, error) {
+	result, err := q.db.ExecContext(ctx, makeRow, name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const overdue = `-- name: Overdue :many
@@ -482,7 +488,7 @@ UPDATE dblock_locks SET
        acquired_at = ?, expires_at = ?, rests_until = ?,
        metadata = ?, asked = ?, shared_units = ?,
        capacity = ?, mixed = ?, waiters = ?,
-       first_ticket = ?, next_ticket = ?, unseen = COALESCE(CAST(? AS SIGNED), unseen)
+       first_ticket = ?, next_ticket = LAST_INSERT_ID(?), unseen = COALESCE(CAST(? AS SIGNED), unseen)
  WHERE name = ?
 `
 
@@ -504,13 +510,13 @@ type WriteRowParams struct {
 	Mixed       bool
 	Waiters     int32
 	FirstTicket int64
-	NextTicket  int64
+	NextTicket  interface{}
 	Unseen      sql.NullInt64
 	Name        string
 }
 
 // After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
-// its grant; without a value it stays as it was.
+// its grant; without a value it stays as it was. The insert id says that there was a row, even where it did not change.
 func (q *Queries) WriteRow(ctx context.Context, arg WriteRowParams) error {
 	_, err := q.db.ExecContext(ctx, writeRow,
 		arg.Session,

@@ -21,6 +21,8 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = ?
  WHERE l.name IN (/*SLICE:names*/?)
+UNION ALL
+SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ''
 `
 
 type LookParams struct {
@@ -51,7 +53,7 @@ type LookRow struct {
 
 // One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a
 // whole, and of one that nobody has or waits for; of the others LookShared does. Package inspection says what the columns
-// are, here and there.
+// are, here and there. The last row has no name.
 func (q *Queries) Look(ctx context.Context, arg LookParams) ([]LookRow, error) {
 	query := look
 	var queryParams []interface{}
@@ -138,6 +140,8 @@ SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.en
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
  WHERE l.name IN (/*SLICE:names*/?)
+UNION ALL
+SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, ''
 `
 
 type LookSharedParams struct {

@@ -566,7 +566,7 @@ func (q *Queries) OldRuns(ctx context.Context, arg OldRunsParams) ([]OldRunsRow,
 }
 
 const renewIncarnation = `-- name: RenewIncarnation :exec
-UPDATE dblock_incarnation SET since = (SELECT c.now_us FROM dblock_clock c), token_floor = ? WHERE one = 1
+UPDATE dblock_incarnation SET since = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), token_floor = ? WHERE one = 1
 `
 
 func (q *Queries) RenewIncarnation(ctx context.Context, floor int64) error {
@@ -655,6 +655,8 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
                   AND CAST(? AS SIGNED) = 1 AND n.failed = 0 AND n.ended_at IS NULL) p
   JOIN dblock_runs r ON r.name = ? AND r.slot = p.slot
   LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+UNION ALL
+SELECT '', 0, 0, '', '', '', 0, 0, 0, '', 0, 0, 0, 0
 `
 
 type RunsAboutParams struct {
@@ -685,7 +687,7 @@ type RunsAboutRow struct {
 
 // What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
 // slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
-// are read, as their sessions may be dead: they are few.
+// are read, as their sessions may be dead: they are few. The last row has no name.
 func (q *Queries) RunsAbout(ctx context.Context, arg RunsAboutParams) ([]RunsAboutRow, error) {
 	rows, err := q.db.QueryContext(ctx, runsAbout,
 		arg.Name,

@@ -10,17 +10,20 @@ import (
 	"database/sql"
 )
 
-const burySession = `-- name: BurySession :exec
+const burySession = `-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT ?, '', 0, '', c.now_us, 1 FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id
 `
 
 // The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot. Not
-// INSERT IGNORE, which also ignores what it should not.
-func (q *Queries) BurySession(ctx context.Context, id string) error {
-	_, err := q.db.ExecContext(ctx, burySession, id)
-	return err
+// INSERT IGNORE, which also ignores what it should not. 0: there is a row.
+func (q *Queries) BurySession(ctx context.Context, id string) (int64, error) {
+	result, err := q.db.ExecContext(ctx, burySession, id)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const claims = `-- name: Claims :many
@@ -29,6 +32,8 @@ UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = ?
 UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = ?
+UNION ALL
+SELECT '', '', 0, ''
 LIMIT ?
 `
 
@@ -45,7 +50,8 @@ type ClaimsRow struct {
 }
 
 // All that a session holds, and its places in queues (token 0),
-// some at a time. One statement: between two, a grant would be missed by both.
+// some at a time. One statement: between two, a grant would be missed by both. The last row has no name, unless there are
+// more than were asked for.
 func (q *Queries) Claims(ctx context.Context, arg ClaimsParams) ([]ClaimsRow, error) {
 	rows, err := q.db.QueryContext(ctx, claims,
 		arg.Session,
@@ -111,7 +117,7 @@ func (q *Queries) DeadHolders(ctx context.Context, limit int32) ([]string, error
 }
 
 const endSession = `-- name: EndSession :exec
-UPDATE dblock_sessions SET dead = 1 WHERE id = ?
+UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = ?
 `
 
 // After LockSession.

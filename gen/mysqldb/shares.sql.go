@@ -119,7 +119,7 @@ const putShare = `-- name: PutShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, unseen)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?,
        ?, ?, ?, ?, ?)
-ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked)
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked), units = LAST_INSERT_ID(dblock_shares.units)
 `
 
 type PutShareParams struct {
@@ -139,7 +139,7 @@ type PutShareParams struct {
 }
 
 // After LockRow: a share that a transition has added, or changed: only the end of its lease and the
-// reason why others want it ever change.
+// reason why others want it ever change. The insert id says that the row is there, even where it did not change.
 func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
 	_, err := q.db.ExecContext(ctx, putShare,
 		arg.Name,
@@ -160,8 +160,10 @@ func (q *Queries) PutShare(ctx context.Context, arg PutShareParams) error {
 }
 
 const shares = `-- name: Shares :many
-SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
-  FROM dblock_shares WHERE name = ? ORDER BY token
+(SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = ? ORDER BY token LIMIT 1000000000)
+UNION ALL
+SELECT '', '', '', '', 0, 0, 0, 0, NULL, '', NULL
 `
 
 type SharesRow struct {
@@ -178,7 +180,7 @@ type SharesRow struct {
 	Asked      sql.NullString
 }
 
-// After LockRow.
+// After LockRow. The last row has no session.
 func (q *Queries) Shares(ctx context.Context, name string) ([]SharesRow, error) {
 	rows, err := q.db.QueryContext(ctx, shares, name)
 	if err != nil {

@@ -68,7 +68,7 @@ func (q *Queries) Database(ctx context.Context) (string, error) {
 	return database_id, err
 }
 
-const ensureRow = `-- name: EnsureRow :exec
+const ensureRow = `-- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), ?, NULL), '', '', c.now_us, c.now_us + CAST(? AS SIGNED), ''
   FROM dblock_clock c
@@ -82,10 +82,13 @@ type EnsureRowParams struct {
 }
 
 // Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more,
-// in the same statement, since it waits where somebody has made the row and locked it.
-func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) error {
-	_, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
-	return err
+// in the same statement, since it waits where somebody has made the row and locked it. 0: there is a row.
+func (q *Queries) EnsureRow(ctx context.Context, arg EnsureRowParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, ensureRow, arg.Name, arg.Keep, arg.Name)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const findRow = `-- name: FindRow :one
@@ -241,15 +244,15 @@ func (q *Queries) ReturnUnits(ctx context.Context, arg ReturnUnitsParams) error 
 }
 
 const rowExists = `-- name: RowExists :one
-SELECT name FROM dblock_locks WHERE name = ?
+SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.name = ?) AS there
 `
 
 // Whether a row that LockRow did not return is there, and locked by somebody else.
-func (q *Queries) RowExists(ctx context.Context, name string) (string, error) {
+func (q *Queries) RowExists(ctx context.Context, name string) (bool, error) {
 	row := q.db.QueryRowContext(ctx, rowExists, name)
-	var name_2 string
-	err := row.Scan(&name_2)
-	return name_2, err
+	var there bool
+	err := row.Scan(&there)
+	return there, err
 }
 
 const rowsExist = `-- name: RowsExist :many

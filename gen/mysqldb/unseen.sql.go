@@ -11,12 +11,12 @@ import (
 	"strings"
 )
 
-const acknowledgeLocks = `-- name: AcknowledgeLocks :exec
+const acknowledgeLocks = `-- name: AcknowledgeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET unseen = 0 WHERE name IN (/*SLICE:names*/?)
 `
 
-// After LockUnseen.
-func (q *Queries) AcknowledgeLocks(ctx context.Context, names []string) error {
+// After LockUnseen. It changes each of them.
+func (q *Queries) AcknowledgeLocks(ctx context.Context, names []string) (int64, error) {
 	query := acknowledgeLocks
 	var queryParams []interface{}
 	if len(names) > 0 {
@@ -27,16 +27,19 @@ func (q *Queries) AcknowledgeLocks(ctx context.Context, names []string) error {
 	} else {
 		query = strings.Replace(query, "/*SLICE:names*/?", "NULL", 1)
 	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
+	result, err := q.db.ExecContext(ctx, query, queryParams...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
-const acknowledgeShares = `-- name: AcknowledgeShares :exec
+const acknowledgeShares = `-- name: AcknowledgeShares :execrows
 UPDATE dblock_shares FORCE INDEX (dblock_shares_attempt) SET unseen = 0 WHERE attempt IN (/*SLICE:attempts*/?)
 `
 
-// After LockUnseenShares.
-func (q *Queries) AcknowledgeShares(ctx context.Context, attempts []string) error {
+// After LockUnseenShares. It changes each of them.
+func (q *Queries) AcknowledgeShares(ctx context.Context, attempts []string) (int64, error) {
 	query := acknowledgeShares
 	var queryParams []interface{}
 	if len(attempts) > 0 {
@@ -47,8 +50,11 @@ func (q *Queries) AcknowledgeShares(ctx context.Context, attempts []string) erro
 	} else {
 		query = strings.Replace(query, "/*SLICE:attempts*/?", "NULL", 1)
 	}
-	_, err := q.db.ExecContext(ctx, query, queryParams...)
-	return err
+	result, err := q.db.ExecContext(ctx, query, queryParams...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }
 
 const lockUnseen = `-- name: LockUnseen :many

@@ -207,12 +207,14 @@ func (q *Queries) HandToHead(ctx context.Context, arg HandToHeadParams) (int64, 
 }
 
 const nextWaiters = `-- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.capacity, w.min_hold, w.members,
+(SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.capacity, w.min_hold, w.members,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?
+ WHERE w.name = ? AND w.ticket > ? ORDER BY w.ticket LIMIT ?)
+UNION ALL
+SELECT 0, '', '', '', '', 0, '', 0, 0, 0, 0, 0, 0
 `
 
 type NextWaitersParams struct {
@@ -238,7 +240,8 @@ type NextWaitersRow struct {
 }
 
 // After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
-// reads a new snapshot: at READ COMMITTED every statement has its own.
+// reads a new snapshot: at READ COMMITTED every statement has its own. The row without a session, behind all others, proves
+// that the list was not cut short; so it does in every list that ends with such a row.
 func (q *Queries) NextWaiters(ctx context.Context, arg NextWaitersParams) ([]NextWaitersRow, error) {
 	rows, err := q.db.QueryContext(ctx, nextWaiters, arg.Name, arg.After, arg.Limit)
 	if err != nil {

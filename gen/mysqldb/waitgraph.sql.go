@@ -43,12 +43,15 @@ WITH RECURSIVE living AS (
      WHERE f.part = 0 AND f.units > 0
      GROUP BY f.name, f.number
 )
-SELECT f.name, f.part <> 0 AS holds, f.session_id, f.host, f.thread, f.attempt, CAST(f.units AS SIGNED) AS units,
-       CAST(f.capacity AS SIGNED) AS capacity, CAST(f.since AS SIGNED) AS since,
-       CAST(COALESCE(u.need, 0) AS SIGNED) AS need, CAST(COALESCE(u.room, 0) AS SIGNED) AS room
-  FROM found f
-  LEFT JOIN upto u ON f.part = 0 AND u.name = f.name AND u.number = f.number
- WHERE f.part <> 3
+SELECT e.name, e.holds, e.session_id, e.host, e.thread, e.attempt, e.units, e.capacity, e.since, e.need, e.room
+  FROM (SELECT f.name, f.part <> 0 AS holds, f.session_id, f.host, f.thread, f.attempt, CAST(f.units AS SIGNED) AS units,
+               CAST(f.capacity AS SIGNED) AS capacity, CAST(f.since AS SIGNED) AS since,
+               CAST(COALESCE(u.need, 0) AS SIGNED) AS need, CAST(COALESCE(u.room, 0) AS SIGNED) AS room
+          FROM found f
+          LEFT JOIN upto u ON f.part = 0 AND u.name = f.name AND u.number = f.number
+         WHERE f.part <> 3
+        UNION ALL
+        SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0) e
 `
 
 type WaitGraphRow struct {
@@ -75,7 +78,7 @@ type WaitGraphRow struct {
 // host and no thread is longer. Which member of a cohort has the name is known to its session
 // alone: a cohort is no holder. need: a place waits for as much room as the largest request before
 // its own needs (the whole name: 0), and the dead need none. room: what may be in use for all of
-// them to fit, by what they state.
+// them to fit, by what they state. The last row has no name.
 func (q *Queries) WaitGraph(ctx context.Context, attempts []string) ([]WaitGraphRow, error) {
 	query := waitGraph
 	var queryParams []interface{}

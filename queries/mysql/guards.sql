@@ -46,8 +46,8 @@ SELECT takeovers FROM dblock_guards WHERE attempt = sqlc.arg(attempt) FOR UPDATE
 -- name: TouchGuard :exec
 UPDATE dblock_guards SET takeovers = takeovers + 1 WHERE attempt = sqlc.arg(attempt);
 
--- A takeover that was refused by LockGuard announces itself.
--- name: WantHold :exec
+-- A takeover that was refused by LockGuard announces itself. 0: it has done so in the same microsecond.
+-- name: WantHold :execrows
 INSERT INTO dblock_wanted (attempt, wanted_until)
 SELECT sqlc.arg(attempt), c.now_us + CAST(sqlc.arg(announced) AS SIGNED) FROM dblock_clock c
 ON DUPLICATE KEY UPDATE wanted_until = VALUES(wanted_until);
@@ -70,5 +70,6 @@ DELETE FROM dblock_guards WHERE attempt = sqlc.arg(attempt);
 -- name: WantedNoMore :many
 SELECT attempt FROM dblock_wanted WHERE wanted_until < (SELECT c.now_us FROM dblock_clock c) LIMIT ?;
 
--- name: DropWanted :exec
+-- 0: another reaper has deleted it.
+-- name: DropWanted :execrows
 DELETE FROM dblock_wanted WHERE attempt = sqlc.arg(attempt);

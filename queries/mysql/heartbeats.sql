@@ -15,8 +15,8 @@ SELECT sqlc.arg(session), c.now_us + CAST(sqlc.arg(ttl) AS SIGNED) FROM dblock_c
 -- name: LockHeartbeat :one
 SELECT expires_at FROM dblock_heartbeats WHERE session_id = sqlc.arg(session) FOR UPDATE;
 
--- After EndSession: a clock that steps back must not revive the dead.
--- name: DropHeartbeat :exec
+-- After EndSession: a clock that steps back must not revive the dead. 0: there is none.
+-- name: DropHeartbeat :execrows
 DELETE FROM dblock_heartbeats WHERE session_id = sqlc.arg(session);
 
 -- name: Clock :one

@@ -108,13 +108,14 @@ SELECT p.id, p.host, p.pid, p.app, p.started_at, p.now_us, p.expires_at,
          ORDER BY s.id LIMIT ?) p
  ORDER BY p.id;
 
--- For a session that lives: nobody would forget what another watches.
--- name: Watch :exec
+-- For a session that lives: nobody would forget what another watches. 0: it is dead, or watches already.
+-- name: Watch :execrows
 INSERT INTO dblock_watchers (name, watch, session_id)
 SELECT sqlc.arg(name), sqlc.arg(watch), s.id FROM dblock_sessions s WHERE s.id = sqlc.arg(session) AND s.dead = 0
 ON DUPLICATE KEY UPDATE session_id = sqlc.arg(session);
 
--- name: Unwatch :exec
+-- 0: the reaper has deleted it.
+-- name: Unwatch :execrows
 DELETE FROM dblock_watchers WHERE name = sqlc.arg(name) AND watch = sqlc.arg(watch);
 
 -- name: Watchers :many

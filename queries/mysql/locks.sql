@@ -1,8 +1,8 @@
 -- For a name without a row. It grants nothing: what an insert brings along is older than the row,
 -- by however long the statement stood in between, and meanwhile another row of the name may have
 -- come, been granted, and been purged. Where the connection converts what it is sent, the name is
--- another by now: it fails (see settings.go).
--- name: MakeRow :exec
+-- another by now: it fails (see settings.go). 0: there is a row.
+-- name: MakeRow :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us, ''
   FROM dblock_clock c
@@ -19,7 +19,7 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
   FROM dblock_locks WHERE name = sqlc.arg(name) FOR UPDATE SKIP LOCKED;
 
 -- After LockRow: what a transition leaves of the name. unseen: whether the session has to be told of
--- its grant; without a value it stays as it was.
+-- its grant; without a value it stays as it was. The insert id says that there was a row, even where it did not change.
 -- name: WriteRow :exec
 UPDATE dblock_locks SET
        session_id = CAST(sqlc.narg(session) AS CHAR), host = sqlc.arg(host), thread = sqlc.arg(thread), attempt = sqlc.arg(attempt),
@@ -27,7 +27,7 @@ UPDATE dblock_locks SET
        acquired_at = sqlc.arg(acquired_at), expires_at = sqlc.narg(expires_at), rests_until = sqlc.arg(rests_until),
        metadata = sqlc.arg(metadata), asked = sqlc.narg(asked), shared_units = sqlc.arg(shared_units),
        capacity = sqlc.arg(capacity), mixed = sqlc.arg(mixed), waiters = sqlc.arg(waiters),
-       first_ticket = sqlc.arg(first_ticket), next_ticket = sqlc.arg(next_ticket), unseen = COALESCE(CAST(sqlc.narg(unseen) AS SIGNED), unseen)
+       first_ticket = sqlc.arg(first_ticket), next_ticket = LAST_INSERT_ID(sqlc.arg(next_ticket)), unseen = COALESCE(CAST(sqlc.narg(unseen) AS SIGNED), unseen)
  WHERE name = sqlc.arg(name);
 
 -- LockRow of many, in the order of their keys, with the time: it waits for none of them.
@@ -107,8 +107,8 @@ SELECT name FROM dblock_locks FORCE INDEX (PRIMARY)
 -- name: DropLock :exec
 DELETE FROM dblock_locks WHERE name = sqlc.arg(name);
 
--- After LockRow: the release of several that nobody waits for and that are the session's.
--- name: FreeLocks :exec
+-- After LockRow: the release of several that nobody waits for and that are the session's. It changes each of them.
+-- name: FreeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET
        session_id = NULL, host = '', thread = '', attempt = '',
        acquired_at = (SELECT c.now_us FROM dblock_clock c), expires_at = NULL, metadata = '', asked = NULL, unseen = 0

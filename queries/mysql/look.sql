@@ -1,6 +1,6 @@
 -- One row for each name and each place that the session has in its queue. It tells all of a name that somebody has as a
 -- whole, and of one that nobody has or waits for; of the others LookShared does. Package inspection says what the columns
--- are, here and there.
+-- are, here and there. The last row has no name.
 -- name: Look :many
 SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_id, l.host, l.thread, l.attempt, l.last_token AS token, l.first_token,
        CAST(l.shared_units AS SIGNED) AS units, l.acquired_at AS since, CAST(COALESCE(l.expires_at, 0) AS SIGNED) AS expires_at,
@@ -11,7 +11,9 @@ SELECT l.name, CAST(0 AS SIGNED) AS part, COALESCE(l.session_id, '') AS session_
   LEFT JOIN dblock_sessions s ON s.id = l.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = l.session_id
   LEFT JOIN dblock_waiters w ON w.name = l.name AND w.session_id = sqlc.arg(session)
- WHERE l.name IN (sqlc.slice(names));
+ WHERE l.name IN (sqlc.slice(names))
+UNION ALL
+SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '';
 
 -- The same of names that are shared, or free with a queue, with the share whose time is over first and
 -- those of the session (part 1), and the first place in the queue (3). One statement: between two, a
@@ -48,4 +50,6 @@ SELECT w.name, 3, w.session_id, w.host, w.thread, w.attempt, 0, 0, w.units, w.en
   JOIN dblock_waiters w ON w.name = l.name AND w.ticket = (SELECT MIN(x.ticket) FROM dblock_waiters x WHERE x.name = l.name)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE l.name IN (sqlc.slice(names));
+ WHERE l.name IN (sqlc.slice(names))
+UNION ALL
+SELECT '', 0, '', '', '', '', 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '';

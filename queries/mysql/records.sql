@@ -44,7 +44,7 @@ DELETE FROM dblock_events WHERE id = sqlc.arg(id);
 
 -- What Begin of internal/jobs decides by. A run whose slot ends after this one began is none of the
 -- slot before; the index of slot_ends finds it. Of a job that is retried those that have not ended
--- are read, as their sessions may be dead: they are few.
+-- are read, as their sessions may be dead: they are few. The last row has no name.
 -- name: RunsAbout :many
 SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST(COALESCE(r.ended_at, 0) AS SIGNED) AS ended_at, r.failed, r.detail,
        CAST(r.tries AS SIGNED) AS tries, r.slot_ends, CAST(COALESCE(h.expires_at, 0) AS SIGNED) AS session_expires_at, CAST((SELECT c.now_us FROM dblock_clock c) AS SIGNED) AS now_us
@@ -57,7 +57,9 @@ SELECT r.name, r.slot, r.token, r.session_id, r.host, r.thread, r.began_at, CAST
                 WHERE n.name = sqlc.arg(name) AND n.slot_ends > sqlc.arg(begins) AND n.began_at >= sqlc.arg(begins) AND n.began_at < sqlc.arg(below)
                   AND CAST(sqlc.arg(retry) AS SIGNED) = 1 AND n.failed = 0 AND n.ended_at IS NULL) p
   JOIN dblock_runs r ON r.name = sqlc.arg(name) AND r.slot = p.slot
-  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id;
+  LEFT JOIN dblock_heartbeats h ON h.session_id = r.session_id
+UNION ALL
+SELECT '', 0, 0, '', '', '', 0, 0, 0, '', 0, 0, 0, 0;
 
 -- The run of a slot that nobody has. 0: the unique key says that somebody has it.
 -- name: MakeRun :execlastid
@@ -118,7 +120,7 @@ SELECT 1, LAST_INSERT_ID(c.now_us), sqlc.arg(floor) FROM dblock_clock c
 ON DUPLICATE KEY UPDATE since = dblock_incarnation.since + LAST_INSERT_ID(0);
 
 -- name: RenewIncarnation :exec
-UPDATE dblock_incarnation SET since = (SELECT c.now_us FROM dblock_clock c), token_floor = sqlc.arg(floor) WHERE one = 1;
+UPDATE dblock_incarnation SET since = LAST_INSERT_ID((SELECT c.now_us FROM dblock_clock c)), token_floor = sqlc.arg(floor) WHERE one = 1;
 
 -- name: Incarnation :one
 SELECT CAST((SELECT c.now_us FROM dblock_clock c) - since AS SIGNED) AS age, token_floor FROM dblock_incarnation WHERE one = 1;

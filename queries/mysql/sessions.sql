@@ -3,8 +3,8 @@ INSERT INTO dblock_sessions (id, host, pid, app, started_at)
 SELECT sqlc.arg(id), sqlc.arg(host), sqlc.arg(pid), sqlc.arg(app), c.now_us FROM dblock_clock c;
 
 -- The row that an operator or a restore took away comes back dead. The unique key decides, not a snapshot. Not
--- INSERT IGNORE, which also ignores what it should not.
--- name: BurySession :exec
+-- INSERT IGNORE, which also ignores what it should not. 0: there is a row.
+-- name: BurySession :execrows
 INSERT INTO dblock_sessions (id, host, pid, app, started_at, dead)
 SELECT sqlc.arg(id), '', 0, '', c.now_us, 1 FROM dblock_clock c
 ON DUPLICATE KEY UPDATE id = dblock_sessions.id;
@@ -20,7 +20,7 @@ SELECT s.dead, CAST(COALESCE(h.expires_at > (SELECT c.now_us FROM dblock_clock c
 
 -- After LockSession.
 -- name: EndSession :exec
-UPDATE dblock_sessions SET dead = 1 WHERE id = sqlc.arg(id);
+UPDATE dblock_sessions SET dead = LAST_INSERT_ID(1) WHERE id = sqlc.arg(id);
 
 -- Whether a lock or a place in a queue still refers to the session.
 -- name: Referred :one
@@ -54,13 +54,16 @@ SELECT s.id FROM dblock_sessions s
  ORDER BY s.started_at LIMIT ?;
 
 -- All that a session holds, and its places in queues (token 0),
--- some at a time. One statement: between two, a grant would be missed by both.
+-- some at a time. One statement: between two, a grant would be missed by both. The last row has no name, unless there are
+-- more than were asked for.
 -- name: Claims :many
 SELECT l.name, l.attempt, l.last_token AS token, COALESCE(l.asked, '') AS asked FROM dblock_locks l WHERE l.session_id = sqlc.arg(session)
 UNION ALL
 SELECT h.name, h.attempt, h.token, COALESCE(h.asked, '') FROM dblock_shares h WHERE h.session_id = sqlc.arg(session)
 UNION ALL
 SELECT w.name, w.attempt, 0, '' FROM dblock_waiters w WHERE w.session_id = sqlc.arg(session)
+UNION ALL
+SELECT '', '', 0, ''
 LIMIT ?;
 
 -- Which builds can use these tables.

@@ -1,10 +1,10 @@
 -- After LockRow: a share that a transition has added, or changed: only the end of its lease and the
--- reason why others want it ever change.
+-- reason why others want it ever change. The insert id says that the row is there, even where it did not change.
 -- name: PutShare :exec
 INSERT INTO dblock_shares (name, token, session_id, host, thread, attempt, units, capacity, acquired_at, expires_at, metadata, asked, unseen)
 VALUES (sqlc.arg(name), sqlc.arg(token), sqlc.arg(session), sqlc.arg(host), sqlc.arg(thread), sqlc.arg(attempt), sqlc.arg(units), sqlc.arg(capacity),
        sqlc.arg(acquired_at), sqlc.narg(expires_at), sqlc.arg(metadata), sqlc.narg(asked), sqlc.arg(unseen))
-ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked);
+ON DUPLICATE KEY UPDATE expires_at = VALUES(expires_at), asked = VALUES(asked), units = LAST_INSERT_ID(dblock_shares.units);
 
 -- After LockRow, without which it may be gone by now.
 -- name: FindShare :one
@@ -15,10 +15,12 @@ SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, e
 SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
   FROM dblock_shares WHERE attempt = sqlc.arg(attempt) AND name = sqlc.arg(name);
 
--- After LockRow.
+-- After LockRow. The last row has no session.
 -- name: Shares :many
-SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
-  FROM dblock_shares WHERE name = sqlc.arg(name) ORDER BY token;
+(SELECT session_id, host, thread, attempt, token, units, capacity, acquired_at, expires_at, metadata, asked
+  FROM dblock_shares WHERE name = sqlc.arg(name) ORDER BY token LIMIT 1000000000)
+UNION ALL
+SELECT '', '', '', '', 0, 0, 0, 0, NULL, '', NULL;
 
 -- After LockRow. One row by its whole key.
 -- name: DropShare :execrows

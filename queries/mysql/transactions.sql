@@ -27,8 +27,8 @@ SELECT COALESCE(l.session_id, '') AS session_id, l.attempt, l.waiters, l.shared_
  WHERE l.name = sqlc.arg(name);
 
 -- Makes the row of a name that has none, and keeps it from a purge for so long. It looks once more,
--- in the same statement, since it waits where somebody has made the row and locked it.
--- name: EnsureRow :exec
+-- in the same statement, since it waits where somebody has made the row and locked it. 0: there is a row.
+-- name: EnsureRow :execrows
 INSERT INTO dblock_locks (name, host, thread, token, acquired_at, metadata)
 SELECT IF(@@character_set_client IN (@@character_set_connection, 'binary'), sqlc.arg(name), NULL), '', '', c.now_us, c.now_us + CAST(sqlc.arg(keep) AS SIGNED), ''
   FROM dblock_clock c
@@ -57,7 +57,7 @@ SELECT COALESCE(session_id, '') AS session_id, host, thread, attempt, token, fir
 
 -- Whether a row that LockRow did not return is there, and locked by somebody else.
 -- name: RowExists :one
-SELECT name FROM dblock_locks WHERE name = sqlc.arg(name);
+SELECT EXISTS(SELECT l.name FROM dblock_locks l WHERE l.name = sqlc.arg(name)) AS there;
 
 -- The same of rows that LockRows did not return.
 -- name: RowsExist :many

@@ -33,8 +33,8 @@ SELECT name, attempt FROM dblock_locks FORCE INDEX (PRIMARY)
  WHERE name IN (sqlc.slice(names)) AND session_id = sqlc.arg(session) AND unseen = 1
    FOR UPDATE SKIP LOCKED;
 
--- After LockUnseen.
--- name: AcknowledgeLocks :exec
+-- After LockUnseen. It changes each of them.
+-- name: AcknowledgeLocks :execrows
 UPDATE dblock_locks FORCE INDEX (PRIMARY) SET unseen = 0 WHERE name IN (sqlc.slice(names));
 
 -- The same of shares, by attempts: of a name there may be many.
@@ -43,6 +43,6 @@ SELECT attempt FROM dblock_shares FORCE INDEX (dblock_shares_attempt)
  WHERE attempt IN (sqlc.slice(attempts)) AND unseen = 1
    FOR UPDATE SKIP LOCKED;
 
--- After LockUnseenShares.
--- name: AcknowledgeShares :exec
+-- After LockUnseenShares. It changes each of them.
+-- name: AcknowledgeShares :execrows
 UPDATE dblock_shares FORCE INDEX (dblock_shares_attempt) SET unseen = 0 WHERE attempt IN (sqlc.slice(attempts));

@@ -5,14 +5,17 @@ VALUES (sqlc.arg(name), sqlc.arg(ticket), sqlc.arg(session), sqlc.arg(host), sql
        sqlc.arg(enqueued_at), sqlc.arg(units), sqlc.arg(capacity), sqlc.arg(min_hold), sqlc.arg(members));
 
 -- After LockRow: the next places in the queue after a ticket, and whether their sessions live. It
--- reads a new snapshot: at READ COMMITTED every statement has its own.
+-- reads a new snapshot: at READ COMMITTED every statement has its own. The row without a session, behind all others, proves
+-- that the list was not cut short; so it does in every list that ends with such a row.
 -- name: NextWaiters :many
-SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.capacity, w.min_hold, w.members,
+(SELECT w.ticket, w.session_id, w.host, w.thread, w.attempt, w.lease, w.metadata, w.enqueued_at, w.units, w.capacity, w.min_hold, w.members,
        CAST(COALESCE(s.dead = 0 AND h.expires_at > (SELECT c.now_us FROM dblock_clock c), 0) AS SIGNED) AS alive
   FROM dblock_waiters w FORCE INDEX (PRIMARY)
   LEFT JOIN dblock_sessions s ON s.id = w.session_id
   LEFT JOIN dblock_heartbeats h ON h.session_id = w.session_id
- WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?;
+ WHERE w.name = sqlc.arg(name) AND w.ticket > sqlc.arg(after) ORDER BY w.ticket LIMIT ?)
+UNION ALL
+SELECT 0, '', '', '', '', 0, '', 0, 0, 0, 0, 0, 0;
 
 -- After LockRow. One row by its whole key: a range would wait for the neighbours' rows, and so
 -- would a list of keys, for which MySQL reads a small table from end to end, also where a DELETE of
