@@ -2,9 +2,14 @@ package mysql_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
+	sqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/dblock-go/dblock/internal/oracle"
+	"github.com/dblock-go/dblock/internal/swallow"
+	"github.com/dblock-go/dblock/mysql"
 )
 
 // Whatever is asked, by the short ways and by the general way, the engine leaves the rows that
@@ -14,6 +19,36 @@ func TestTheEngineDoesWhatTheProtocolDoes(t *testing.T) {
 		a := s.attending(t)
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) { oracle.Compare(t, oracle.WakesOnly{Backend: a}, seed, 100) })
+		}
+	})
+}
+
+// A statement that the server answers without having done anything costs a try, whichever it is:
+// nothing is done by halves, and nothing is believed that was not read.
+func TestAStatementThatDidNothingIsNotBelieved(t *testing.T) {
+	each(t, func(t *testing.T, s server) {
+		config, err := sqldriver.ParseDSN(s.DSN)
+		must(t, err)
+		connector, err := sqldriver.NewConnector(config)
+		must(t, err)
+		var statements swallow.Statements
+		pool := statements.Pool(connector)
+		t.Cleanup(func() { _ = pool.Close() })
+		e := mysql.New(pool).Backend
+		t.Cleanup(e.Attend("test", ttl))
+		swallowing := &oracle.Swallowing{Engine: e, Statements: &statements, Count: map[string]int{}, Spare: func(text string) bool {
+			return strings.Contains(text, "-- name: LockRows ") || strings.Contains(text, "-- name: RowsExist ") // a batch passes over what it does not see
+		}}
+		for seed := range uint64(soak(2, 20)) {
+			t.Run(fmt.Sprint(seed), func(t *testing.T) { oracle.Compare(t, swallowing, seed, 250) })
+		}
+		for _, name := range []string{
+			"WriteRow", "PutShare", "DropShare", "AddWaiter", "DropWaiter", "AddPlace", "NextWaiters", "Shares", "AddEvent",
+			"TakeRows", "FreeLocks", "OpenSession", "OpenHeartbeat", "EndSession", "DropHeartbeat",
+		} {
+			if swallowing.Count[name] == 0 {
+				t.Errorf("%s was never swallowed", name)
+			}
 		}
 	})
 }

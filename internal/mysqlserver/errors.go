@@ -31,6 +31,9 @@ func Interpret(err error) error {
 	if slices.ContainsFunc(kinds, func(kind error) bool { return errors.Is(err, kind) }) {
 		return err
 	}
+	if errors.Is(err, sql.ErrNoRows) { // where there always is a row, unless the statement was cut short
+		return driver.Fail(driver.ErrRetry, err)
+	}
 	if errors.Is(err, sql.ErrTxDone) {
 		return driver.Fail(driver.ErrTxDone, err)
 	}

@@ -37,6 +37,7 @@ func TestInterpret(t *testing.T) {
 		{server(1665), driver.ErrConfig},
 		{server(1366), driver.ErrConfig},
 		{fmt.Errorf("in a guard: %w", sql.ErrTxDone), driver.ErrTxDone},
+		{sql.ErrNoRows, driver.ErrRetry},
 		{fmt.Errorf("of another driver: %w", stateError("42601")), driver.ErrConfig},
 		{mysql.ErrInvalidConn, driver.ErrUnavailable},
 		{sqldriver.ErrBadConn, driver.ErrUnavailable},
