@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +25,25 @@ func TestTableLocksWorkThroughAPoolerOfTransactions(t *testing.T) {
 			open := func() *dblock.Client[pgx.Tx] { return newClient(t, New(poolIn(t, through, mode))) }
 			handOver(t, db, open(), open(), mode.String(), func() {})
 		})
+	}
+}
+
+// Nothing that takes several statements would hold there. What doctor says is what the client says.
+func TestAPoolerOfStatementsIsRefused(t *testing.T) {
+	through := dbtest.Postgres(t).PgBouncer(t, dbtest.PoolStatements)
+	for name, try := range map[string]func() error{
+		"pgx": func() error {
+			_, err := newClient(t, New(through.Pool(t))).TryLock(t.Context(), "n")
+			return err
+		},
+		"sql": func() error {
+			_, err := newClient(t, NewSQL(through.SQL(t))).TryLock(t.Context(), "n")
+			return err
+		},
+	} {
+		if err := try(); !errors.Is(err, dblock.ErrConfig) || !strings.Contains(err.Error(), "let it pool sessions or transactions") {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 

@@ -16,6 +16,10 @@ import (
 // asks for at once.
 const firstPage = 16
 
+// lowestTicket is below all tickets. A driver that writes it into the statement (bun's pgdriver)
+// makes of the lowest number of all the negative of one that is out of range.
+const lowestTicket = -math.MaxInt64
+
 // source reads a name whose row its transaction has locked. It is protocol.Source.
 type source struct {
 	ctx     context.Context
@@ -40,7 +44,7 @@ func (s *source) open(lock statement) []statement {
 	return []statement{
 		lock.found(new(string), &s.locked),
 		query(postgresdb.ReadName, s.name).found(&s.row, new(bool)),
-		s.page(math.MinInt64, firstPage, &s.first),
+		s.page(lowestTicket, firstPage, &s.first),
 	}
 }
 

@@ -33,6 +33,7 @@ type calls struct {
 	tidying     context.Context          // ends when Close has done its work, or was given no more time for it
 	abort       context.CancelFunc       // ends it
 	underWay    tally                    // calls, and what they left to be undone
+	served      atomic.Bool              // the database has answered a statement
 
 	mu     sync.Mutex // protects closed; underWay is added to with it locked, or within a call
 	closed bool
@@ -108,11 +109,17 @@ func (c *calls) closing() bool { return c.background.Err() != nil }
 
 // statement runs one call of the engine within its bound. A call that its bound cut short is a
 // database that does not answer; one that the caller's context cut short is the caller's. After one
-// that met a read-only server the next does not meet it on the same connection.
+// that met a read-only server the next does not meet it on the same connection. A password that was
+// right before is being changed: to a client that was served that is an outage.
 func (c *calls) statement(ctx context.Context, f func(ctx context.Context) error) error {
 	inner, cancel := context.WithTimeout(ctx, c.ttl)
 	defer cancel()
 	err := f(inner)
+	if err == nil {
+		c.served.Store(true)
+	} else if errors.Is(err, driver.ErrDenied) && c.served.Load() {
+		return driver.Fail(driver.ErrUnavailable, err)
+	}
 	if err != nil && ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
 		cause := errors.New(err.Error())
 		if why := c.usage(); why != nil {

@@ -20,6 +20,7 @@ import (
 type paper struct {
 	driver.Backend // what is never called
 	deaf           bool
+	why            error // that it is away
 
 	mu    sync.Mutex // protects what follows
 	away  chan struct{}
@@ -29,7 +30,7 @@ type paper struct {
 }
 
 func newPaper() *paper {
-	p := &paper{away: make(chan struct{}), names: memory.Names{
+	p := &paper{why: errAway, away: make(chan struct{}), names: memory.Names{
 		Alive: func(string) bool { return true }, Expire: func(string) bool { return false },
 	}}
 	p.names.Now = func() (token int64) { // of the next grant, whatever its name
@@ -79,7 +80,7 @@ func (p *paper) reached() error {
 	p.statements++
 	select {
 	case <-p.away:
-		return errAway
+		return p.why
 	default:
 		return nil
 	}

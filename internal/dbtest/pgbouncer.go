@@ -21,6 +21,7 @@ import (
 const (
 	PoolTransactions = "transaction"
 	PoolSessions     = "session"
+	PoolStatements   = "statement"
 )
 
 // PgBouncer returns a PostgreSQL database as seen through a PgBouncer of the test's own, with its

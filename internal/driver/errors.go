@@ -22,6 +22,7 @@ var (
 	ErrFuture      = errors.New("the slot is too far ahead of the database's clock")
 	ErrUnsupported = errors.New("not supported")
 	ErrConfig      = errors.New("the engine cannot work as it was set up")
+	ErrDenied      = errors.New("the server refuses the user or the password")
 	ErrTxDone      = errors.New("the transaction has ended: it was committed or rolled back, or its context ended")
 
 	// ErrCannotListen is ErrUnsupported of Queue.Listen where no setting would help: the

@@ -16,7 +16,7 @@ import (
 // kinds are those of an error that needs no interpretation any more.
 var kinds = []error{
 	driver.ErrSchema, driver.ErrReadOnly, driver.ErrRetry, driver.ErrUnavailable, driver.ErrBusy, driver.ErrNotHeld,
-	driver.ErrCapacity, driver.ErrFuture, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone,
+	driver.ErrCapacity, driver.ErrFuture, driver.ErrUnsupported, driver.ErrConfig, driver.ErrTxDone, driver.ErrDenied,
 }
 
 // Interpret turns an error of the driver into a kind of package driver, by its number. An error
@@ -50,6 +50,9 @@ func Interpret(err error) error {
 	kind := Kind(n)
 	if n == runHook || n == rolledBack {
 		err = driver.Join(err, driver.ErrInDoubt)
+	}
+	if n == unknownError && strings.Contains(err.Error(), "multi-table update") {
+		kind = driver.ErrRetry
 	}
 	if n == duringCommit && strings.Contains(err.Error(), lockDeadlock) {
 		kind = driver.ErrRetry
@@ -88,6 +91,7 @@ const (
 	UnknownDatabase = 1049
 	NoSuchThread    = 1094
 	noSuchTable     = 1146
+	unknownError    = 1105 // of MySQL's UPDATE of a join that was killed: "An error occurred in multi-table update"
 	duringCommit    = 1180 // with InnoDB's own number in its text
 
 	// What a group refuses at COMMIT. A member that leaves it says either of a transaction that it
@@ -111,6 +115,8 @@ func Kind(n uint16) error {
 		return driver.ErrRetry
 	case LockNoWait:
 		return driver.ErrBusy
+	case 1045, 1698: // the user or the password; MariaDB where there was none
+		return driver.ErrDenied
 	case 1048, 3819, 4025, // no name (MakeRow): null, or empty, as MySQL and MariaDB call the check
 		1300, 1366, 3988, 1267: // what is no text of a character set, or not to be converted, or compared
 		return errText
@@ -121,6 +127,7 @@ func Kind(n uint16) error {
 		1043, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1184, // handshake, shutdown, network
 		duringCommit,     // what became of it is not known
 		1047, 1243, 1615, // cluster not ready; a proxy has forgotten the statement, or it changed underneath
+		3032, 9001, // offline_mode; ProxySQL, which reaches no server
 		killed, 1927, 1969, 2006, 2013, 3024, 3168, 4031: // killed, over the application's time limit, gone, idle for too long
 		return driver.ErrUnavailable
 	}

@@ -27,7 +27,11 @@ func TestInterpret(t *testing.T) {
 		{server(3101), driver.ErrRetry},
 		{&mysql.MySQLError{Number: 1180, Message: "Got error 149 - 'Lock deadlock; Retry transaction' during COMMIT"}, driver.ErrRetry},
 		{&mysql.MySQLError{Number: 1180, Message: "Got error 28 - 'No space left on device' during COMMIT"}, driver.ErrUnavailable},
+		{&mysql.MySQLError{Number: 1105, Message: "An error occurred in multi-table update"}, driver.ErrRetry},
 		{server(3572), driver.ErrBusy},
+		{server(1045), driver.ErrDenied},
+		{server(3032), driver.ErrUnavailable},
+		{server(9001), driver.ErrUnavailable},
 		{server(1021), driver.ErrUnavailable},
 		{server(1040), driver.ErrUnavailable},
 		{server(1114), driver.ErrUnavailable},
@@ -56,7 +60,7 @@ func TestInterpret(t *testing.T) {
 		t.Errorf("a read-only server: %q", text)
 	}
 	for _, ofNoKind := range []error{
-		server(1045),
+		&mysql.MySQLError{Number: 1105, Message: "Unknown error"},
 		&mysql.MySQLError{Number: 1146, Message: "Table 'dblock_app.orders' doesn't exist"},
 		&mysql.MySQLError{Number: 1146, Message: "Table '/tmp/#sql-temptable-1-2-3' doesn't exist"},
 	} {

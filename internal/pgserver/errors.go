@@ -38,6 +38,9 @@ func Interpret(err error) error {
 		}
 		return driver.Fail(driver.ErrUnavailable, err)
 	}
+	if singleStatements(state, err) {
+		return driver.Fail(driver.ErrConfig, explained(state, err))
+	}
 	if kind := kindOf(state); kind != nil {
 		return driver.Fail(kind, explained(state, err))
 	}
@@ -51,10 +54,17 @@ func explained(state string, err error) error {
 		return fmt.Errorf("a failover may be under way; connect to the primary (target_session_attrs=read-write): %w", err)
 	case state == protocolViolation && strings.Contains(err.Error(), "server_login_retry"):
 		return fmt.Errorf("PgBouncer cannot reach the server, and repeats its last failure for server_login_retry seconds: %w", err)
+	case singleStatements(state, err):
+		return fmt.Errorf("PgBouncer lends connections by the statement, and no transaction can be made: let it pool sessions or transactions (pool_mode): %w", err)
 	case state == untranslatable:
 		return fmt.Errorf("a text has a character that the encoding of the database lacks: %w", err)
 	}
 	return err
+}
+
+// singleStatements reports whether an error is that of a PgBouncer with pool_mode = statement.
+func singleStatements(state string, err error) bool {
+	return state == protocolViolation && strings.Contains(err.Error(), "statement pooling")
 }
 
 // The SQLSTATEs that callers ask for.
@@ -70,13 +80,7 @@ const (
 )
 
 // State is the SQLSTATE of a server's error; "" for any other error.
-func State(err error) string {
-	var server interface{ SQLState() string }
-	if !errors.As(err, &server) {
-		return ""
-	}
-	return server.SQLState()
-}
+func State(err error) string { return transaction.SQLState(err) }
 
 func kindOf(state string) error {
 	switch state {
@@ -84,6 +88,8 @@ func kindOf(state string) error {
 		return driver.ErrSchema
 	case readOnly:
 		return driver.ErrReadOnly
+	case "28P01", "28000": // the password, or the user
+		return driver.ErrDenied
 	case untranslatable:
 		return driver.ErrConfig
 	case SerializationFailure, "40P01": // and deadlock

@@ -17,6 +17,12 @@ func server(state, text string) error {
 	return fmt.Errorf("at work: %w", &pgconn.PgError{Severity: "FATAL", Code: state, Message: text})
 }
 
+// fields is an error as bun's pgdriver has it.
+type fields map[byte]string
+
+func (f *fields) Error() string       { return (*f)['M'] }
+func (f *fields) Field(k byte) string { return (*f)[k] }
+
 func TestInterpret(t *testing.T) {
 	for _, c := range []struct {
 		err, want error
@@ -29,6 +35,10 @@ func TestInterpret(t *testing.T) {
 		{server("08P01", "query_wait_timeout"), driver.ErrUnavailable, "cannot serve now: at work: FATAL: query_wait_timeout"},
 		{server("57P01", "terminating connection due to administrator command"), driver.ErrUnavailable, "terminating connection"},
 		{server("42P01", `relation "dblock_locks" does not exist`), driver.ErrSchema, "dblock_locks"},
+		{server("08P01", "transaction blocks not allowed in statement pooling mode"), driver.ErrConfig, "let it pool sessions or transactions"},
+		{fmt.Errorf("at work: %w", &fields{'C': "40001", 'M': "could not serialize"}), driver.ErrRetry, "serialize"},
+		{&fields{'C': "55P03", 'M': "could not obtain lock"}, driver.ErrBusy, "obtain"},
+		{server("28P01", "password authentication failed"), driver.ErrDenied, "password authentication failed"},
 		{server("22P05", "has no equivalent"), driver.ErrConfig, "a character that the encoding of the database lacks: at work: FATAL: has no"},
 		{server("40001", "could not serialize access"), driver.ErrRetry, "serialize"},
 		{server("55P03", "could not obtain lock"), driver.ErrBusy, "obtain"},

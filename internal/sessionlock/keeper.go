@@ -248,7 +248,7 @@ func (k *Keeper[K]) send(l *line[K], r *request[K], kind Kind, place chan struct
 // passes reports whether a failure may be temporary: the server was there before. MUST be called
 // with mu locked.
 func (k *Keeper[K]) passes(err error) bool {
-	return k.reached && !k.closed && errors.Is(err, driver.ErrUnavailable)
+	return k.reached && !k.closed && (errors.Is(err, driver.ErrUnavailable) || errors.Is(err, driver.ErrDenied))
 }
 
 // Close closes the connections. It does not give locks back one by one: the end of the connection

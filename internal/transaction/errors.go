@@ -10,7 +10,7 @@ import (
 // when it is run again. It decides by code, never by message. An error of a driver that is not
 // known here is not retryable.
 func Retryable(err error) bool {
-	switch sqlState(err) {
+	switch SQLState(err) {
 	case "40001", "40P01": // serialization failure, deadlock
 		return true
 	}
@@ -25,7 +25,7 @@ func Retryable(err error) bool {
 // Server returns the kind of server that an error came from. It returns "" for a broken connection,
 // or a driver that is not known here.
 func Server(err error) string {
-	if sqlState(err) != "" {
+	if SQLState(err) != "" {
 		return "PostgreSQL"
 	}
 	if mysqlNumber(err) != 0 {
@@ -37,14 +37,18 @@ func Server(err error) string {
 	return ""
 }
 
-// sqlState returns the SQLSTATE of PostgreSQL's errors, "" for others. Every driver for PostgreSQL
-// has this method.
-func sqlState(err error) string {
-	var server interface{ SQLState() string }
-	if !errors.As(err, &server) {
-		return ""
+// SQLState returns the SQLSTATE of PostgreSQL's errors, "" for others: drivers have a method for it,
+// or for any field of the protocol (bun's pgdriver).
+func SQLState(err error) string {
+	var coded interface{ SQLState() string }
+	var server interface{ Field(k byte) string }
+	switch {
+	case errors.As(err, &coded):
+		return coded.SQLState()
+	case errors.As(err, &server):
+		return server.Field('C')
 	}
-	return server.SQLState()
+	return ""
 }
 
 // mysqlNumber returns the server's number of an error, 0 for other errors. The driver has no method

@@ -32,7 +32,7 @@ var postgres = engine{
 	work: func(w Work) func(context.Context, Queries) error { return w.Postgres },
 	run:  runPostgres,
 	missing: func(_ context.Context, _ Queries, _ string, err error) bool {
-		return sqlState(err) == undefinedTable
+		return SQLState(err) == undefinedTable
 	},
 }
 
@@ -47,12 +47,12 @@ func runPostgres(ctx, quiet context.Context, q Queries, work func(context.Contex
 		if err == nil {
 			return q.Exec(quiet, leave)
 		}
-		if second := q.Exec(quiet, undo); second != nil && sqlState(err) == "" {
+		if second := q.Exec(quiet, undo); second != nil && SQLState(err) == "" {
 			return driver.Join(err, second) // one error is enough for a broken connection
 		}
 		return err
 	}
-	ended := func(err error) bool { return sqlState(err) == lockNotAvailable }
+	ended := func(err error) bool { return SQLState(err) == lockNotAvailable }
 	patience := func() (time.Duration, error) { // the caller's own setting, which undo has restored
 		var ms int64
 		_, err := q.Row(quiet, "SELECT "+lockTimeout, nil, &ms)
